@@ -1,0 +1,26 @@
+"""Settings of the documentation: ``python -m sphinx -W -b html docs docs/_build``."""
+
+import gradcore
+
+project = "gradcore"
+author = "gradcore contributors"
+project_copyright = author
+version = release = gradcore.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "myst_parser",
+    "numpydoc",
+]
+exclude_patterns = ["_build", "examples"]
+html_theme = "furo"
+html_title = f"gradcore {version}"
+
+nitpicky = False
+autodoc_typehints = "none"  # the signatures of numpydoc's sections say it already
+autosummary_generate = True
+numpydoc_show_class_members = False
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3

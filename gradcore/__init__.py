@@ -1,0 +1,28 @@
+"""gradcore: PyTorch's autograd on NumPy and CuPy arrays."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+from gradcore import autograd, creation, dtypes, namespaces, printing
+from gradcore.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from gradcore.config import cuda_fallback, set_cuda_fallback
+from gradcore.creation import *
+from gradcore.device import device, get_default_device, set_default_device
+from gradcore.dtypes import (
+    can_cast,
+    dtype,
+    finfo,
+    get_default_dtype,
+    iinfo,
+    promote_types,
+    set_default_dtype,
+)
+from gradcore.printing import set_printoptions
+from gradcore.size import Size
+from gradcore.tensor import Tensor
+
+namespaces.install()
+globals().update(dtypes.DTYPES)
+globals().update(dtypes.ALIASES)
+globals().update(namespaces.functions(""))

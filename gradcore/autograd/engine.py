@@ -1,0 +1,383 @@
+"""The engine: runs nodes in the order of their creation, latest first, and sums gradients on the way.
+
+A node is created after the nodes of its inputs, so among the nodes that have received a gradient the youngest has
+received all of its gradients: a heap ordered by creation number is the whole schedule. There is no recursion and no
+pass over the graph beforehand, unless only certain inputs are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS, all_gradients
+from gradcore.autograd.graph import Clock, Meta, Node, OpNode, bump, wrap
+from gradcore.autograd.modes import DUAL, GRAD, local
+
+__all__ = ["run_backward"]
+
+
+def run_backward(
+    roots: Sequence[tuple[Node, int, Any]],
+    *,
+    retain_graph: bool,
+    create_graph: bool,
+    captures: dict[Node, list[tuple[int, int]]] | None = None,
+    accumulate: bool = True,
+) -> dict[int, Any]:
+    """Backpropagate from `roots` (node, output number, gradient as a tensor).
+
+    Parameters
+    ----------
+    roots : sequence of (Node, int, Tensor)
+    retain_graph, create_graph : bool
+    captures : dict, optional
+        Nodes whose incoming gradients are wanted: ``{node: [(output number, key), ...]}``. Then only what leads
+        there is computed.
+    accumulate : bool
+        Whether captured leaves also receive the gradient in ``.grad``.
+
+    Returns
+    -------
+    dict
+        The captured gradients, as tensors, by key.
+    """
+    state = local.state
+    # Raw arrays carry neither history nor tangents: only where nobody watches.
+    raw = not create_graph and not state.mode & DUAL
+    before = state.mode
+    state.mode = before | GRAD if create_graph else before & ~GRAD
+    task = _Task(raw, retain_graph, create_graph, captures, accumulate)
+    try:
+        for node, number, grad in roots:
+            task.add(node, number, grad._array if raw else grad, grad._device)
+        task.run(state.run)
+    finally:
+        state.mode = before
+        task.leave_device()
+    return task.found
+
+
+def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
+    """The nodes on the way from `roots` to any of `targets`."""
+    oldest = min((node.seq for node in targets), default=0)
+    order: list[Node] = []
+    seen = set(roots)
+    stack = list(seen)
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen and edge[0].seq >= oldest:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    order.sort(key=lambda node: node.seq)
+    leading = set(targets)
+    for node in order:
+        if node not in leading and any(edge is not None and edge[0] in leading for edge in node.edges):
+            leading.add(node)
+    return leading
+
+
+class _PerDevice(dict[Any, Any]):
+    """Partial sums of one gradient by the device on which its contributions arose."""
+
+
+class _Task:
+    """The state of one backward call."""
+
+    def __init__(
+        self, raw: bool, retain: bool, create: bool, captures: dict[Node, list[tuple[int, int]]] | None, accumulate: bool
+    ) -> None:
+        self.raw, self.retain, self.create, self.accumulate = raw, retain or create, create, accumulate
+        #: Gradients of nodes that wait: a gradient, or a list of them for nodes with several outputs.
+        self.pending: dict[Node, Any] = {}
+        #: Nodes whose pending gradient is an array that the engine made and may write into.
+        self.owned: set[Node] = set()
+        self.heap: list[tuple[int, Node]] = []
+        self.captures = captures or {}
+        self.found: dict[int, Any] = {}
+        self.leading: set[Node] | None = None
+        self.device: Any = None
+        self._entered: contextlib.ExitStack | None = None
+
+    # -- devices --------------------------------------------------------------------------------------------------
+
+    def use_device(self, device: Any) -> None:
+        """Make `device` current; nodes of one device follow each other, so this is rare."""
+        self.leave_device()
+        self.device = device
+        if device.guarded:
+            self._entered = contextlib.ExitStack()
+            self._entered.enter_context(device.backend.use_index(device.index))
+
+    def leave_device(self) -> None:
+        if self._entered is not None:
+            self._entered.close()
+            self._entered = None
+
+    # -- sums -----------------------------------------------------------------------------------------------------
+
+    def add(self, node: Node, number: int, piece: Any, device: Any) -> None:
+        """Add a contribution that arose on `device` to the gradient of a node's output."""
+        pending = self.pending
+        if node.n_outputs == 1:
+            if node not in pending:
+                pending[node] = _PerDevice({device: piece}) if device is not node.device else piece
+                heappush(self.heap, (-node.seq, node))
+            elif piece is not None:
+                pending[node] = self.plus(pending[node], piece, device, node)
+            return
+        slots = pending.get(node)
+        if slots is None:
+            slots = pending[node] = [None] * node.n_outputs
+            heappush(self.heap, (-node.seq, node))
+        if piece is not None:
+            if slots[number] is None and device is not node.device:
+                slots[number] = _PerDevice({device: piece})
+            else:
+                slots[number] = self.plus(slots[number], piece, device, node, False)
+
+    def plus(self, total: Any, piece: Any, device: Any, node: Node, may_own: bool = True) -> Any:
+        """``total + piece``; in place only where the engine made `total` itself."""
+        if type(total) is _PerDevice or device is not node.device:
+            if type(total) is not _PerDevice:
+                total = _PerDevice({} if total is None else {node.device: total})
+            part = total.get(device)
+            total[device] = piece if part is None else part + piece
+            self.owned.discard(node)
+            return total
+        if total is None:
+            return piece
+        if not self.raw:
+            return total + piece
+        if may_own and node in self.owned and total.dtype == piece.dtype and total.shape == piece.shape:
+            total += piece
+            return total
+        if may_own:
+            self.owned.add(node)
+        total = total + piece
+        return total if total.__class__ is node.device.backend.array_type else node.device.backend.asarray(total)
+
+    def gathered(self, grad: Any, device: Any) -> Any:
+        """A gradient on its node's device: each device's partial sum is moved once."""
+        if type(grad) is list:
+            return [self.gathered(g, device) for g in grad]
+        if type(grad) is not _PerDevice:
+            return grad
+        total = None
+        for place, part in grad.items():
+            if part is None:
+                continue
+            if place is not device:
+                part = TENSORS.to(part if not self.raw else wrap(part, place), device)
+                part = part._array if self.raw else part
+            total = part if total is None else total + part
+        return total
+
+    # -- the loop -------------------------------------------------------------------------------------------------
+
+    def run(self, run: Any) -> None:
+        if self.captures:
+            self.leading = _leading_to(self.captures, self.pending)
+        heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
+        leading, captures = self.leading, self.captures
+        device = None
+        while heap:
+            node = heappop(heap)[1]
+            grad = pending.pop(node)
+            while True:
+                if node.device is not device:
+                    device = node.device
+                    self.use_device(device)
+                    backend = device.backend
+                if type(grad) is _PerDevice or type(grad) is list:
+                    grad = self.gathered(grad, device)
+                if node.hooks is not None or node.is_leaf_sink or captures:
+                    grad = self.observe(node, grad)
+                    if node.is_leaf_sink:
+                        break
+                    if leading is not None and not self.continues(node):
+                        break
+                calls = node.raw_calls
+                if not raw or calls is None or node.metas is not None or grad is None or node.hooks is not None or leading:  # type: ignore[attr-defined]
+                    self.spread(node, grad)
+                    break
+                if node.saved is None or Clock.last_write > node.seq:  # type: ignore[attr-defined]
+                    node.check()  # type: ignore[attr-defined]
+                following = following_grad = None
+                for edge, call in zip(node.edges, calls):  # noqa: B905
+                    if edge is None:
+                        continue
+                    piece = None if call is None else run(call, backend, grad, node)
+                    successor, number = edge
+                    if following is not None:
+                        self.add(following, 0, following_grad, device)
+                        following = None
+                    known = successor in pending
+                    if successor.is_leaf_sink and not known and piece is not None:
+                        if piece is not grad and piece.base is None:
+                            owned.add(successor)
+                    if known or heap or successor.n_outputs > 1 or successor.device is not device:
+                        self.add(successor, number, piece, device)
+                    else:  # nothing else waits: go on with it directly
+                        following, following_grad = successor, piece
+                if not retain:
+                    node.release()
+                if following is None:
+                    break
+                node, grad = following, following_grad
+
+    def continues(self, node: Node) -> bool:
+        """Whether some input of the node is on the way to a gradient that is asked for."""
+        leading = self.leading or ()
+        return any(edge is not None and edge[0] in leading for edge in node.edges)
+
+    def spread(self, node: Node, grad: Any) -> None:
+        """Run a node the general way and hand its gradients on."""
+        leading = self.leading
+        wanted = None
+        if leading is not None:
+            wanted = [edge is not None and edge[0] in leading for edge in node.edges]
+        if isinstance(node, OpNode):
+            pieces = all_gradients(node, grad, self.raw, wanted)
+        else:
+            pieces = node.backward(grad, self.raw)
+        if node.hooks is not None and node.hooks.post:
+            pieces = self.post_hooks(node, pieces, grad)
+        if not self.retain:
+            node.release()
+        for i, (edge, piece) in enumerate(zip(node.edges, pieces, strict=True)):
+            if edge is None or (wanted is not None and not wanted[i]):
+                continue
+            successor, number = edge
+            if self.raw and piece is not None:
+                if piece.__class__ is not node.device.backend.array_type:
+                    piece = node.device.backend.asarray(piece)
+                if (
+                    successor.is_leaf_sink
+                    and successor not in self.pending
+                    and node.fresh
+                    and piece.base is None
+                    and not any(piece is g for g in (grad if type(grad) is list else (grad,)))
+                    and sum(piece is p for p in pieces) == 1
+                ):
+                    self.owned.add(successor)
+            self.add(successor, number, piece, node.device)
+
+    # -- hooks, leaves, captures ----------------------------------------------------------------------------------
+
+    def as_tensor(self, grad: Any, device: Any) -> Any:
+        return wrap(grad, device) if self.raw and grad is not None else grad
+
+    def as_carried(self, grad: Any) -> Any:
+        return grad._array if self.raw and grad is not None else grad
+
+    def observe(self, node: Node, grad: Any) -> Any:
+        """Everything that sees a gradient on its way into a node: hooks, retained gradients, captures, leaves."""
+        if node.is_leaf_sink:
+            grad = self.leaf_hooks(node, grad)
+        hooks = node.hooks
+        if hooks is not None:
+            self.owned.discard(node)
+            grad = self.node_hooks(node, hooks, grad)
+        for number, key in self.captures.get(node, ()):
+            self.owned.discard(node)
+            self.found[key] = self.as_tensor(grad[number] if type(grad) is list else grad, node.device)
+        if node.is_leaf_sink and (not self.captures or (self.accumulate and node in self.captures)):
+            self.accumulate_grad(node, grad)
+        return grad
+
+    def leaf_hooks(self, node: Any, grad: Any) -> Any:
+        table = node.variable._meta.hooks
+        if not table or grad is None:
+            return grad
+        self.owned.discard(node)
+        return self.as_carried(_call_tensor_hooks(table, self.as_tensor(grad, node.device)))
+
+    def node_hooks(self, node: Node, hooks: Any, grad: Any) -> Any:
+        several = type(grad) is list
+        grads = [self.as_tensor(g, node.device) for g in (grad if several else [grad])]
+        for number, table in hooks.tensor.items():
+            if grads[number] is not None:
+                grads[number] = _call_tensor_hooks(table, grads[number])
+        for hook in list(hooks.pre.values()):
+            result = hook(tuple(grads))
+            if result is not None:
+                grads = list(_as_tuple(result))
+        for number, reference in hooks.retain.items():
+            tensor = reference()
+            if tensor is not None and grads[number] is not None:
+                meta = tensor._meta
+                kept = grads[number] if meta.grad is None else meta.grad + grads[number]
+                meta.grad = kept if not self.raw or meta.grad is not None else wrap(kept._array, kept._device, kept._dtype)
+        carried = [self.as_carried(g) for g in grads]
+        return carried if several else carried[0]
+
+    def post_hooks(self, node: Node, pieces: Any, grad: Any) -> Any:
+        outputs = tuple(self.as_tensor(g, node.device) for g in (grad if type(grad) is list else [grad]))
+        inputs = tuple(self.as_tensor(p, node.device) for p in pieces)
+        for hook in list(node.hooks.post.values()):  # type: ignore[union-attr]
+            result = hook(inputs, outputs)
+            if result is not None:
+                inputs = _as_tuple(result)
+                if len(inputs) != len(pieces):
+                    raise RuntimeError(
+                        f"hook has returned an incorrect number of values (got {len(inputs)}, but expected {len(pieces)})"
+                    )
+        return [self.as_carried(p) for p in inputs]
+
+    def accumulate_grad(self, node: Any, grad: Any) -> None:
+        """Add to a leaf's ``.grad``: in place where it exists, without a copy where the engine made the array."""
+        if grad is None:
+            return
+        leaf = node.variable
+        meta: Meta = leaf._meta
+        old = meta.grad
+        if not self.raw:
+            meta.grad = grad if old is None else old + grad
+        elif old is None:
+            array = grad
+            if array.__class__ is not node.device.backend.array_type:
+                array = node.device.backend.asarray(array)
+            elif node not in self.owned:
+                array = array.copy()
+            meta.grad = wrap(array, leaf._device)
+        elif old._edge is not None or (old._meta is not None and old._meta.requires_grad):
+            meta.grad = wrap(old._array + grad, leaf._device)
+        else:
+            old._array += grad
+            bump(old)
+        if meta.post_accumulate_hooks:
+            for hook in list(meta.post_accumulate_hooks.values()):
+                if hook(leaf) is not None:
+                    raise RuntimeError("post accumulate grad hooks should return None.")
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _call_tensor_hooks(table: dict[int, Any], grad: Any) -> Any:
+    for hook in list(table.values()):
+        result = hook(grad)
+        if result is not None:
+            _check_replacement(grad, result)
+            grad = result
+    return grad
+
+
+def _check_replacement(grad: Any, result: Any) -> None:
+    if not isinstance(result, type(grad)):
+        raise RuntimeError(f"hook returned a {type(result).__name__} in the place of a gradient; return a Tensor or None")
+    if result.shape != grad.shape:
+        raise RuntimeError(
+            f"hook has changed the size of value: the gradient has shape {list(grad.shape)}, the hook returned "
+            f"{list(result.shape)}"
+        )
+    if result._device is not grad._device:
+        raise RuntimeError(f"hook has changed the device of value from {grad._device} to {result._device}")
+
+

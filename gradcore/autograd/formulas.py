@@ -1,0 +1,283 @@
+"""From declared derivative formulas to what a node computes: the one place where a formula meets its namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd.graph import Clock, OpNode, Packed
+from gradcore.autograd.modes import local
+from gradcore.ops.table import Formula, Op
+
+__all__ = ["TENSORS", "all_gradients", "fit", "node_class", "plan_of"]
+
+
+class Namespace:
+    """``F`` for tensors: every operation as a function that records. Filled by the floor above."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"there is no operation named {name!r}")
+
+
+TENSORS: Any = Namespace()
+
+
+# -- what a formula reads -----------------------------------------------------------------------------------------
+
+
+def _base_name(name: str) -> str:
+    return name.removesuffix("_shape")
+
+
+def _raw_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
+    if name == "needs":
+        return lambda node: tuple(edge is not None for edge in node.edges)
+    if name in op.outputs:
+        number = op.outputs.index(name)
+
+        def result(node: OpNode) -> Any:
+            array = node.results[number][0]
+            return array._array if array.__class__ is Packed else array
+
+        return result
+    position = op.position.get(name)
+    if position is None:
+        position = op.position[_base_name(name)]
+
+        def shape(node: OpNode) -> Any:
+            value = node.saved[position]
+            return value if type(value) is tuple or value is None else value._array.shape
+
+        return shape
+    if position not in op.tensors:
+        return lambda node: node.saved[position]
+    if op.sequence and position == 0:
+        return lambda node: [t._array for t in node.saved[0]]
+
+    def array(node: OpNode) -> Any:
+        t = node.saved[position]
+        return None if t is None else t._array
+
+    return array
+
+
+def _tensor_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
+    if name in op.outputs:
+        number = op.outputs.index(name)
+        return lambda node: node.unpack_result(number)
+    position = op.position.get(name)
+    if position is not None and position in op.tensors:
+        return lambda node: node.unpack_input(position)
+    return _raw_getter(op, name)
+
+
+def _getters(op: Op, formula: Formula) -> tuple[tuple[Callable[[OpNode], Any], ...], ...]:
+    return tuple(_raw_getter(op, n) for n in formula.names), tuple(_tensor_getter(op, n) for n in formula.names)
+
+
+def _quick_call(op: Op, formula: Formula) -> Callable[[Any, Any, OpNode], Any]:
+    """``(F, grad, node) -> gradient`` on raw arrays, without a loop over names for the common cases."""
+    function, names = formula.function, formula.names
+    if not names:
+        return lambda F, grad, node: function(F, grad)
+    if len(names) == 1:
+        name = names[0]
+        if name in op.outputs and len(op.outputs) == 1:
+            return lambda F, grad, node: function(F, grad, node.results[0][0])
+        position = op.position.get(name)
+        if position is not None and position in op.tensors and not (op.sequence and position == 0):
+            return lambda F, grad, node: function(F, grad, node.saved[position]._array)
+        if position is not None and position not in op.tensors:
+            return lambda F, grad, node: function(F, grad, node.saved[position])
+    getters = _getters(op, formula)[0]
+    return lambda F, grad, node: function(F, grad, *[get(node) for get in getters])
+
+
+# -- node classes ---------------------------------------------------------------------------------------------------
+
+_classes: dict[tuple[str, str], type[OpNode]] = {}
+
+
+def node_class(op: Op, name: str) -> type[OpNode]:
+    """The class of nodes of an operation, made when it is first recorded."""
+    known = _classes.get((op.name, name))
+    if known is None:
+        known = _classes[op.name, name] = _make_class(op, name)
+    return known
+
+
+def _make_class(op: Op, name: str) -> type[OpNode]:
+    table = op.vjps or op.differentials
+    rows: list[tuple[tuple[str, ...], Formula, Any]] = []
+    for key, formula in table.items():
+        rows.append(((key,) if isinstance(key, str) else key, formula, _getters(op, formula)))
+    names = {n for _, formula, _ in rows for n in formula.names}
+    simple = len(op.outputs) == 1 and not op.variadic and not op.sequence and all(len(keys) == 1 for keys, *_ in rows)
+    quick = None
+    if simple:
+        by_input = {keys[0]: _quick_call(op, formula) for keys, formula, _ in rows}
+        quick = tuple(by_input.get(op.names[i]) for i in op.tensors)
+    body = {
+        "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("output_metas", "n_outputs"),
+        "op": op,
+        "rows": tuple(rows),
+        "saves": frozenset(names),
+        "holds_tensors": any(n in op.outputs or op.position.get(n) in op.tensors for n in names),
+        "raw_calls": quick,
+        "__module__": "builtins",
+        "__doc__": f"Backward of `{op.path}`.",
+    }
+    return type(name, (OpNode,), body)
+
+
+class Plan:
+    """What to keep of a call, given which of its inputs require grad."""
+
+    __slots__ = ("drop", "results", "shapes")
+
+    def __init__(self, op: Op, needed: tuple[bool, ...]) -> None:
+        wanted = {op.names[p] for p, need in zip(op.tensors, needed, strict=True) if need}
+        names: set[str] = set()
+        for key, formula in (op.vjps or op.differentials).items():
+            if wanted.intersection((key,) if isinstance(key, str) else key):
+                names.update(formula.names)
+        #: Positions of tensors that are not kept; of those, the ones whose shape is kept.
+        self.drop = tuple(p for p in op.tensors if op.names[p] not in names)
+        self.shapes = frozenset(p for p in self.drop if op.names[p] + "_shape" in names)
+        self.results = tuple(name in names for name in op.outputs)
+
+
+def plan_of(op: Op, needed: tuple[bool, ...]) -> Plan:
+    """The plan for a pattern of inputs that require grad (cached on the operation)."""
+    plans: dict[tuple[bool, ...], Plan] = op.__dict__.setdefault("plans", {})
+    plan = plans.get(needed)
+    if plan is None:
+        plan = plans[needed] = Plan(op, needed)
+    return plan
+
+
+# -- gradients ----------------------------------------------------------------------------------------------------
+
+
+def all_gradients(node: Any, grads: Any, raw: bool, wanted: Sequence[bool] | None = None) -> list[Any]:
+    """The gradients for all edges of a node of the table: the general path of backward.
+
+    Parameters
+    ----------
+    node : OpNode
+    grads : array or tensor, or a list of them for several outputs
+        Upstream gradients; None where there is none.
+    raw : bool
+        Whether the gradients are raw arrays, with the backend as the namespace, or tensors.
+    wanted : sequence of bool, optional
+        Which edges' gradients are needed; all that lead somewhere if None.
+    """
+    op, edges = node.op, node.edges
+    if node.saved is None or Clock.last_write > node.seq:
+        node.check()
+    pieces: list[Any] = [None] * len(edges)
+    if op.variadic or len(op.outputs) > 1:
+        grads = _materialised(node, grads, raw)
+        if grads is None:
+            return pieces
+    elif grads is None:
+        return pieces
+    F = node.device.backend if raw else TENSORS
+    needed = [edge is not None and (wanted is None or wanted[i]) for i, edge in enumerate(edges)]
+    upcast = raw and node.metas is not None and op.upcast and F.upcasts and _reduced(grads)
+    if upcast:
+        grads = _upcast(grads)
+    for keys, formula, getters in type(node).rows:
+        if op.sequence and keys[0] == op.names[0]:
+            span = range(len(edges) - len(op.tensors) + 1)
+        else:
+            span = [op.edge_of[op.position[key]] + (len(edges) - len(op.tensors) if op.sequence else 0) for key in keys]
+        if not any(needed[i] for i in span):
+            continue
+        values = [get(node) for get in getters[0 if raw else 1]]
+        if "needs" in formula.names:
+            values[formula.names.index("needs")] = tuple(needed)
+        if upcast:
+            values = [_upcast(v) for v in values]
+        found = _evaluate(op, formula.function, F, grads, values, raw)
+        if len(keys) == 1 and not (op.sequence and keys[0] == op.names[0]):
+            found = (found,)
+        for i, piece in zip(span, found, strict=True):
+            if needed[i] and piece is not None:
+                pieces[i] = piece
+    if node.metas is not None:
+        for i, piece in enumerate(pieces):
+            if piece is not None:
+                shape, dtype = node.metas[i]
+                pieces[i] = fit(piece, shape, dtype, F, raw)
+    return pieces
+
+
+def _evaluate(op: Op, function: Any, F: Any, grads: Any, values: list[Any], raw: bool) -> Any:
+    """The formula's value; a differential is conjugated before and after for complex numbers."""
+    holomorphic = op.kind == "elementwise" and not op.vjps
+    if holomorphic and (grads.dtype.kind == "c" if raw else grads._dtype.is_complex or _any_complex(values)):
+        piece = function(F, F.conj(grads), *values)
+        return F.conj(piece) if raw or piece._dtype.is_complex else piece
+    if holomorphic and raw and any(getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in values):
+        return F.conj(function(F, grads, *values))
+    if raw:
+        return local.state.run(function, F, grads, *values)
+    return function(F, grads, *values)
+
+
+def _any_complex(values: list[Any]) -> bool:
+    return any(getattr(getattr(v, "_dtype", None), "is_complex", False) for v in values)
+
+
+def _materialised(node: Any, grads: list[Any], raw: bool) -> Any:
+    """Gradients of the differentiable outputs, zeros in place of missing ones; None if all are missing."""
+    op = node.op
+    chosen = range(len(grads)) if op.variadic else op.differentiable
+    picked = [grads[i] for i in chosen]
+    if all(g is None for g in picked):
+        return None
+    F = node.device.backend if raw else TENSORS
+    for k, i in enumerate(chosen):
+        if picked[k] is None:
+            shape, dtype = node.output_metas[i]
+            if raw:
+                with node.device.backend.use_index(node.device.index):
+                    picked[k] = F.xp.zeros(shape, dtype)
+            else:
+                picked[k] = F.zeros(shape, dtype=dtypes.from_numpy(dtype), device=node.device)
+    return picked if op.variadic or len(op.differentiable) > 1 else picked[0]
+
+
+def fit(piece: Any, shape: tuple[int, ...], dtype: Any, F: Any, raw: bool) -> Any:
+    """Sum a gradient over broadcast dimensions, and give it its input's dtype (the real part for a real input)."""
+    if piece.shape != shape:
+        piece = F.sum_to_size(piece, shape)
+    if raw:
+        if piece.dtype != dtype:
+            if piece.dtype.kind == "c" and dtype.kind != "c":
+                piece = piece.real
+            piece = piece.astype(dtype)
+        return piece
+    wanted = dtypes.from_numpy(dtype)
+    if piece._dtype is not wanted:
+        if piece._dtype.is_complex and not wanted.is_complex:
+            piece = F.real(piece)
+        piece = F.to(piece, wanted)
+    return piece
+
+
+def _reduced(grads: Any) -> bool:
+    first = grads[0] if isinstance(grads, list) else grads
+    return bool(dtypes.from_numpy(first.dtype).is_reduced)
+
+
+def _upcast(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_upcast(v) for v in value)
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not hasattr(value, "astype"):
+        return value
+    known = dtypes.FROM_NUMPY.get(dtype)
+    return value.astype("float32") if known is not None and known.is_reduced else value

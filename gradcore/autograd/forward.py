@@ -1,0 +1,284 @@
+"""Forward mode: tangents that travel with tensors.
+
+A dual tensor carries tangents by level. An operation on duals of a level computes its result from the tensors without that
+level's tangents (which may carry tangents of outer levels) and its tangent from the operation's formula on tensors, so that
+levels nest and tangents can themselves be differentiated in reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, requires_grad
+from gradcore.autograd.modes import DUAL, local, set_flag
+from gradcore.ops.table import Formula, Op
+
+__all__ = ["Level", "apply_dual", "attach", "innermost", "primal", "tangent_of", "write_tangents"]
+
+
+class Level:
+    """One forward-mode pass; the tangents made in it are forgotten when it closes."""
+
+    def __init__(self) -> None:
+        self.duals: list[Any] = []
+
+    def __enter__(self) -> Level:
+        local.state.levels = (*local.state.levels, self)
+        set_flag(DUAL, True)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take this level's tangents from all tensors."""
+        state = local.state
+        state.levels = tuple(level for level in state.levels if level is not self)
+        for meta in self.duals:
+            if meta.tangents is not None:
+                meta.tangents.pop(self, None)
+                if not meta.tangents:
+                    meta.tangents = None
+        self.duals.clear()
+        set_flag(DUAL, bool(state.levels))
+
+
+def attach(t: Any, level: Level, tangent: Any) -> Any:
+    """Give `t` a tangent at `level`; returns `t`."""
+    if t._meta is None:
+        t._meta = Meta()
+    meta = t._meta
+    if meta.tangents is None:
+        meta.tangents = {}
+    meta.tangents[level] = tangent
+    level.duals.append(meta)
+    return t
+
+
+def tangent_of(t: Any, level: Level) -> Any:
+    """The tangent of `t` at `level`, or None."""
+    meta = t._meta
+    return None if meta is None or meta.tangents is None else meta.tangents.get(level)
+
+
+def primal(t: Any, level: Level) -> Any:
+    """`t` without its tangent at `level`: same memory, same history, same tangents at other levels."""
+    tangents = None if t._meta is None else t._meta.tangents
+    if not tangents or level not in tangents:
+        return t
+    out = alias(t, gradient_edge(t))
+    rest = {other: tangent for other, tangent in tangents.items() if other is not level}
+    if rest or t._meta.base is not None:
+        out._meta = Meta()
+        out._meta.tangents = rest or None
+        for other in rest:
+            other.duals.append(out._meta)
+    return out
+
+
+def _flat(op: Op, args: tuple[Any, ...]) -> list[Any]:
+    out: list[Any] = []
+    for p in op.tensors:
+        value = args[p]
+        out.extend(value) if p == 0 and op.sequence and not isinstance(value, Variable) else out.append(value)
+    return out
+
+
+def innermost(op: Op, args: tuple[Any, ...]) -> Level | None:
+    """The innermost open level at which an argument has a tangent."""
+    levels = local.state.levels
+    found = None
+    for t in _flat(op, args):
+        if isinstance(t, Variable) and t._meta is not None and t._meta.tangents:
+            for level in t._meta.tangents:
+                if level in levels and (found is None or levels.index(level) > levels.index(found)):
+                    found = level
+    return found
+
+
+def _map(op: Op, args: tuple[Any, ...], f: Callable[[Any], Any]) -> list[Any]:
+    """`args` with `f` applied to every tensor."""
+    out = list(args)
+    for p in op.tensors:
+        value = args[p]
+        if p == 0 and op.sequence:
+            out[0] = [f(t) for t in value]
+        elif isinstance(value, Variable):
+            out[p] = f(value)
+    return out
+
+
+def apply_dual(op: Op, args: tuple[Any, ...], level: Level, apply: Callable[..., Any]) -> Any:
+    """Call an operation on duals of `level`."""
+    primals = tuple(_map(op, args, lambda t: primal(t, level)))
+    out = apply(op, primals)
+    outs = list(out) if isinstance(out, (tuple, list)) else [out]
+    chosen = range(len(outs)) if op.variadic else op.differentiable
+    if not op.differentiable or not any(outs[i]._dtype.category > 1 for i in chosen):
+        return out
+    tangents = _tangents(op, args, primals, outs, level, apply)
+    for i, tangent in zip(chosen, tangents, strict=True):
+        if tangent is not None:
+            attach(outs[i], level, _fitted(tangent, outs[i]))
+    return out
+
+
+def _fitted(tangent: Any, out: Any) -> Any:
+    if tangent._array.shape != out._array.shape:
+        tangent = TENSORS.expand(tangent, out._array.shape)
+    if tangent._dtype is not out._dtype:
+        if tangent._dtype.is_complex and not out._dtype.is_complex:
+            tangent = TENSORS.real(tangent)
+        tangent = TENSORS.to(tangent, out._dtype)
+    return tangent if tangent._device is out._device else TENSORS.to(tangent, out._device)
+
+
+def _tangents(
+    op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any], level: Level, apply: Callable[..., Any]
+) -> list[Any]:
+    def tangent(t: Any) -> Any:
+        return tangent_of(t, level) if isinstance(t, Variable) else None
+
+    if op.jvps or op.differentials:
+        total = None
+        for name, formula in (op.jvps or op.differentials).items():
+            t = tangent(args[op.position[name]])
+            if t is None:
+                continue
+            if op.differentials:
+                t = _promoted(t, outs[0])
+            part = formula.function(TENSORS, t, *_values(op, formula, primals, outs))
+            total = part if total is None else _plus(total, part)
+        if total is None:
+            return [None] * (len(outs) if op.variadic else len(op.differentiable))
+        return list(total) if isinstance(total, (tuple, list)) else [total]
+    if op.kind == "linear":
+        moved = _map(op, args, lambda t: _or_zeros(tangent(t), t))
+        result = apply(op, tuple(moved))
+        return list(result) if isinstance(result, (tuple, list)) else [result]
+    if op.kind == "bilinear":
+        total = None
+        for name in op.vjps:
+            p = op.position[name]  # type: ignore[index]
+            t = tangent(args[p])
+            if t is not None:
+                varied = list(primals)
+                varied[p] = t
+                for q in op.tensors:  # a further additive input (a bias) takes part through its own tangent
+                    if op.names[q] not in op.vjps and varied[q] is not None and op.parameters[q].default is None:
+                        varied[q] = None
+                part = apply(op, tuple(varied))
+                total = part if total is None else total + part
+        return [total]
+    return _transposed(op, args, primals, outs, level)
+
+
+def _plus(a: Any, b: Any) -> Any:
+    if isinstance(a, (tuple, list)):
+        return [y if x is None else x if y is None else x + y for x, y in zip(a, b, strict=True)]
+    return a + b
+
+
+def _promoted(t: Any, out: Any) -> Any:
+    wanted = out._dtype
+    return TENSORS.to(t, wanted) if wanted.category > t._dtype.category or wanted is not t._dtype else t
+
+
+def _or_zeros(tangent: Any, t: Any) -> Any:
+    return TENSORS.zeros_like(t) if tangent is None else tangent
+
+
+def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any]) -> list[Any]:
+    """What a formula reads, from the call itself."""
+    values = []
+    for name in formula.names:
+        if name in op.outputs:
+            values.append(outs[op.outputs.index(name)])
+        elif name in op.position:
+            values.append(primals[op.position[name]])
+        elif name == "needs":
+            values.append(tuple(isinstance(t, Variable) for t in _flat(op, primals)))
+        else:
+            source = primals[op.position[name.removesuffix("_shape")]]
+            several = isinstance(source, (list, tuple))
+            values.append(tuple(t.shape for t in source) if several else source.shape)
+    return values
+
+
+def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any], level: Level) -> list[Any]:
+    """Forward mode from reverse mode: J t is the derivative of the inner product of J' g and t with respect to g."""
+    from gradcore.autograd.engine import run_backward
+
+    chosen = list(range(len(outs)) if op.variadic else op.differentiable)
+    state = local.state
+    before, state.mode = state.mode, state.mode | 1
+    try:
+        cotangents = [TENSORS.zeros_like(outs[i]).requires_grad_() for i in chosen]
+        grads = list(cotangents) if op.variadic or len(chosen) > 1 else cotangents[0]
+        total = None
+        for key, formula in op.vjps.items():
+            names = (key,) if isinstance(key, str) else key
+            if all(_none(args[op.position[n]], level) for n in names):
+                continue
+            values = _values(op, formula, primals, outs)
+            if "needs" in formula.names:
+                flags = tuple(not _none(args[p], level) for p in op.tensors)
+                values[formula.names.index("needs")] = flags
+            pieces = formula.function(TENSORS, grads, *values)
+            if len(names) == 1 and not (op.sequence and names[0] == op.names[0]):
+                pieces = (pieces,)
+            inputs = args[0] if op.sequence and names[0] == op.names[0] else [args[op.position[n]] for n in names]
+            for t, piece in zip(inputs, pieces, strict=True):
+                tangent = tangent_of(t, level) if isinstance(t, Variable) else None
+                if tangent is None or piece is None or not requires_grad(piece):
+                    continue
+                if piece.shape != tangent.shape:
+                    piece = TENSORS.sum_to_size(piece, tangent.shape)
+                product = TENSORS.conj(piece) * tangent
+                part = (TENSORS.real(product) if product._dtype.is_complex else product).sum()
+                total = part if total is None else total + part
+    finally:
+        state.mode = before
+    if total is None:
+        return [None] * len(chosen)
+    captures: dict[Any, list[tuple[int, int]]] = {}
+    for key_, cotangent in enumerate(cotangents):
+        captures.setdefault(gradient_edge(cotangent)[0], []).append((0, key_))  # type: ignore[index]
+    node, number = total._edge
+    found = run_backward(
+        [(node, number, TENSORS.ones_like(total))],
+        retain_graph=True,
+        create_graph=bool(before & 1) or bool(before & DUAL),
+        captures=captures,
+        accumulate=False,
+    )
+    return [found.get(i) for i in range(len(chosen))]
+
+
+def _none(value: Any, level: Level) -> bool:
+    group = value if isinstance(value, (list, tuple)) else (value,)
+    return all(not isinstance(t, Variable) or tangent_of(t, level) is None for t in group)
+
+
+def write_tangents(self: Any, result: Any) -> None:
+    """After an in-place write: `self` has the tangents of `result`, in its own tangents' memory where it is a view."""
+    tangents = None if result._meta is None else result._meta.tangents
+    for level in local.state.levels:
+        tangent = tangents.get(level) if tangents else None
+        own = tangent_of(self, level)
+        base = None if self._meta is None else self._meta.base
+        if own is None and tangent is not None and base is not None:
+            if tangent_of(base, level) is None:
+                attach(base, level, TENSORS.zeros_like(base))
+            own = tangent_of(base, level)
+            for op, settings in self._meta.chain:
+                own = op.call(own, *settings) if isinstance(settings, tuple) else op.call(own, *settings.args)[settings.index]
+            attach(self, level, own)
+        if tangent is not None:
+            attach(self, level, TENSORS.copy_(own, tangent)) if own is not None else attach(
+                self, level, TENSORS.clone(tangent)
+            )
+        elif own is not None:
+            TENSORS.zero_(own)

@@ -1,0 +1,175 @@
+"""Switching recording on and off: context managers that are decorators too."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gradcore.autograd.modes import GRAD, INFERENCE, local, set_flag
+
+__all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled"]
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded in this thread."""
+    return bool(local.state.mode & GRAD)
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is in inference mode."""
+    return bool(local.state.mode & INFERENCE)
+
+
+class _Mode:
+    """A context manager that decorates functions, generators and classes' callables."""
+
+    def again(self) -> _Mode:
+        """A fresh manager with the same settings, for one more use."""
+        return type(self)()
+
+    def __call__(self, function: C) -> C:
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def generator(*args: Any, **named: Any) -> Any:
+                source = function(*args, **named)
+                with self.again():  # the caller's own code between the steps runs in the caller's mode
+                    try:
+                        value = next(source)
+                    except StopIteration as stop:
+                        return stop.value
+                while True:
+                    try:
+                        sent = yield value
+                    except GeneratorExit:
+                        with self.again():
+                            source.close()
+                        raise
+                    except BaseException as error:
+                        with self.again():
+                            try:
+                                value = source.throw(error)
+                            except StopIteration as stop:
+                                return stop.value
+                    else:
+                        with self.again():
+                            try:
+                                value = source.send(sent)
+                            except StopIteration as stop:
+                                return stop.value
+
+            return generator  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **named: Any) -> Any:
+            with self.again():
+                return function(*args, **named)
+
+        return wrapped  # type: ignore[return-value]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class no_grad(_Mode):
+    """Operations inside are not recorded.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.ones(2, requires_grad=True)
+    >>> with gradcore.no_grad():
+    ...     (x * 2).requires_grad
+    False
+    """
+
+    _on = False
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = object.__new__(cls)
+        self.__init__()  # type: ignore[misc]
+        return self if function is None else self(function)
+
+    def __init__(self, function: Any = None) -> None:
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(set_flag(GRAD, self._on))
+
+    def __exit__(self, *exc: object) -> None:
+        set_flag(GRAD, self._before.pop())
+
+
+class enable_grad(no_grad):
+    """Operations inside are recorded, also within `no_grad`."""
+
+    _on = True
+
+
+class set_grad_enabled(_Mode):
+    """Switch recording on or off, at once; as a context manager, switch back at the end.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether operations are recorded.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self._before = set_flag(GRAD, self.mode)
+
+    def again(self) -> _Mode:
+        return set_grad_enabled(self.mode)
+
+    def __call__(self, function: C) -> C:
+        set_flag(GRAD, self._before)
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        set_flag(GRAD, self.mode)
+
+    def __exit__(self, *exc: object) -> None:
+        set_flag(GRAD, self._before)
+
+    def __repr__(self) -> str:
+        return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
+
+
+class inference_mode(_Mode):
+    """Operations inside are not recorded, and their results may never take part in recorded operations.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether inference mode is on.
+    """
+
+    def __new__(cls, mode: Any = True) -> Any:
+        if callable(mode):
+            return cls()(mode)
+        return object.__new__(cls)
+
+    def __init__(self, mode: Any = True) -> None:
+        self.mode = bool(mode)
+        self._before: list[int] = []
+
+    def again(self) -> _Mode:
+        return inference_mode(self.mode)
+
+    def __enter__(self) -> None:
+        state = local.state
+        self._before.append(state.mode & (GRAD | INFERENCE))
+        if self.mode:
+            state.mode = state.mode & ~GRAD | INFERENCE
+        elif state.mode & INFERENCE:
+            state.mode = state.mode & ~INFERENCE | GRAD
+
+    def __exit__(self, *exc: object) -> None:
+        state = local.state
+        state.mode = state.mode & ~(GRAD | INFERENCE) | self._before.pop()

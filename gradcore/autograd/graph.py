@@ -1,0 +1,501 @@
+"""The graph: variables, nodes, edges, saved values and versions."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any, ClassVar
+
+from gradcore import dtypes
+from gradcore.autograd.modes import DUAL, PACK, local
+
+__all__ = [
+    "AccumulateGrad",
+    "Meta",
+    "Node",
+    "Variable",
+    "VersionCounter",
+    "alias",
+    "bump",
+    "gradient_edge",
+    "new",
+    "requires_grad",
+    "wrap",
+]
+
+new = object.__new__
+#: Draws the numbers by which nodes and in-place writes are ordered in time.
+tick = itertools.count(1).__next__
+
+Edge = tuple["Node", int]
+
+
+class VersionCounter:
+    """Counts the in-place writes to memory that several tensors (a base, its views, `detach()`) share."""
+
+    version = 0
+    #: When the last write happened, on the clock of `tick`.
+    written = 0
+
+
+class Clock:
+    """When memory was last written in place, anywhere: a node that is younger need not check what it saved."""
+
+    last_write = 0
+
+
+class Meta:
+    """What few tensors have: leaves that require grad, views, duals. Defaults stand on the class."""
+
+    requires_grad = False
+    #: The accumulated gradient: a tensor, or None.
+    grad: Any = None
+    grad_dtype: Any = None
+    #: Weak reference to the leaf's AccumulateGrad, which holds the leaf.
+    accumulator: Any = None
+    hooks: Any = None
+    post_accumulate_hooks: Any = None
+    retains_grad = False
+    #: For views: the tensor whose memory this is a view of, and the operations that lead there from the base.
+    base: Any = None
+    chain: tuple[Any, ...] = ()
+    #: The version at which a view's edge was made; the edge is stale when the counter has moved on.
+    edge_version = 0
+    #: Why a view must not be written to in place: "", "multi", "no_grad", "custom", "inference".
+    creation = ""
+    inference = False
+    #: Forward mode: tangents by level.
+    tangents: Any = None
+
+
+class Variable:
+    """The slots of a tensor; `gradcore.Tensor` adds the methods."""
+
+    __slots__ = ("__dict__", "__weakref__", "_array", "_device", "_dtype", "_edge", "_meta", "_vc")
+
+    _array: Any
+    _device: Any
+    _dtype: dtypes.dtype
+    #: Of a result: the node that computed it, and which of its outputs it is.
+    _edge: Edge | None
+    _meta: Meta | None
+    _vc: VersionCounter | None
+
+
+class _TensorType:
+    """The class of new tensors, put here by the floor above."""
+
+    cls: Any = Variable
+
+
+tensor_type = _TensorType()
+
+
+def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -> Any:
+    """A tensor of an array (of its device's array type)."""
+    t = new(tensor_type.cls)
+    if array.__class__ is not device.backend.array_type:
+        array = device.backend.asarray(array)
+    t._array = array
+    t._device = device
+    t._dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype
+    t._edge = edge
+    t._meta = None
+    t._vc = None
+    return t
+
+
+def alias(t: Any, edge: Edge | None) -> Any:
+    """Another tensor of the same memory, with the given history and no other."""
+    other = new(tensor_type.cls)
+    other._array, other._device, other._dtype = t._array, t._device, t._dtype
+    other._edge, other._meta = edge, None
+    other._vc = version_counter(t)
+    return other
+
+
+def version_counter(t: Any) -> VersionCounter:
+    """The tensor's version counter, made when first asked for."""
+    vc: VersionCounter | None = t._vc
+    if vc is None:
+        vc = t._vc = VersionCounter()
+    return vc
+
+
+def bump(t: Any) -> None:
+    """Note an in-place write to the memory of `t`."""
+    vc = version_counter(t)
+    vc.version += 1
+    vc.written = Clock.last_write = tick()
+
+
+# -- edges ------------------------------------------------------------------------------------------------------
+
+
+def requires_grad(t: Any) -> bool:
+    """Whether operations on `t` are recorded."""
+    if t._edge is not None:
+        return True
+    meta = t._meta
+    if meta is None:
+        return False
+    return meta.requires_grad or (meta.base is not None and gradient_edge(t) is not None)
+
+
+def gradient_edge(t: Any) -> Edge | None:
+    """Where the gradient of `t` goes: its node, a leaf's AccumulateGrad, or None."""
+    meta = t._meta
+    if meta is None:
+        return t._edge  # type: ignore[no-any-return]
+    if meta.base is not None and t._vc.version != meta.edge_version:
+        regenerate(t)
+    edge: Edge | None = t._edge
+    if edge is not None:
+        return edge
+    if not meta.requires_grad:
+        return None
+    accumulator = meta.accumulator() if meta.accumulator is not None else None
+    if accumulator is None:
+        accumulator = AccumulateGrad(t)
+        meta.accumulator = weakref.ref(accumulator)
+    return accumulator, 0
+
+
+def regenerate(view: Any) -> None:
+    """Give a view the history that its base has now: the base, or another view of it, was written in place."""
+    meta = view._meta
+    meta.edge_version = view._vc.version
+    if not meta.requires_grad and requires_grad(meta.base):
+        view._edge = replay(meta.base, meta.chain)._edge
+
+
+def replay(base: Any, chain: tuple[Any, ...]) -> Any:
+    """Apply the recorded view operations to another tensor (recorded in turn)."""
+    state = local.state
+    before, state.mode = state.mode, state.mode | 1
+    try:
+        for op, args in chain:
+            base = op.call(base, *args) if not isinstance(args, _Chosen) else op.call(base, *args.args)[args.index]
+    finally:
+        state.mode = before
+    return base
+
+
+class _Chosen:
+    """The settings of a view operation with several results, and which result it was."""
+
+    __slots__ = ("args", "index")
+
+    def __init__(self, args: tuple[Any, ...], index: int) -> None:
+        self.args, self.index = args, index
+
+
+def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
+    """The same on raw arrays."""
+    for op, args in chain:
+        if isinstance(args, _Chosen):
+            array = kernels[op.name](array, *args.args)[args.index]
+        else:
+            array = kernels[op.name](array, *args)
+    return array
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------
+
+FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+    "saved tensors after calling backward."
+)
+
+
+class Hooks:
+    """The hooks of one node, by kind, in the order of registration."""
+
+    __slots__ = ("post", "pre", "retain", "tensor")
+
+    def __init__(self) -> None:
+        self.tensor: dict[int, dict[int, Any]] = {}
+        self.pre: dict[int, Any] = {}
+        self.post: dict[int, Any] = {}
+        #: Weak references to the tensors that retain their gradient, by output number.
+        self.retain: dict[int, Any] = {}
+
+
+class Node:
+    """A recorded operation: what backward runs.
+
+    Nodes have their PyTorch names (``AddBackward0``) and, as attributes, the values that they saved
+    (``_saved_self``). They refer to their inputs' nodes and never to their own outputs, so that memory goes when
+    the last name goes.
+    """
+
+    __slots__ = ("__weakref__", "_metadata", "device", "edges", "hooks", "seq")
+
+    n_outputs: ClassVar[int] = 1
+    #: Per edge a function ``(F, grad, node)``, where the gradients are independent of each other; else None.
+    raw_calls: ClassVar[tuple[Any, ...] | None] = None
+    #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
+    fresh: ClassVar[bool] = False
+    is_leaf_sink: ClassVar[bool] = False
+
+    device: Any
+    edges: tuple[Edge | None, ...]
+    hooks: Hooks | None
+    seq: int
+
+    def name(self) -> str:
+        """The node's name, for example ``'AddBackward0'``."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """For each input, the node that its gradient goes to and the number of that node's output."""
+        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+
+    @property
+    def requires_grad(self) -> bool:
+        """True: what is recorded requires grad."""
+        return True
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for the user's own notes."""
+        try:
+            return self._metadata
+        except AttributeError:
+            self._metadata: dict[Any, Any] = {}
+            return self._metadata
+
+    @property
+    def _register_hook_dict(self) -> Any:
+        return self._own_hooks().tensor.__setitem__
+
+    def _sequence_nr(self) -> int:
+        return self.seq
+
+    def _own_hooks(self) -> Hooks:
+        if self.hooks is None:
+            self.hooks = Hooks()
+        return self.hooks
+
+    def register_hook(self, fn: Any) -> Any:
+        """Call ``fn(grad_inputs, grad_outputs)`` after each backward of this node.
+
+        `fn` may return gradients that replace `grad_inputs`. Returns a handle with ``remove()``.
+        """
+        from gradcore.autograd.hooks import RemovableHandle
+
+        return RemovableHandle(self._own_hooks().post, fn)
+
+    def register_prehook(self, fn: Any) -> Any:
+        """Call ``fn(grad_outputs)`` before each backward of this node; it may return replacements."""
+        from gradcore.autograd.hooks import RemovableHandle
+
+        return RemovableHandle(self._own_hooks().pre, fn)
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        """Gradients for the edges, given those of the outputs (one, or a list for several outputs)."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Let go of saved values; a second backward is then an error."""
+
+    def __call__(self, *grads: Any) -> Any:
+        """Run this node's backward on tensors."""
+        results = self.backward(grads[0] if self.n_outputs == 1 else list(grads), False)
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+Node.__module__ = "builtins"  # nodes print as PyTorch's: <AddBackward0 object at 0x...>
+
+
+class AccumulateGrad(Node):
+    """The end of an edge at a leaf: adds the gradient to ``variable.grad``."""
+
+    __slots__ = ("variable",)
+
+    is_leaf_sink = True
+
+    def __init__(self, variable: Any) -> None:
+        self.variable = variable
+        self.device = variable._device
+        self.edges = ()
+        self.hooks = None
+        self.seq = tick()
+
+
+AccumulateGrad.__module__ = "builtins"
+
+
+class OpNode(Node):
+    """A node of an operation of the table. There is one subclass per operation and node name."""
+
+    __slots__ = ("metas", "results", "saved")
+
+    op: ClassVar[Any]
+    fresh = True
+    #: Per tensor input, the formula's caller for raw arrays and for tensors.
+    tensor_calls: ClassVar[tuple[Any, ...] | None] = None
+    joint: ClassVar[tuple[Any, ...]] = ()
+    saves: ClassVar[frozenset[str]] = frozenset()
+
+    #: The arguments, with None in the place of tensors that no formula reads and shapes where only those are read.
+    saved: Any
+    #: Saved outputs: (array, version counter, version, tangents) by output number.
+    results: Any
+    #: Per edge the input's (shape, dtype), where inputs differ from the result; None where all are alike.
+    metas: Any
+
+    def release(self) -> None:
+        if self.holds_tensors:
+            self.saved = None
+            self.results = None
+
+    holds_tensors: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Raise if a saved value has been freed, or overwritten since it was saved."""
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        for position in self.op.tensors:
+            if position < len(self.saved):
+                value = self.saved[position]
+                for t in value if type(value) is tuple else (value,):
+                    vc = getattr(t, "_vc", None)
+                    if vc is not None and vc.written > self.seq:
+                        self.modified(t._array, t._dtype, vc, t._device)
+        if self.results is not None:
+            for entry in self.results:
+                if entry is not None and entry[1] is not None and entry[1].version != entry[2]:
+                    self.modified(entry[0], None, entry[1], self.device, entry[2])
+
+    def modified(self, array: Any, dtype: Any, vc: VersionCounter, device: Any, version: int | None = None) -> None:
+        dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype
+        expected = vc.version - 1 if version is None else version
+        kind = {"cpu": "torch", "cuda": "torch.cuda"}.get(device.type, f"torch.{device.type}")
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"[{kind}.{dtype.scalar_name}Tensor {list(array.shape)}], which is "
+            + (f"an input of {self.name()}" if version is None else f"output 0 of {self.name()}")
+            + f", is at version {vc.version}; expected version {expected} instead. Hint: enable anomaly detection to "
+            "find the operation that failed to compute its gradient, with gradcore.autograd.set_detect_anomaly(True)."
+        )
+
+    # -- saved values as tensors -------------------------------------------------------------------------------
+
+    def unpack_input(self, position: int) -> Any:
+        """The input at that position as a tensor with the history it had when it was saved."""
+        value = self.saved[position]
+        if type(value) is tuple:  # a sequence of tensors
+            return [self._with_edge(t, edge) for t, edge in zip(value, self.edges, strict=False)]
+        shift = len(self.edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
+        return self._with_edge(value, self.edges[self.op.edge_of[position] + shift])
+
+    @staticmethod
+    def _with_edge(t: Any, edge: Edge | None) -> Any:
+        if t is None:
+            return None
+        if t.__class__ is Packed:
+            t = t.unpack()
+        elif not isinstance(t, Variable):
+            return t
+        if edge is None:
+            return alias(t, None) if requires_grad(t) else t
+        node = edge[0]
+        if node.is_leaf_sink and node.variable is t and t._meta.requires_grad:  # type: ignore[attr-defined]
+            return t
+        if t._edge is edge or (t._edge == edge):
+            return t
+        other = alias(t, edge)
+        if t._meta is not None and t._meta.tangents is not None:
+            other._meta = Meta()
+            other._meta.tangents = t._meta.tangents
+        return other
+
+    def unpack_result(self, number: int) -> Any:
+        """The output of that number as a tensor with this node as its history."""
+        array, vc, _, tangents = self.results[number]
+        if array.__class__ is Packed:
+            t = alias(array.unpack(), (self, number))
+        else:
+            t = wrap(array, self.device, None, (self, number))
+            t._vc = vc
+        if tangents is not None:
+            t._meta = Meta()
+            t._meta.tangents = tangents
+        return t
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        from gradcore.autograd.formulas import all_gradients
+
+        return all_gradients(self, grads, raw)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_"):
+            return self._saved(name[7:])
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def _saved(self, name: str) -> Any:
+        op = self.op
+        if name.endswith("_sym_sizes"):
+            name = name.removesuffix("_sym_sizes") + "_shape"
+        if name not in type(self).saves:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        if name in op.outputs:
+            self.check()
+            return self.unpack_result(op.outputs.index(name))
+        if name.endswith("_shape"):
+            value = self.saved[op.position[name.removesuffix("_shape")]]
+            return value if type(value) is tuple else value._array.shape
+        position = op.position[name]
+        if position >= len(self.saved):
+            return op.parameters[position].default
+        if position in op.tensors:
+            self.check()
+            value = self.unpack_input(position)
+            return value.clone() if getattr(value, "_constant", False) else value
+        return self.saved[position]
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *(f"_saved_{n.replace('_shape', '_sym_sizes')}" for n in self.saves if n != "needs")]
+
+
+class Packed:
+    """A saved tensor in the hands of a pair of saved-tensor hooks."""
+
+    __slots__ = ("_vc", "edge_free", "packed", "unpack_hook", "version")
+
+    def __init__(self, t: Any, hooks: tuple[Any, Any]) -> None:
+        pack, self.unpack_hook = hooks
+        self.packed = pack(alias(t, None))
+        self._vc = None
+
+    def unpack(self) -> Any:
+        t = self.unpack_hook(self.packed)
+        if not isinstance(t, Variable):
+            raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got {type(t).__name__}")
+        return t
+
+    @property
+    def _array(self) -> Any:
+        return self.unpack()._array
+
+
+def saved_hooks() -> tuple[Any, Any] | None:
+    """The innermost pair of saved-tensor hooks, or None."""
+    state = local.state
+    if not state.mode & PACK or not state.pack_hooks:
+        return None
+    hooks = state.pack_hooks[-1]
+    if isinstance(hooks, str):
+        raise RuntimeError(hooks)
+    return hooks  # type: ignore[no-any-return]
+
+
+def in_forward_mode() -> bool:
+    """Whether a forward-mode level is open in this thread."""
+    return bool(local.state.mode & DUAL)

@@ -1,0 +1,67 @@
+"""What is switched on in this thread: recording, forward-mode levels, hooks on saved tensors."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["DUAL", "GRAD", "INFERENCE", "PACK", "State", "local", "recording", "set_flag"]
+
+#: Bits of `State.mode`. Everything above GRAD is off the fast path.
+GRAD, DUAL, PACK, INFERENCE = 1, 2, 4, 8
+
+
+def _silent_floating_point() -> None:
+    np.seterr(all="ignore")
+
+
+class State:
+    """The modes of one thread.
+
+    Attributes
+    ----------
+    mode : int
+        Bits as above; operations read it once.
+    run : callable
+        ``run(kernel, *args)`` calls a kernel with NumPy's floating-point warnings off, as log(0) is no news here.
+        (A context in which they are off is entered: the caller's own `numpy.errstate` stays as it is.)
+    levels : tuple
+        The open forward-mode levels, innermost last.
+    pack_hooks : tuple
+        Pairs of functions around saved tensors, innermost last; or a message where saving is forbidden.
+    """
+
+    __slots__ = ("levels", "mode", "pack_hooks", "run")
+
+    def __init__(self) -> None:
+        self.mode = GRAD
+        context = contextvars.copy_context()
+        context.run(_silent_floating_point)
+        self.run: Callable[..., Any] = context.run
+        self.levels: tuple[Any, ...] = ()
+        self.pack_hooks: tuple[Any, ...] = ()
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.state = State()
+
+
+local = _Local()
+
+
+def recording() -> bool:
+    """Whether operations are recorded in this thread."""
+    return bool(local.state.mode & GRAD)
+
+
+def set_flag(flag: int, on: bool) -> bool:
+    """Switch one bit of this thread's mode; returns its former state."""
+    state = local.state
+    before = bool(state.mode & flag)
+    state.mode = state.mode | flag if on else state.mode & ~flag
+    return before

@@ -1,0 +1,176 @@
+"""Views and in-place writes: how the history of a base and of its views stays true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import (
+    Clock,
+    Meta,
+    Node,
+    VersionCounter,
+    _Chosen,
+    gradient_edge,
+    new,
+    regenerate,
+    replay,
+    replay_raw,
+    requires_grad,
+    tick,
+)
+from gradcore.autograd.modes import GRAD, State
+
+__all__ = ["CopySlices", "check_writable", "link", "rebase"]
+
+
+def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int | None, state: State) -> None:
+    """Note that `out`, a result of a view operation, shares the memory of `source`."""
+    a, b = out._array, source._array
+    if a is not b and getattr(a, "base", None) is not b and not _same_memory(a, b):
+        return  # a reshape that had to copy
+    vc = source._vc
+    if vc is None:
+        vc = source._vc = VersionCounter()
+    out._vc = vc
+    parent = source._meta
+    meta = out._meta = Meta()
+    step = (op, settings if index is None else _Chosen(settings, index))
+    if parent is not None and parent.base is not None:
+        meta.base, meta.chain, meta.creation = parent.base, (*parent.chain, step), parent.creation
+    else:
+        meta.base, meta.chain = source, (step,)
+    meta.edge_version = vc.version
+    if parent is not None and parent.inference:
+        meta.inference = True
+    if index is not None:
+        meta.creation = "multi"
+    elif not state.mode & GRAD and requires_grad(meta.base):
+        meta.creation = meta.creation or "no_grad"
+
+
+def _same_memory(a: Any, b: Any) -> bool:
+    """Whether `a` is a view into the memory of `b`: both are views of one base array."""
+    base = getattr(b, "base", None)
+    if base is None:
+        return False
+    while a is not None:
+        if a is base or a is b:
+            return True
+        a = getattr(a, "base", None)
+    return False
+
+
+_REFUSALS = {
+    "multi": (
+        "Output {} of {} is a view and is being modified inplace. This view is the output of a function that returns "
+        "multiple views. Such functions do not allow the output views to be modified inplace. You should replace the "
+        "inplace operation by an out-of-place one."
+    ),
+    "no_grad": (
+        "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use "
+        "case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the "
+        "inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside "
+        "(if you want the inplace to be tracked)."
+    ),
+    "custom": (
+        "Output {} of {} is a view and is being modified inplace. This view was created inside a custom Function (or "
+        "because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom "
+        "backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You "
+        "can fix this by cloning the output of the custom Function."
+    ),
+}
+
+
+def check_writable(t: Any) -> None:
+    """Raise where a recorded in-place write to `t` would make gradients wrong."""
+    meta = t._meta
+    if meta.base is None:
+        if meta.requires_grad and t._edge is None:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        return
+    base = meta.base
+    if base._edge is None and base._meta is not None and base._meta.requires_grad:
+        if meta.creation != "no_grad":
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+    if meta.creation in _REFUSALS and requires_grad(base):
+        edge = t._edge or (None, 0)
+        name = "a view" if edge[0] is None else edge[0].name()
+        raise RuntimeError(_REFUSALS[meta.creation].format(edge[1], name))
+
+
+def rebase(t: Any, edge: Any) -> None:
+    """Give `t`, which was just written in place, the history `edge`; through a view, the base's history changes too."""
+    meta = t._meta
+    if meta is not None and meta.retains_grad and t._edge is not None:
+        _move_retained(t, edge)
+    if meta is None or meta.base is None:
+        t._edge = edge
+        return
+    base = meta.base
+    base._edge = CopySlices.record(base, meta.chain, edge), 0
+    if base._meta is not None:
+        base._meta.requires_grad = False
+    regenerate(t)
+
+
+def _move_retained(t: Any, edge: Any) -> None:
+    """A tensor that retains its gradient retains that of its newest value."""
+    node, number = t._edge
+    if node.hooks is not None:
+        reference = node.hooks.retain.pop(number, None)
+        if reference is not None and edge is not None:
+            edge[0]._own_hooks().retain[edge[1]] = reference
+
+
+class CopySlices(Node):
+    """The base's history after a write through a view: the written part goes through the write's own node."""
+
+    __slots__ = ("chain", "fn")
+
+    @classmethod
+    def record(cls, base: Any, chain: tuple[Any, ...], edge: Any) -> CopySlices:
+        """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""
+        node = new(cls)
+        node.fn, node.chain = edge[0], chain
+        node.device, node.hooks, node.seq = base._device, None, tick()
+        node.edges = (gradient_edge(base), *node.fn.edges[1:])
+        return node
+
+    def release(self) -> None:
+        self.fn.release()
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        if grads is None:
+            return [None] * len(self.edges)
+        if raw:
+            result = grads.copy()
+            part = replay_raw(result, self.chain, self.device.kernels)
+            pieces = list(self._through(part.copy(), True))
+            self.device.kernels["copy_into"](part, 0 if pieces[0] is None else pieces[0])
+        else:
+            result = TENSORS.clone(grads)
+            part = replay(result, self.chain)
+            pieces = list(self._through(TENSORS.clone(part), False))
+            if pieces[0] is None:
+                TENSORS.zero_(part)
+            else:
+                TENSORS.copy_(part, pieces[0])
+        pieces[0] = result
+        return pieces
+
+    def _through(self, grad: Any, raw: bool) -> Any:
+        """Backward of the write's own node, which was given the slice's gradient."""
+        from gradcore.autograd.formulas import all_gradients
+        from gradcore.autograd.graph import OpNode
+
+        if isinstance(self.fn, OpNode):
+            if Clock.last_write > self.fn.seq or self.fn.saved is None:
+                self.fn.check()
+            wanted = [True, *(edge is not None for edge in self.fn.edges[1:])]
+            return all_gradients(self.fn, grad, raw, wanted)
+        return self.fn.backward(grad, raw)
+
+
+CopySlices.__module__ = "builtins"
+

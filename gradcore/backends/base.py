@@ -1,0 +1,110 @@
+"""What every backend is: an array library, its devices, and a kernel for every operation of the table.
+
+A backend plays the part of ``F`` in the bodies and derivative formulas of `gradcore.ops`: ``F.exp(x)`` is the kernel
+`exp` on raw arrays. Kernels come from three places, in this order: methods of the backend's class (the families below,
+written against ``xp``, and what a library does differently), and the bodies that operations declare in terms of other ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
+from gradcore.backends.indexing import Indexing
+from gradcore.backends.linear_algebra import LinearAlgebra
+from gradcore.backends.movement import Movement
+from gradcore.backends.reductions import Reductions
+from gradcore.backends.sorting import Sorting
+from gradcore.backends.windows import Windows
+
+__all__ = ["Backend", "Kernels"]
+
+
+class Kernels(dict[str, Callable[..., Any]]):
+    """The dispatch table of one device: name of the operation to function on raw arrays, filled on first use."""
+
+    def __init__(self, resolve: Callable[[str], Callable[..., Any]]) -> None:
+        super().__init__()
+        self.resolve = resolve
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        kernel = self[name] = self.resolve(name)
+        return kernel
+
+
+class Backend(Elementwise, Reductions, Movement, Indexing, Sorting, LinearAlgebra, Windows):
+    """An array library (`xp`, with NumPy's interface) and the devices that it drives.
+
+    Subclass it to add a library: give `type`, pass the array module, and override what the library does differently.
+
+    Parameters
+    ----------
+    xp : module
+        The array library's namespace, with NumPy's names.
+    array_type : type
+        The class of its arrays.
+    """
+
+    #: The device type, as in ``device='cuda'``.
+    type: ClassVar[str]
+    #: Bodies of operations, written against ``F``: what a backend runs where it has no kernel of that name.
+    bodies: ClassVar[dict[str, Callable[..., Any]]] = {}
+
+    def __init__(self, xp: Any, array_type: type) -> None:
+        self.xp = xp
+        self.array_type = array_type
+        self.kernels = Kernels(functools.partial(getattr, self))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in RENAMED:
+            kernel = getattr(self.xp, RENAMED[name])
+        elif name in SPECIAL:
+            kernel = self.special_function(SPECIAL[name])
+        elif name in self.bodies:
+            kernel = functools.partial(self.bodies[name], self)
+        else:
+            raise AttributeError(f"the {type(self).type!r} backend has no kernel named {name!r}")
+        setattr(self, name, kernel)
+        return kernel
+
+    # -- devices ------------------------------------------------------------------------------------------------
+
+    def device_count(self) -> int:
+        """Number of devices; a type with a single device that has no index returns 0."""
+        return 0
+
+    def current_index(self) -> int | None:
+        """Index of the current device, or None where devices have no index."""
+        return None
+
+    def use_index(self, index: int | None) -> contextlib.AbstractContextManager[Any]:
+        """Context in which the device of that index is the current one."""
+        return contextlib.nullcontext()
+
+    def synchronize(self, index: int | None = None) -> None:
+        """Wait until everything that was queued on the device is done."""
+
+    # -- arrays -------------------------------------------------------------------------------------------------
+
+    def asarray(self, value: Any) -> Any:
+        """`value` (a NumPy scalar, say) as an array of this backend, without a copy where possible."""
+        return self.xp.asarray(value)
+
+    def from_host(self, array: Any) -> Any:
+        """A copy of a NumPy array on the current device."""
+        return self.xp.array(array)
+
+    def to_host(self, array: Any) -> Any:
+        """The data of `array` as a NumPy array; may share memory with it."""
+        return array
+
+    def scalar(self, value: complex, dtype: Any) -> Any:
+        """A Python number as an operand of that NumPy dtype."""
+        return self.xp.asarray(value, dtype=dtype)
+
+    def move_between(self, array: Any, index: int | None) -> Any:
+        """A copy of `array`, which lies on another device of this type, on the current device `index`."""
+        return self.xp.array(array)

@@ -1,0 +1,190 @@
+"""Convolution (cross-correlation) and its two adjoints, for one to three spatial dimensions.
+
+The three functions are the partial maps of one trilinear form, so the derivatives of each are the other two. Arrays
+are batched: input `(N, C, *S)`, weight `(O, C / groups, *K)`, output and its gradient `(N, O, *L)`. Arguments are
+never modified. Half precision is the caller's business: multiply in float32 and round once.
+
+Windows are gathered into columns and the columns multiplied with the weight (im2col), block by block. Where there are far
+fewer output than input channels, the input is multiplied first, and the small products are shifted and added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+from gradcore.backends.sliding import Windows, conv_output_size, phases
+
+__all__ = ["conv", "conv_input", "conv_output_size", "conv_weight"]
+
+# Measured: positions an image from which 1x1 kernels are best applied image by image, and the ratio of input to
+# output channels from which it is better to multiply first than to gather first.
+_POINTWISE, _MULTIPLY_FIRST = 16, 4
+
+
+def conv(
+    xp: Any,
+    input: Any,
+    weight: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    """Cross-correlate: `out[n, o, t] = sum(input[n, c, stride * t + dilation * k - padding] * weight[o, c, k])`."""
+    spatial = tuple(map(conv_output_size, input.shape[2:], weight.shape[2:], stride, padding, dilation))
+    out = xp.empty((input.shape[0], weight.shape[0], *spatial), dtype=input.dtype)
+    _correlate(xp, input, weight, stride, padding, dilation, groups, out)
+    return out
+
+
+def conv_input(
+    xp: Any,
+    grad: Any,
+    weight: Any,
+    input_spatial: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    """Adjoint of `conv` with respect to the input, which is the transposed convolution of `grad` with `weight`.
+
+    Inputs of one phase receive from the taps of that phase alone: each phase of the result is a convolution of `grad`,
+    with a stride of one, by those taps in reverse.
+    """
+    by_dim = list(map(phases, weight.shape[2:], stride, dilation))
+    channels = weight.shape[1] * groups
+    swapped = _swap_channels(weight, groups)
+    # Between phases that have taps there may be inputs that no window reads.
+    complete = all(len(each) == s for each, s in zip(by_dim, stride, strict=True))
+    out = (xp.empty if complete else xp.zeros)((grad.shape[0], channels, *input_spatial), dtype=grad.dtype)
+    for phase in product(*by_dim):
+        places, pads = [], []
+        for each, s, p in zip(phase, stride, padding, strict=True):
+            row = -((each.residue - p) // s)  # the first of the phase that is not padding
+            places.append(slice(row * s + each.residue - p, None, s))
+            pads.append(each.reach - row)
+        taps = swapped[(..., *(each.taps for each in phase))]
+        reverse = taps[(..., *[slice(None, None, -1)] * len(phase))]
+        steps = [each.step for each in phase]
+        _correlate(xp, grad, reverse, [1] * len(phase), pads, steps, groups, out[(..., *places)])
+    return out
+
+
+def conv_weight(
+    xp: Any,
+    input: Any,
+    grad: Any,
+    kernel_spatial: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    """Adjoint of `conv` with respect to the weight."""
+    channels, outputs = input.shape[1] // groups, grad.shape[1] // groups
+    if input.size and grad.size:
+        windows = Windows(xp, input, kernel_spatial, stride, padding, dilation, grad.shape[2:], outputs)
+        result = _sum_of_products(windows, grad, groups)
+        if windows.joined and not xp.isfinite(result).all():
+            # Values between rows were multiplied by zero, which is wrong where they are infinite.
+            windows.joined = False
+            windows.copies.clear()
+            result = _sum_of_products(windows, grad, groups)
+    else:
+        result = xp.zeros((groups, channels * prod(kernel_spatial), outputs), dtype=input.dtype)
+    result = xp.ascontiguousarray(result.swapaxes(1, 2))
+    return result.reshape(groups * outputs, channels, *kernel_spatial)
+
+
+def _correlate(
+    xp: Any,
+    x: Any,
+    weight: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    out: Any,
+) -> None:
+    """Write windows of `x`, which is zero outside, times `weight` to `out`, which may have any spatial size."""
+    if not out.size:
+        return
+    if not (x.size and weight.size):
+        out[...] = 0
+        return
+    kernel, spatial = weight.shape[2:], out.shape[2:]
+    outputs, channels = out.shape[1] // groups, weight.shape[1]
+    ends = [s * (length - 1) + 1 for s, length in zip(stride, spatial, strict=True)]
+    inside = not any(padding) and all(end <= size for end, size in zip(ends, x.shape[2:], strict=True))
+    if prod(kernel) == 1 and inside and prod(spatial) >= _POINTWISE:
+        points = x[(..., *(slice(None, end, s) for end, s in zip(ends, stride, strict=True)))]
+        points = points.reshape(x.shape[0], groups, channels, -1)
+        out[...] = xp.matmul(weight.reshape(groups, outputs, channels), points).reshape(out.shape)
+        return
+    windows = Windows(xp, x, kernel, stride, padding, dilation, spatial, outputs)
+    multiply_first = prod(kernel) > 1 and _MULTIPLY_FIRST * outputs <= channels
+    blocks = (_multiply_first if multiply_first else _gather_first)(windows, weight, groups)
+    for images, rows, products in blocks:
+        out[images, :, rows] = products.swapaxes(0, 1)
+
+
+def _swap_channels(weight: Any, groups: int) -> Any:
+    """The weight with the input and output channels of each group exchanged."""
+    outputs, channels, *kernel = weight.shape
+    weight = weight.reshape(groups, outputs // groups, channels, *kernel).swapaxes(1, 2)
+    return weight.reshape(groups * channels, outputs // groups, *kernel)
+
+
+def _gather_first(windows: Windows, weight: Any, groups: int) -> Iterator[tuple[slice, slice, Any]]:
+    """Columns of windows times the weight: images, rows and `(O, n, ...)` of each block of the output."""
+    xp, outputs = windows.xp, weight.shape[0]
+    # Reversed taps must be copied: reshape may keep negative strides, which BLAS does not take.
+    matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1)
+    for images, rows in windows.blocks(matrix.shape[2] * groups):
+        columns = windows.columns(images, rows).reshape(groups, matrix.shape[2], -1)
+        products = xp.matmul(matrix, columns).reshape(outputs, -1, *windows.sizes(rows))
+        yield images, rows, windows.separate(products)
+
+
+def _multiply_first(windows: Windows, weight: Any, groups: int) -> Iterator[tuple[slice, slice, Any]]:
+    """The input times every tap, then the sum over the taps, each shifted: the blocks of `_gather_first`."""
+    xp, outputs, channels, kernel = windows.xp, weight.shape[0], weight.shape[1], weight.shape[2:]
+    weight = weight.reshape(groups, outputs // groups, channels, *kernel)
+    weight = xp.ascontiguousarray(xp.moveaxis(weight, (1, 2), (-2, -1)))
+    for images, rows in windows.blocks(channels * groups + outputs * prod(kernel)):
+        # In the flattened positions of the padded input a tap is a shift.
+        below = slice(rows.start, rows.stop + windows.extent[0] - windows.spatial[0])
+        sizes = (images.stop - images.start, below.stop - below.start, *windows.extent[1:])
+        total = None
+        for source, phase in zip(windows.padded, windows.phases, strict=True):
+            taps = weight[(slice(None), *(each.taps for each in phase))]
+            flat = source[:, : sizes[0], below].reshape(groups, channels, -1)
+            products = xp.matmul(taps.reshape(groups, -1, channels), flat)
+            products = products.reshape(*taps.shape[:-1], -1)
+            for tap in product(*(range(each.count) for each in phase)):
+                shift = 0
+                for each, i, size in zip(phase, tap, sizes[1:], strict=True):
+                    shift = shift * size + each.shift + i * each.step
+                part = products[(slice(None), *tap)]
+                if total is None:
+                    total = part  # the first tap, which is not shifted
+                else:
+                    total[..., : part.shape[-1] - shift] += part[..., shift:]
+        places = (..., slice(rows.stop - rows.start), *map(slice, windows.spatial[1:]))
+        yield images, rows, total.reshape(outputs, *sizes)[places]
+
+
+def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
+    """Columns of windows times the gradient of the output: `(groups, C / groups * K, O / groups)`."""
+    xp, outputs = windows.xp, grad.shape[1] // groups
+    taps = windows.x.shape[1] // groups * prod(windows.kernel)
+    result = xp.zeros((groups, taps, outputs), dtype=grad.dtype)
+    for images, rows in windows.blocks(groups * taps):
+        columns = windows.columns(images, rows).reshape(groups, taps, -1)
+        upstream = windows.join(grad[images, :, rows].swapaxes(0, 1)).reshape(groups, outputs, -1)
+        result += xp.matmul(columns, upstream.swapaxes(1, 2))
+    return result

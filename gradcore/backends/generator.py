@@ -1,0 +1,136 @@
+"""The state of a random number generator: a key and a counter.
+
+Philox is a function of (key, counter); see `philox`. To draw numbers is therefore to reserve a stretch of the counter,
+which is all that happens here. The numbers of a stretch can be computed later, on any device and in any order.
+"""
+
+import operator
+import threading
+from typing import Any
+
+import numpy as np
+
+WORDS_PER_BLOCK = 4
+"""64-bit words that Philox 4x64 makes for one value of the counter."""
+
+KEY_BITS, COUNTER_BITS = 128, 256
+_STATE_BYTES = (KEY_BITS + COUNTER_BITS) // 8
+
+
+class PhiloxState:
+    """Where a generator stands in its stream of words.
+
+    Several threads may draw from one state: each gets words of its own.
+
+    Parameters
+    ----------
+    seed : int
+        Chooses the stream: an integer from -2**63 up to 2**128 - 1. A negative one means ``seed + 2**64``, as in
+        PyTorch.
+    counter : int
+        The block to start with.
+
+    Examples
+    --------
+    >>> state = PhiloxState(seed=7)
+    >>> state.draw(10)  # three blocks of four words
+    (7, 0)
+    >>> state.draw(1)
+    (7, 3)
+    >>> state
+    PhiloxState(seed=7, counter=4)
+    """
+
+    __slots__ = ("_counter", "_key", "_lock")
+
+    def __init__(self, seed: int = 0, counter: int = 0) -> None:
+        seed = operator.index(seed)
+        if not -(2**63) <= seed < 2**KEY_BITS:
+            raise ValueError(f"expected a seed from -2**63 up to 2**{KEY_BITS} - 1, but got {seed}")
+        self._key = seed if seed >= 0 else seed + 2**64
+        self._counter = operator.index(counter) % 2**COUNTER_BITS
+        self._lock = threading.Lock()
+
+    @property
+    def seed(self) -> int:
+        """The seed, not negative."""
+        return self._key
+
+    @property
+    def key(self) -> int:
+        """The 128-bit key, which is the seed."""
+        return self._key
+
+    @property
+    def counter(self) -> int:
+        """The 256-bit number of the next block."""
+        return self._counter
+
+    def draw(self, words: int) -> tuple[int, int]:
+        """Reserve whole blocks for at least `words` words and step over them.
+
+        Parameters
+        ----------
+        words : int
+            How many 64-bit words are needed.
+
+        Returns
+        -------
+        key, counter : int
+            Where the words are: what `philox.words` and the kernels take.
+        """
+        blocks = -(-words // WORDS_PER_BLOCK)
+        if blocks < 0:
+            raise ValueError(f"expected a number of words that is not negative, but got {words}")
+        with self._lock:
+            counter = self._counter
+            self._counter = (counter + blocks) % 2**COUNTER_BITS
+        return self._key, counter
+
+    def to_bytes(self) -> np.ndarray:
+        """The state as 48 bytes: the key, then the counter, each with its lowest byte first."""
+        data = self._key.to_bytes(KEY_BITS // 8, "little") + self._counter.to_bytes(COUNTER_BITS // 8, "little")
+        return np.frombuffer(data, np.uint8).copy()
+
+    @classmethod
+    def from_bytes(cls, data: Any) -> "PhiloxState":
+        """The state that `to_bytes` wrote down.
+
+        Parameters
+        ----------
+        data : array or bytes
+            48 bytes; an array has to be of dtype uint8.
+
+        Raises
+        ------
+        TypeError
+            If `data` is an array of another dtype.
+        ValueError
+            If there are more or fewer bytes.
+        """
+        if isinstance(data, np.ndarray):
+            if data.dtype != np.uint8:
+                raise TypeError(f"RNG state must be of dtype uint8, but got {data.dtype}")
+            data = data.tobytes()
+        data = bytes(data)
+        if len(data) != _STATE_BYTES:
+            raise ValueError(f"RNG state is wrong size: expected {_STATE_BYTES} bytes, but got {len(data)}")
+        key, counter = data[: KEY_BITS // 8], data[KEY_BITS // 8 :]
+        return cls(int.from_bytes(key, "little"), int.from_bytes(counter, "little"))
+
+    def copy(self) -> "PhiloxState":
+        """An independent state at the same place."""
+        return type(self)(self._key, self._counter)
+
+    def __reduce__(self) -> tuple[type, tuple[int, int]]:
+        return type(self), (self._key, self._counter)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PhiloxState):
+            return NotImplemented
+        return (self._key, self._counter) == (other._key, other._counter)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        return f"PhiloxState(seed={self._key}, counter={self._counter})"

@@ -1,0 +1,200 @@
+"""From a device to the backend that runs it; the fall-back from CUDA to the CPU lives here."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from gradcore import config
+from gradcore.backends.base import Backend, Kernels
+from gradcore.device import DeviceLike, device, get_default_device
+from gradcore.errors import DeviceFallbackWarning
+
+__all__ = ["CPU", "find", "register", "resolve", "unavailable"]
+
+
+class Unavailable(Exception):
+    """A backend cannot be used here; the text says why and what to do."""
+
+
+def _numpy() -> Backend:
+    from gradcore.backends.numpy import NumpyBackend
+
+    return NumpyBackend()
+
+
+def _cupy() -> Backend:
+    from gradcore.backends.cupy import connect
+
+    return connect()
+
+
+def _tracing() -> Backend:
+    from gradcore.backends.tracing import TracingBackend
+
+    return TracingBackend()
+
+
+_factories: dict[str, Callable[[], Backend]] = {"cpu": _numpy, "cuda": _cupy, "meta": _tracing}
+_backends: dict[str, Backend] = {}
+_reasons: dict[str, str] = {}
+_warned: set[str] = set()
+_lock = threading.RLock()
+
+
+def register(type: str, factory: Callable[[], Backend]) -> None:
+    """Add a backend, to be made when a device of that type is first used.
+
+    Parameters
+    ----------
+    type : str
+        The device type, as in ``device='mine'`` or ``'mine:1'``.
+    factory : callable
+        Returns a `gradcore.backends.Backend`; raises `gradcore.backends.registry.Unavailable` with the reason in
+        words where it cannot be used.
+
+    Raises
+    ------
+    ValueError
+        If the type is taken by a backend that is in use.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.backends import register
+    >>> from gradcore.backends.numpy import NumpyBackend
+    >>> class Verbose(NumpyBackend):
+    ...     type = "verbose"
+    ...     def exp(self, x):
+    ...         print("exp of", x.shape)
+    ...         return super().exp(x)
+    >>> register("verbose", Verbose)
+    >>> gradcore.zeros(2, device="verbose").exp()
+    exp of (2,)
+    tensor([1., 1.], device='verbose')
+    """
+    with _lock:
+        if type in _backends:
+            raise ValueError(f"the backend of device type {type!r} is in use and cannot be replaced")
+        _factories[type] = factory
+        _reasons.pop(type, None)
+
+
+def find(type: str) -> Backend:
+    """The backend of a device type, made on first use.
+
+    Raises
+    ------
+    RuntimeError
+        If no backend of that type was registered, or if it cannot be used (with the reason).
+    """
+    backend = _backends.get(type)
+    if backend is None:
+        with _lock:
+            reason = unavailable(type)
+            if reason is not None:
+                raise RuntimeError(f"Device type '{type}' cannot be used: {reason}")
+            backend = _backends[type]
+    return backend
+
+
+def unavailable(type: str) -> str | None:
+    """Why a device type cannot be used here, in words; None if it can."""
+    with _lock:
+        if type in _backends:
+            return None
+        if type not in _factories:
+            known = ", ".join(f"'{name}'" for name in sorted(_factories))
+            return f"no backend of that type is registered (known: {known})"
+        if type not in _reasons:
+            try:
+                _backends[type] = _factories[type]()
+            except Unavailable as why:
+                _reasons[type] = str(why)
+        return _reasons.get(type)
+
+
+def _forget_after_fork() -> None:
+    """A CUDA context does not survive a fork: the child process must not touch it."""
+    if _backends.pop("cuda", None) is not None:
+        _reasons["cuda"] = (
+            "the process was forked after CUDA had been used. Start worker processes with the 'spawn' method: "
+            "multiprocessing.set_start_method('spawn')"
+        )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+def _connect(place: device, backend: Backend) -> device:
+    """Give a device its backend and its dispatch table."""
+    count = backend.device_count()
+    if count and not (place.index is not None and place.index < count):
+        raise RuntimeError(
+            f"Invalid device '{place}': {count} device{'s' if count > 1 else ''} of type '{place.type}' "
+            f"{'are' if count > 1 else 'is'} available, with index 0{f' to {count - 1}' if count > 1 else ''}"
+        )
+    place.guarded = count > 1
+    place.kernels = Kernels(functools.partial(_guarded, backend, place.index)) if place.guarded else backend.kernels
+    place.backend = backend
+    return place
+
+
+def _guarded(backend: Backend, index: int, name: str) -> Callable[..., Any]:
+    """The kernel of that name, run with the device of that index current."""
+    kernel = backend.kernels[name]
+
+    def run(*args: Any) -> Any:
+        if backend.current_index() == index:
+            return kernel(*args)
+        with backend.use_index(index):
+            return kernel(*args)
+
+    return run
+
+
+def resolve(where: DeviceLike | None) -> device:
+    """The device on which a tensor asked for on `where` will live, with its backend connected.
+
+    ``'cuda'`` becomes the current CUDA device, or the CPU where CUDA cannot be used and the policy allows it.
+    """
+    place = get_default_device() if where is None else device(where)
+    if hasattr(place, "backend") and place.type in _backends:
+        return place
+    reason = unavailable(place.type)
+    if reason is None:
+        backend = _backends[place.type]
+        if backend.device_count() == 0:
+            place = device(place.type)
+        elif place.index is None:
+            place = device(place.type, backend.current_index())
+        return _connect(place, backend)
+    if place.type != "cuda" or config.cuda_fallback() == "error":
+        raise RuntimeError(f"Device '{place}' cannot be used: {reason}")
+    if config.cuda_fallback() == "warn" and reason not in _warned:
+        _warned.add(reason)
+        warnings.warn(
+            f"device='{place}' cannot be used, so the CPU is used instead: {reason} "
+            "(GRADCORE_CUDA_FALLBACK=error makes this an error, =silent hides this warning)",
+            DeviceFallbackWarning,
+            stacklevel=_caller_depth(),
+        )
+    return CPU
+
+
+def _caller_depth() -> int:
+    """Stack level of the first frame outside gradcore, for warnings."""
+    import sys
+
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradcore":
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+CPU = resolve("cpu")

@@ -1,0 +1,140 @@
+"""Devices: value objects, equal to their strings."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from gradcore.backends.base import Backend
+
+__all__ = ["DeviceLike", "device", "get_default_device", "set_default_device"]
+
+
+class device:  # PyTorch's name for the class
+    """Where a tensor's data lies and its operations run.
+
+    There is one object per (type, index), so that devices can be compared by identity; a device also equals
+    its string.
+
+    Parameters
+    ----------
+    type : str, int or device
+        ``'cpu'``, ``'cuda'``, ``'cuda:1'``, ``'meta'`` or the name of a registered backend; an integer is a CUDA index.
+    index : int, optional
+        The index, if it is not part of `type`. None means the current device of that type.
+
+    Raises
+    ------
+    RuntimeError
+        If the string does not describe a device.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.device("cuda:1")
+    device(type='cuda', index=1)
+    >>> gradcore.device("cuda", 1) == "cuda:1"
+    True
+    """
+
+    __slots__ = ("_name", "backend", "guarded", "index", "kernels", "type")
+
+    type: str
+    index: int | None
+    #: Filled in by the registry for the devices that tensors live on.
+    backend: Backend
+    kernels: dict[str, Any]
+    #: Whether kernels must run with this device current (several devices of one type).
+    guarded: bool
+
+    _interned: ClassVar[dict[tuple[str, int | None], device]] = {}
+
+    def __new__(cls, type: DeviceLike, index: int | None = None) -> device:
+        if isinstance(type, device):
+            if index is not None:
+                raise RuntimeError("an index cannot be given together with a device")
+            return type
+        if isinstance(type, bool) or not isinstance(type, (str, int)):
+            raise TypeError(f"device(): argument 'type' must be a string, an int or a device, not {type!r}")
+        if isinstance(type, int):
+            name, index = "cuda", type
+        else:
+            name, colon, number = type.partition(":")
+            if not name.isidentifier() or (colon and not number.isdecimal()):
+                raise RuntimeError(f"Invalid device string: '{type}'")
+            if colon:
+                if index is not None:
+                    raise RuntimeError(f"type (string) must not include an index because index was passed: {type}")
+                index = int(number)
+        if index is not None and index < 0:
+            raise RuntimeError(f"Device index must not be negative, got {index}")
+        known = cls._interned.get((name, index))
+        if known is None:
+            known = object.__new__(cls)
+            known.type, known.index, known.guarded = name, index, False
+            known._name = name if index is None else f"{name}:{index}"
+            known = cls._interned.setdefault((name, index), known)
+        return known
+
+    def __repr__(self) -> str:
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self._name == other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return device, (self._name,)
+
+    def __copy__(self) -> device:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> device:
+        return self
+
+    def __enter__(self) -> device:
+        _defaults.stack = (*_defaults.stack, self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _defaults.stack = _defaults.stack[:-1]
+
+
+DeviceLike = str | int | device
+
+
+class _Defaults(threading.local):
+    """The devices entered with ``with device(...)``, innermost last, above the one set for good."""
+
+    stack: tuple[device, ...] = ()
+
+
+_defaults = _Defaults()
+_default_device = device("cpu")
+
+
+def get_default_device() -> device:
+    """The device on which tensors are created when none is named."""
+    return _defaults.stack[-1] if _defaults.stack else _default_device
+
+
+def set_default_device(device_like: DeviceLike | None) -> None:
+    """Set the device on which tensors are created when none is named (None: the CPU).
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.set_default_device("meta")
+    >>> gradcore.empty(2).device
+    device(type='meta')
+    >>> gradcore.set_default_device(None)
+    """
+    global _default_device
+    _default_device = device("cpu" if device_like is None else device_like)

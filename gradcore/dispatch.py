@@ -1,0 +1,717 @@
+"""From declarations to functions on tensors: what happens when an operation is called."""
+
+from __future__ import annotations
+
+import numbers
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd import forward, views
+from gradcore.autograd.formulas import TENSORS, node_class, plan_of
+from gradcore.autograd.graph import (
+    Meta,
+    Packed,
+    Variable,
+    VersionCounter,
+    bump,
+    gradient_edge,
+    new,
+    requires_grad,
+    saved_hooks,
+    tensor_type,
+    tick,
+    version_counter,
+    wrap,
+)
+from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, PACK, State, local
+from gradcore.backends.registry import CPU
+from gradcore.ops.promotion import RULES, promoted
+from gradcore.ops.table import Op
+
+__all__ = ["apply", "apply_inplace", "binary", "make_function", "make_inplace", "named", "unary", "write"]
+
+Number = numbers.Number
+_NUMBERS = (bool, int, float, complex)
+
+
+# -- arguments ------------------------------------------------------------------------------------------------------
+
+
+def type_error(op: Op, position: int, value: Any) -> TypeError:
+    """PyTorch's words for an argument that should be a tensor."""
+    name = op.names[position]
+    name = "input" if name == "self" else name
+    return TypeError(
+        f"{op.path.rpartition('.')[2]}(): argument '{name}' (position {position + 1}) must be Tensor, "
+        f"not {type(value).__name__}"
+    )
+
+
+def common_device(tensors: Sequence[Any]) -> Any:
+    """The device on which an operation of these tensors runs; 0-dim CPU tensors go anywhere."""
+    found = None
+    for t in tensors:
+        if found is None or t._device is found:
+            found = t._device
+        elif found is CPU and all(s._device is not CPU or not s._array.ndim for s in tensors):
+            found = t._device
+        elif not (t._device is CPU and not t._array.ndim):
+            first = next(str(s._device) for s in tensors if s._device is not t._device)
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{first} and {t._device}! Move one of them with .to(device)."
+            )
+    return found
+
+
+def on_device(t: Any, device: Any) -> Any:
+    """The array of a tensor on `device`, which differs only for 0-dim CPU tensors."""
+    if t._device is device:
+        return t._array
+    return device.backend.scalar(t._array[()], t._array.dtype)
+
+
+_constants: dict[Any, Any] = {}
+
+
+def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
+    """A Python number as a 0-dim tensor; the frequent ones are kept."""
+    key = (value, dtype, device)
+    t = _constants.get(key)
+    if t is None:
+        t = new(tensor_type.cls)
+        t._array = device.backend.scalar(value, dtype.numpy)
+        t._device, t._dtype = device, dtype
+        t._edge = t._meta = t._vc = None
+        t._constant = True
+        if value and value == value:  # -0.0 equals 0.0, and nan nothing: not as keys
+            if len(_constants) > 1000:
+                _constants.clear()
+            _constants[key] = t
+    return t
+
+
+# -- the general path -----------------------------------------------------------------------------------------------
+
+
+def apply(op: Op, args: tuple[Any, ...]) -> Any:
+    """Call an operation on tensors: compute, and record where something requires grad."""
+    state = local.state
+    if state.mode > GRAD:
+        return _special(op, args, state)
+    if op.kind == "elementwise":
+        return _elementwise(op, args, state)
+    return _call(op, args, state)
+
+
+def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    if state.mode & DUAL:
+        level = forward.innermost(op, args)
+        if level is not None:
+            return forward.apply_dual(op, args, level, apply)
+    run = _elementwise if op.kind == "elementwise" else _call
+    out = run(op, args, state)
+    if state.mode & INFERENCE:
+        for t in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(t, Variable) and not op.view:
+                t._meta = t._meta or Meta()
+                t._meta.inference = True
+    return out
+
+
+def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    raw = list(args)
+    tensors: list[Any] = []
+    edges: list[Any] = []
+    device = None
+    same_device, reduced, needed = True, False, False
+    for p in op.tensors:
+        value = args[p]
+        if value is None and op.parameters[p].default is None:
+            edges.append(None)
+            tensors.append(None)
+            continue
+        if p == 0 and op.sequence:
+            if isinstance(value, Variable):
+                raise TypeError(
+                    f"{op.path}(): argument '{op.names[0]}' (position 1) must be tuple of Tensors, not Tensor"
+                )
+            group = raw[0] = list(value)
+        else:
+            group = (value,)
+        for i, t in enumerate(group):
+            if not isinstance(t, Variable):
+                raise type_error(op, p, t)
+            if device is None:
+                device = t._device
+            elif t._device is not device:
+                same_device = False
+            edge = t._edge if t._meta is None else gradient_edge(t)
+            if edge is not None:
+                needed = True
+            if t._dtype.is_reduced:
+                reduced = True
+            edges.append(edge)
+            tensors.append(t)
+            if p == 0 and op.sequence:
+                raw[0][i] = t._array
+            else:
+                raw[p] = t._array
+    if device is None:
+        if op.sequence and not args[0]:
+            raise RuntimeError(f"{op.path}(): expected a non-empty list of Tensors")
+        device = CPU
+    if not same_device:
+        device = common_device([t for t in tensors if t is not None])
+        raw = _moved(op, args, raw, device)
+    if reduced and op.upcast and device.backend.upcasts:
+        results = _upcast_call(op, raw, device, state)
+    else:
+        results = state.run(device.kernels[op.kernel], *raw)
+    return finish(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
+
+
+def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
+    for p in op.tensors:
+        if p == 0 and op.sequence:
+            raw[0] = [on_device(t, device) for t in args[0]]
+        elif args[p] is not None:
+            raw[p] = on_device(args[p], device)
+    return raw
+
+
+def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
+    """Compute float16 and bfloat16 in float32 and round once."""
+    low = None
+    for p in op.tensors:
+        group = raw[p] if p == 0 and op.sequence else [raw[p]]
+        for i, a in enumerate(group):
+            dtype = dtypes.FROM_NUMPY.get(getattr(a, "dtype", None))
+            if dtype is not None and dtype.is_reduced:
+                low = a.dtype if low is None or low == a.dtype else dtypes.float32.numpy
+                group[i] = a.astype("float32")
+        raw[p] = group if p == 0 and op.sequence else group[0]
+    results = state.run(device.kernels[op.kernel], *raw)
+    position = op.position.get("dtype")
+    if position is not None and raw[position] is not None:
+        return results
+
+    def down(array: Any) -> Any:
+        return array.astype(low) if getattr(array, "dtype", None) == "float32" else array
+
+    return type(results)(map(down, results)) if isinstance(results, (tuple, list)) else down(results)
+
+
+def finish(
+    op: Op,
+    args: tuple[Any, ...],
+    tensors: Sequence[Any],
+    edges: list[Any],
+    device: Any,
+    results: Any,
+    record: bool,
+    state: State,
+) -> Any:
+    """Wrap raw results as tensors and record the node."""
+    single = len(op.outputs) == 1 and not op.variadic
+    outs = [wrap(results, device)] if single else [wrap(r, device) for r in results]
+    if record and op.differentiable:
+        chosen = range(len(outs)) if op.variadic else op.differentiable
+        if any(outs[i]._dtype.category > 1 for i in chosen):
+            node = make_node(op, args, tensors, edges, device, outs, state)
+            for i in chosen:
+                if outs[i]._dtype.category > 1:
+                    outs[i]._edge = (node, i)
+    if op.view:
+        for i, out in enumerate(outs):
+            views.link(out, args[0], op, args[1:], i if op.variadic else None, state)
+    if single:
+        return outs[0]
+    if op.output_type is None:
+        return tuple(outs)
+    return OUTPUT_TYPES[op.output_type](*outs)
+
+
+#: Named tuples of operations with several results, by name; filled by `gradcore.return_types`.
+OUTPUT_TYPES: dict[str, Callable[..., Any]] = {}
+
+
+def make_node(
+    op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any, outs: list[Any], state: State
+) -> Any:
+    """Record a call: a node with the edges of its inputs and what its formulas read."""
+    name = op.node_name
+    if not isinstance(name, str):
+        name = name(*args)
+    node = new(node_class(op, name))
+    node.device, node.edges, node.hooks, node.seq = device, tuple(edges), None, tick()
+    if op.sequence:
+        n = len(edges) - len(op.tensors) + 1
+        pattern = (any(e is not None for e in edges[:n]), *(e is not None for e in edges[n:]))
+    else:
+        pattern = tuple(e is not None for e in edges)
+    plan = plan_of(op, pattern)
+    saved: list[Any] = list(args)
+    for p in op.tensors:
+        if saved[p] is None:
+            continue
+        if p == 0 and op.sequence:
+            saved[0] = tuple(args[0])
+        if p in plan.drop:
+            if p not in plan.shapes:
+                saved[p] = None
+            elif p == 0 and op.sequence:
+                saved[0] = tuple(t._array.shape for t in args[0])
+            else:
+                saved[p] = saved[p]._array.shape
+        elif saved[p].__class__ in _NUMBERS:
+            saved[p] = constant(saved[p], outs[0]._dtype, device)
+    first = outs[0]
+    node.saved = saved
+    node.results = None
+    if any(plan.results):
+        node.results = [
+            _saved_result(out, state) if keep else None for out, keep in zip(outs, plan.results, strict=True)
+        ]
+    if state.mode & PACK and node.holds_tensors:
+        _pack(node, op)
+    dtype = first._dtype
+    node.metas = None
+    if dtype.category != 2 or dtype.is_reduced or op.broadcasts or any(
+        t is not None and t._dtype is not dtype for t in tensors
+    ):
+        node.metas = _metas(op, tensors, first)
+    if len(outs) > 1 or op.variadic:
+        node.n_outputs = len(outs)
+        node.output_metas = [(out._array.shape, out._array.dtype) for out in outs]
+    return node
+
+
+def _metas(op: Op, tensors: Sequence[Any], out: Any) -> Any:
+    shape, dtype = out._array.shape, out._dtype
+    plain = dtype.category == 2 and not dtype.is_reduced
+    metas = []
+    for t in tensors:
+        if t is None:
+            metas.append(None)
+            continue
+        if t._dtype is not dtype or (op.broadcasts and t._array.shape != shape):
+            plain = False
+        metas.append((getattr(t._array, "shape", ()), t._dtype.numpy))
+    return None if plain else tuple(metas)
+
+
+def _saved_result(out: Any, state: State) -> Any:
+    vc = out._vc
+    if vc is None:
+        vc = out._vc = VersionCounter()
+    tangents = None if out._meta is None else out._meta.tangents
+    return out._array, vc, vc.version, tangents
+
+
+def _pack(node: Any, op: Op) -> None:
+    hooks = saved_hooks()
+    if hooks is None:
+        return
+    for p in op.tensors:
+        value = node.saved[p]
+        if isinstance(value, Variable):
+            node.saved[p] = Packed(value, hooks)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Variable):
+            node.saved[p] = tuple(Packed(t, hooks) for t in value)
+    if node.results is not None:
+        node.results = [
+            None if r is None else (Packed(wrap(r[0], node.device), hooks), None, r[2], r[3]) for r in node.results
+        ]
+
+
+# -- elementwise operations -------------------------------------------------------------------------------------------
+
+
+def _elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """The general elementwise path: numbers, promotion, devices, broadcasting."""
+    tensors: list[Any] = []
+    numbers_: list[Any] = []
+    for p in op.tensors:
+        value = args[p]
+        if isinstance(value, Variable):
+            tensors.append(value)
+        elif isinstance(value, Number):
+            numbers_.append(value)
+        elif value is not None or op.parameters[p].default is not None:
+            raise type_error(op, p, value)
+    if not tensors:
+        raise type_error(op, op.tensors[0], args[op.tensors[0]])
+    device = common_device(tensors)
+    compute, result_type = RULES[op.promotion](op, tensors, numbers_, args)
+    upcast = compute.is_reduced and device.backend.upcasts
+    kernel_type = dtypes.float32 if upcast else compute
+    target = kernel_type.numpy
+    raw = list(args)
+    operands: list[Any] = []
+    edges: list[Any] = []
+    needed = False
+    for p in op.tensors:
+        t = args[p]
+        if t is None:
+            operands.append(None)
+            edges.append(None)
+            continue
+        if isinstance(t, Variable):
+            array = on_device(t, device)
+            if p not in op.unpromoted and getattr(array, "dtype", target) != target:
+                array = device.backend.astype(array, target)
+            edge = t._edge if t._meta is None else gradient_edge(t)
+            needed = needed or edge is not None
+        else:
+            t = constant(t, compute, device)
+            array, edge = device.backend.scalar(args[p], target), None
+        raw[p] = array
+        operands.append(t)
+        edges.append(edge)
+    try:
+        result = state.run(device.kernels[op.kernel], *raw)
+    except ValueError as error:
+        raise _shape_error(tensors) or error from None
+    if result_type is not None and result.dtype != result_type.numpy:
+        result = device.backend.astype(device.backend.asarray(result), result_type.numpy)
+    out = wrap(result, device, result_type)
+    if needed and state.mode & GRAD and op.differentials | op.vjps and out._dtype.category > 1:
+        full = list(args)
+        for p, t in zip(op.tensors, operands, strict=True):
+            full[p] = _as_computed(t, compute) if isinstance(t, Variable) and p not in op.unpromoted else t
+        node = make_node(op, tuple(full), operands, edges, device, [out], state)
+        out._edge = (node, 0)
+    return out
+
+
+def _as_computed(t: Any, compute: dtypes.dtype) -> Any:
+    """The operand in the dtype that the operation computed in, for the derivative's formula."""
+    if t._dtype is compute or getattr(t, "_constant", False):
+        return t
+    return TENSORS.to(t, compute)
+
+
+def _shape_error(tensors: Sequence[Any]) -> Exception | None:
+    shapes = [t._array.shape for t in tensors]
+    for a, b in zip(shapes, shapes[1:], strict=False):
+        for back in range(1, min(len(a), len(b)) + 1):
+            if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):
+                return RuntimeError(
+                    f"The size of tensor a ({a[-back]}) must match the size of tensor b ({b[-back]}) at non-singleton "
+                    f"dimension {max(len(a), len(b)) - back}"
+                )
+    return None
+
+
+def unary(op: Op) -> Callable[[Any], Any]:
+    """The function of an elementwise operation of one tensor: the plain case first, everything else generally."""
+    name = op.name
+    saves_self, saves_result = _reads(op, "self"), _reads(op, "result")
+    cls = None
+    exact = op.promotion in ("default", "float")
+    key = op.name
+
+    def call(self: Any) -> Any:
+        nonlocal cls
+        state = local.state
+        if not isinstance(self, Variable) or state.mode > GRAD or not exact:
+            return apply(op, (self,))
+        dtype = self._dtype
+        if dtype.category != 2 or dtype.is_reduced:
+            return _elementwise(op, (self,), state)
+        device = self._device
+        a = self._array
+        array = state.run(device.kernels[key], a)
+        if array.__class__ is not a.__class__:
+            array = device.backend.asarray(array)
+        out = new(tensor_type.cls)
+        out._array, out._device, out._dtype, out._meta, out._vc = array, device, dtype, None, None
+        edge = self._edge if self._meta is None else gradient_edge(self)
+        if edge is None or not state.mode:
+            out._edge = None
+            return out
+        if cls is None:
+            cls = node_class(op, op.node_name)
+        node = new(cls)
+        node.device, node.edges, node.hooks, node.metas, node.seq = device, (edge,), None, None, tick()
+        node.saved = (self,) if saves_self else _NOTHING
+        if saves_result:
+            vc = out._vc = VersionCounter()
+            node.results = ((array, vc, 0, None),)
+        else:
+            node.results = None
+        out._edge = (node, 0)
+        return out
+
+    return call
+
+
+_NOTHING = (None, None)
+
+
+def _reads(op: Op, name: str, of: str | None = None) -> bool:
+    return any(name in f.names for key, f in op.differentials.items() if of is None or key == of)
+
+
+def binary(op: Op) -> Callable[[Any, Any], Any]:
+    """The function of an elementwise operation of two tensors (or a tensor and a number)."""
+    first, second = op.names[:2]
+    settings = tuple(p.default for p in op.parameters[2:])
+    # What is kept, by whether the first and the second input require grad.
+    kept = {
+        (a, b): tuple(
+            (a and _reads(op, name, first)) or (b and _reads(op, name, second)) for name in (first, second, "result")
+        )
+        for a in (False, True)
+        for b in (False, True)
+    }
+    cls = None
+    key = op.name
+    exact = op.promotion in ("default", "float")
+
+    def call(self: Any, other: Any) -> Any:
+        nonlocal cls
+        state = local.state
+        if state.mode > GRAD or not exact or not isinstance(self, Variable):
+            return apply(op, (self, other, *settings))
+        dtype = self._dtype
+        device = self._device
+        if not isinstance(other, Variable):
+            if other.__class__ is not float and other.__class__ is not int or dtype.category != 2 or dtype.is_reduced:
+                return apply(op, (self, other, *settings))
+            other = constant(other, dtype, device)
+        elif other._dtype is not dtype or other._device is not device or dtype.category != 2 or dtype.is_reduced:
+            return apply(op, (self, other, *settings))
+        a, b = self._array, other._array
+        try:
+            array = state.run(device.kernels[key], a, b)
+        except ValueError as error:
+            raise _shape_error((self, other)) or error from None
+        if array.__class__ is not a.__class__:
+            array = device.backend.asarray(array)
+        out = new(tensor_type.cls)
+        out._array, out._device, out._dtype, out._meta, out._vc = array, device, dtype, None, None
+        edge = self._edge if self._meta is None else gradient_edge(self)
+        other_edge = other._edge if other._meta is None else gradient_edge(other)
+        if (edge is None and other_edge is None) or not state.mode:
+            out._edge = None
+            return out
+        if cls is None:
+            cls = node_class(op, op.node_name)
+        node = new(cls)
+        node.device, node.edges, node.hooks, node.seq = device, (edge, other_edge), None, tick()
+        keeps_self, keeps_other, keeps_result = kept[edge is not None, other_edge is not None]
+        node.saved = (self if keeps_self else None, other if keeps_other else None, *settings)
+        if keeps_result:
+            vc = out._vc = VersionCounter()
+            node.results = ((array, vc, 0, None),)
+        else:
+            node.results = None
+        if a.shape == getattr(b, "shape", ()):
+            node.metas = None
+        else:
+            np_dtype = dtype.numpy
+            node.metas = ((a.shape, np_dtype), (getattr(b, "shape", ()), np_dtype))
+        out._edge = (node, 0)
+        return out
+
+    return call
+
+
+# -- in place and out= ------------------------------------------------------------------------------------------------
+
+
+def check_inplace(self: Any, state: State) -> None:
+    """Refuse in-place writes that would make gradients wrong."""
+    meta = self._meta
+    if meta is None or not state.mode & GRAD:
+        if meta is not None and meta.inference and not state.mode & INFERENCE:
+            raise RuntimeError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get "
+                "a normal tensor before doing inplace update."
+            )
+        return
+    views.check_writable(self)
+
+
+def write(self: Any, result: Any, state: State | None = None) -> Any:
+    """Make `self` hold the values and the history of `result`: the second half of every in-place operation."""
+    state = state or local.state
+    if not dtypes.can_cast(result._dtype, self._dtype):
+        raise RuntimeError(
+            f"result type {result._dtype.scalar_name} can't be cast to the desired output type {self._dtype.scalar_name}"
+        )
+    if result._array.shape != self._array.shape:
+        raise RuntimeError(
+            f"output with shape {list(self._array.shape)} doesn't match the broadcast shape {list(result._array.shape)}"
+        )
+    _check_own_memory(self)
+    recorded = result._edge is not None and self._dtype.category > 1
+    if not recorded and state.mode & GRAD and requires_grad(self):
+        return TENSORS.copy_(self, result)
+    self._device.kernels["copy_into"](self._array, result._array)
+    edge = result._edge if recorded else None
+    bump(self)
+    if edge is not None:
+        node = edge[0]
+        if getattr(node, "results", None) is not None and node.results[0] is not None and result._dtype is self._dtype:
+            vc = version_counter(self)
+            if node.results[0][0].__class__ is not Packed:
+                node.results = ((self._array, vc, vc.version, node.results[0][3]), *node.results[1:])
+        if result._dtype is not self._dtype:
+            edge = TENSORS.to(result, self._dtype)._edge
+        views.rebase(self, edge)
+    if state.mode & DUAL:
+        forward.write_tangents(self, result)
+    return self
+
+
+def _check_own_memory(t: Any) -> None:
+    if 0 in getattr(t._array, "strides", ()) and any(
+        n > 1 and s == 0 for n, s in zip(t._array.shape, t._array.strides, strict=True)
+    ):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+
+
+def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
+    """Call an operation and put its result in the first argument."""
+    self = args[0]
+    if not isinstance(self, Variable):
+        raise type_error(op, 0, self)
+    state = local.state
+    check_inplace(self, state)
+    return write(self, op.call(*args) if op.kind == "composite" else apply(op, args), state)
+
+
+def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
+    """Call an operation and put its results in the tensors given as ``out=``."""
+    results = op.call(*args) if op.kind == "composite" else apply(op, args)
+    several = isinstance(results, tuple)
+    for target, result in zip(out if several else (out,), results if several else (results,), strict=True):
+        if not isinstance(target, Variable):
+            raise TypeError(f"{op.path}(): argument 'out' must be Tensor, not {type(target).__name__}")
+        if result._edge is not None or (requires_grad(target) and local.state.mode & GRAD):
+            raise RuntimeError(
+                f"{op.path}(): functions with out=... arguments don't support automatic differentiation, but one of "
+                "the arguments requires grad."
+            )
+        if target._array.shape != result._array.shape:
+            if target._array.size:
+                raise RuntimeError(
+                    f"{op.path}(): the out tensor has shape {list(target._array.shape)}, the result "
+                    f"{list(result._array.shape)}"
+                )
+            target._array = result._array.astype(target._dtype.numpy)
+            bump(target)
+            continue
+        write(target, result)
+    return out
+
+
+# -- functions with the declared signatures ---------------------------------------------------------------------------
+
+_templates: dict[tuple[int, bool], Callable[..., Any]] = {}
+
+
+def _template(n: int, out: bool) -> Callable[..., Any]:
+    """A maker of functions of `n` parameters that hand them on as one tuple."""
+    if (n, out) not in _templates:
+        names = ", ".join(f"a{i}" for i in range(n))
+        lines = ["def make(run, run_out, op):", f"    def call({names}{', out' if out else ''}):"]
+        if out:
+            lines += ["        if out is not None:", f"            return run_out(op, ({names},), out)"]
+        lines += [f"        return run(op, ({names},))", "    return call"]
+        scope: dict[str, Any] = {}
+        exec("\n".join(lines), scope)
+        _templates[n, out] = scope["make"]
+    return _templates[n, out]
+
+
+def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
+    """Run a composite operation's body on tensors."""
+    return op.body(TENSORS, *args)  # type: ignore[misc]
+
+
+def make_function(op: Op, *, method: bool, run: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """A function with the operation's signature, as users call it."""
+    if run is None:
+        run = call_composite if op.kind == "composite" else apply
+    name = op.path.rpartition(".")[2]
+    if op.parameters and op.parameters[-1].annotation == "Sizes" and method:
+        return named(_variadic(op, run), op, name, method)
+    with_out = not method and not op.view and not op.path.startswith("nn.")
+    make = _template(len(op.names), with_out)
+    function = make(run, out_of, op)
+    names = list(op.names)
+    if not method and names and names[0] == "self":
+        names[0] = "input"
+    keyword_only = [p for p in op.parameters if p.kind is p.KEYWORD_ONLY]
+    positional = len(names) - len(keyword_only)
+    code = function.__code__
+    code = code.replace(
+        co_varnames=(*names, *(["out"] if with_out else []), *code.co_varnames[len(names) + with_out :]),
+        co_argcount=positional,
+        co_kwonlyargcount=len(keyword_only) + with_out,
+    )
+    defaults = tuple(p.default for p in op.parameters[:positional] if p.default is not p.empty)
+    function = types.FunctionType(code, function.__globals__, name, defaults, function.__closure__)
+    function.__kwdefaults__ = {p.name: p.default for p in keyword_only if p.default is not p.empty}
+    if with_out:
+        function.__kwdefaults__["out"] = None
+    return named(function, op, name, method)
+
+
+def _variadic(op: Op, run: Callable[..., Any]) -> Callable[..., Any]:
+    last = op.names[-1]
+
+    def call(self: Any, *values: Any, **named: Any) -> Any:
+        if named:
+            if values or list(named) != [last]:
+                raise TypeError(f"{op.name}() got an unexpected keyword argument {next(iter(named))!r}")
+            values = (named[last],)
+        if len(values) == 1 and not hasattr(values[0], "__index__"):
+            values = values[0]
+        elif len(values) == 1 and isinstance(values[0], Variable) and values[0]._array.ndim:
+            values = tuple(values[0].tolist())
+        return run(op, (self, values))
+
+    return call
+
+
+def named(function: Any, op: Op, name: str, method: bool) -> Any:
+    function.__name__ = name
+    function.__qualname__ = f"Tensor.{name}" if method else name
+    function.__doc__ = op.doc
+    function.__module__ = "gradcore"
+    return function
+
+
+def make_inplace(op: Op) -> Callable[..., Any]:
+    """The method that writes the operation's result into its first argument."""
+    function = make_function(op, method=True, run=apply_inplace)
+    function.__name__ = function.__name__ + "_"
+    function.__qualname__ = function.__qualname__ + "_"
+    return function
+
+
+def with_out(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
+    """A fast one- or two-argument function, with ``out=`` as an option."""
+    if len(op.names) == 1:
+
+        def call(input: Any, *, out: Any = None) -> Any:
+            return function(input) if out is None else out_of(op, (input,), out)
+
+    else:
+
+        def call(input: Any, other: Any, *, out: Any = None) -> Any:  # type: ignore[misc]
+            return function(input, other) if out is None else out_of(op, (input, other), out)
+
+    return call
+
+

@@ -1,0 +1,13 @@
+"""Warnings and exceptions that are gradcore's own; everything else raises Python's built-in types."""
+
+from __future__ import annotations
+
+__all__ = ["DeviceFallbackWarning", "OutOfMemoryError"]
+
+
+class DeviceFallbackWarning(UserWarning):
+    """A CUDA device was asked for, cannot be used on this machine, and the CPU is used in its place."""
+
+
+class OutOfMemoryError(RuntimeError):
+    """A device had no memory left for an allocation."""

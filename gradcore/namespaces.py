@@ -1,0 +1,140 @@
+"""Puts the operations of the table where users and formulas find them: as methods, functions and names in ``F``."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+from gradcore import dispatch, ops
+from gradcore.autograd.formulas import TENSORS
+from gradcore.ops.table import OPS, Op
+from gradcore.tensor import Tensor
+
+__all__ = ["functions", "install"]
+
+#: Python's operators: method name, operation, reflected method name.
+OPERATORS = (
+    ("__add__", "add", "__radd__"), ("__sub__", "sub", "__rsub__"), ("__mul__", "mul", "__rmul__"),
+    ("__truediv__", "div", "__rtruediv__"), ("__floordiv__", "floor_divide", "__rfloordiv__"),
+    ("__mod__", "remainder", "__rmod__"), ("__pow__", "pow", "__rpow__"), ("__matmul__", "matmul", "__rmatmul__"),
+    ("__and__", "bitwise_and", "__rand__"), ("__or__", "bitwise_or", "__ror__"), ("__xor__", "bitwise_xor", "__rxor__"),
+    ("__lshift__", "bitwise_left_shift", "__rlshift__"), ("__rshift__", "bitwise_right_shift", "__rrshift__"),
+    ("__lt__", "lt", None), ("__le__", "le", None), ("__gt__", "gt", None), ("__ge__", "ge", None),
+    ("__eq__", "eq", None), ("__ne__", "ne", None), ("__neg__", "neg", None), ("__pos__", "positive", None),
+    ("__abs__", "abs", None), ("__invert__", "bitwise_not", None),
+)  # fmt: skip
+
+
+def _load_declarations() -> None:
+    """Import every module of declarations."""
+    for module in pkgutil.iter_modules(ops.__path__):
+        importlib.import_module(f"{ops.__name__}.{module.name}")
+
+
+def _faces(op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The function and the method of an operation."""
+    if op.kind == "elementwise" and not op.unpromoted:
+        if len(op.names) == 1:
+            fast = dispatch.unary(op)
+            return _both(fast, op)
+        if len(op.names) == 2 == len(op.tensors):
+            fast = dispatch.binary(op)
+            return _both(fast, op)
+    return dispatch.make_function(op, method=False), dispatch.make_function(op, method=True)
+
+
+def _both(fast: Callable[..., Any], op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    name = op.path.rpartition(".")[2]
+    return dispatch.named(dispatch.with_out(fast, op), op, name, False), dispatch.named(fast, op, name, True)
+
+
+def install() -> None:
+    """Make functions and methods of all declarations."""
+    _load_declarations()
+    for op in OPS.values():
+        function, method = _faces(op)
+        op.call = function
+        setattr(TENSORS, op.name, function)
+        if op.method:
+            name = op.method if isinstance(op.method, str) else op.name
+            for each in (name, *(op.aliases if op.method is True else ())):
+                setattr(Tensor, each, method)
+                if op.inplace and "." not in op.path:
+                    setattr(Tensor, each + "_", dispatch.make_inplace(op))
+    _install_operators()
+
+
+def _install_operators() -> None:
+    for name, op_name, reflected in OPERATORS:
+        op = OPS.get(op_name)
+        if op is None:
+            continue
+        method = getattr(Tensor, op_name)
+        unary = reflected is None and name in ("__neg__", "__pos__", "__abs__", "__invert__")
+        setattr(Tensor, name, method if unary else _operator(op_name, method, name))
+        if reflected is not None:
+            setattr(Tensor, reflected, _reflected_operator(op_name, method, reflected))
+            inplace = getattr(Tensor, op_name + "_", None)
+            if inplace is not None:
+                setattr(Tensor, f"__i{name[2:]}", inplace)
+
+
+_COMMUTES = {"add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"}
+
+
+def _operator(op_name: str, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The operator's method: what is neither tensor nor number is left to its own reflected method."""
+
+    def call(self: Any, other: Any) -> Any:
+        if isinstance(other, Tensor) or other.__class__ in _NUMBERS:
+            return method(self, other)
+        other = _operand(other, self)
+        return NotImplemented if other is None else method(self, other)
+
+    call.__name__, call.__qualname__ = name, f"Tensor.{name}"
+    return call
+
+
+def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def call(self: Any, other: Any) -> Any:
+        other = _operand(other, self)
+        if other is None:
+            return NotImplemented
+        if op_name in _COMMUTES:
+            return method(self, other)
+        if not isinstance(other, Tensor):
+            reverse = getattr(TENSORS, f"r{op_name}", None)
+            if reverse is not None:
+                return reverse(self, other)
+            other = TENSORS.number_as_tensor(other, self._device)
+        return method(other, self)
+
+    call.__name__, call.__qualname__ = name, f"Tensor.{name}"
+    return call
+
+
+_NUMBERS = frozenset((int, float, bool, complex))
+
+
+def _operand(value: Any, like: Any) -> Any:
+    """A number or tensor out of what stands beside a tensor in an expression; None if it is neither."""
+    if isinstance(value, Tensor) or value.__class__ in _NUMBERS:
+        return value
+    if isinstance(value, dispatch.Number):  # NumPy scalars, fractions
+        return value.item() if hasattr(value, "item") else value
+    if hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__"):
+        return TENSORS.as_tensor(value)
+    return None
+
+
+def functions(path: str) -> dict[str, Callable[..., Any]]:
+    """The functions of one namespace (``""``, ``"nn.functional"``, ``"linalg"`` ...), by name, aliases included."""
+    found = {}
+    for op in OPS.values():
+        where, _, name = op.path.rpartition(".")
+        if op.function and where == path:
+            for each in (name, *op.aliases):
+                found[each] = op.call
+    return found

@@ -1,0 +1,1 @@
+"""Operations: one declaration each, from which everything else about an operation follows."""

@@ -1,0 +1,58 @@
+"""What an operation is tested with: descriptions of arguments, from which the tests draw arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+__all__ = ["Bools", "Case", "Floats", "Ints", "bools", "case", "floats", "ints"]
+
+
+class Floats(NamedTuple):
+    """A differentiable tensor of that shape with elements between `low` and `high`."""
+
+    shape: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+    #: What the test applies to the drawn values, for example to make a matrix positive definite: ``"spd"``, ``"distinct"``.
+    form: str = ""
+
+
+class Ints(NamedTuple):
+    """An int64 tensor with elements in ``[low, high)``."""
+
+    shape: tuple[int, ...]
+    low: int = 0
+    high: int = 5
+
+
+class Bools(NamedTuple):
+    """A bool tensor."""
+
+    shape: tuple[int, ...]
+
+
+class Case(NamedTuple):
+    """One call: tensors are described, everything else is passed as it is."""
+
+    args: tuple[Any, ...]
+    settings: dict[str, Any]
+
+
+def floats(*shape: int, low: float | None = None, high: float | None = None, form: str = "") -> Floats:
+    """Describe a floating-point tensor; without bounds, those of the operation's `domain` hold."""
+    return Floats(shape, low, high, form)
+
+
+def ints(*shape: int, low: int = 0, high: int = 5) -> Ints:
+    """Describe an int64 tensor."""
+    return Ints(shape, low, high)
+
+
+def bools(*shape: int) -> Bools:
+    """Describe a bool tensor."""
+    return Bools(shape)
+
+
+def case(*args: Any, **settings: Any) -> Case:
+    """Describe one call of an operation."""
+    return Case(args, settings)

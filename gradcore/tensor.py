@@ -1,0 +1,631 @@
+"""The tensor: an array, its device, its dtype and its place in the graph."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradcore import dispatch, dtypes, printing, transfer
+from gradcore.autograd import graph
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, wrap
+from gradcore.autograd.hooks import RemovableHandle
+from gradcore.autograd.modes import GRAD, INFERENCE, local
+from gradcore.backends.registry import CPU, resolve
+from gradcore.size import Size
+
+if TYPE_CHECKING:
+    from gradcore.device import device
+
+__all__ = ["Tensor"]
+
+
+class Tensor(Variable):
+    """A multi-dimensional array that lives on a device and remembers how it was computed.
+
+    Tensors are made by `gradcore.tensor`, `gradcore.zeros` and their like, and by operations. The methods that are
+    operations are documented with the functions of the same name.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **named: Any) -> Any:
+        from gradcore.creation import legacy_tensor
+
+        return legacy_tensor(cls, *args, **named)
+
+    # -- what it is ---------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of the dims."""
+        return Size(self._array.shape)
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        """The type of the elements."""
+        return self._dtype
+
+    @property
+    def device(self) -> device:
+        """Where the data lies."""
+        return self._device  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return self._array.ndim  # type: ignore[no-any-return]
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dim."""
+        return Size(self._array.shape) if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        """The number of dims."""
+        return self._array.ndim  # type: ignore[no-any-return]
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return int(self._array.size)
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Bytes per element."""
+        return self._dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self._dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._dtype.itemsize * self.numel()
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps in elements along the dims, or along one."""
+        strides = tuple(s // self._array.itemsize for s in self._array.strides)
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        """Elements between the start of the memory that views share and the first element."""
+        base = self._array
+        while getattr(base, "base", None) is not None and hasattr(base.base, "strides"):
+            base = base.base
+        return (self.data_ptr() - self._pointer(base)) // self._array.itemsize
+
+    @staticmethod
+    def _pointer(array: Any) -> int:
+        data = getattr(array, "data", None)
+        if hasattr(data, "ptr"):
+            return int(data.ptr)
+        return int(array.__array_interface__["data"][0])
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return 0 if self.is_meta else self._pointer(self._array)
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie in memory in the order of their indices."""
+        return bool(self._array.flags.c_contiguous)
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating-point type."""
+        return self._dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
+        return self._dtype.is_complex
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self._dtype.is_signed
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data lies on a CUDA device."""
+        return bool(self._device.type == "cuda")
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the data lies in the memory of the CPU."""
+        return bool(self._device.type == "cpu")
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether there is a shape and a dtype, but no data."""
+        return bool(self._device.type == "meta")
+
+    def get_device(self) -> int:
+        """The device's index; -1 on the CPU."""
+        return -1 if self._device.index is None else self._device.index
+
+    # -- its place in the graph ---------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded."""
+        return graph.requires_grad(self)
+
+    @requires_grad.setter
+    def requires_grad(self, on: bool) -> None:
+        on = bool(on)
+        if gradient_edge(self) is not None and self._edge is not None:
+            if not on:
+                raise RuntimeError(
+                    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
+                    "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+                )
+            return
+        if on and self._dtype.category < 2:
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if self._meta is None:
+            if not on:
+                return
+            self._meta = Meta()
+        if on and self._meta.inference and not local.state.mode & INFERENCE:
+            raise RuntimeError(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+            )
+        self._meta.requires_grad = on
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Start (or stop) recording operations on this tensor; returns the tensor."""
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was made by the user rather than by a recorded operation."""
+        edge = gradient_edge(self)
+        return edge is None or edge[0].is_leaf_sink
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that computed this tensor; None for leaves."""
+        edge = gradient_edge(self)
+        return None if edge is None or edge[0].is_leaf_sink else edge[0]
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of its node this tensor is."""
+        edge = gradient_edge(self)
+        return 0 if edge is None else edge[1]
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf, or of a tensor that retains it."""
+        meta = self._meta
+        if meta is None or meta.grad is None:
+            if self._edge is not None and not (meta is not None and meta.retains_grad):
+                _warn_non_leaf_grad()
+            return None
+        return meta.grad  # type: ignore[no-any-return]
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            _check_grad(self, value)
+        elif self._meta is None:
+            return
+        if self._meta is None:
+            self._meta = Meta()
+        self._meta.grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory as a tensor without history, whose versions are counted apart."""
+        out = alias(self, None)
+        out._vc = None
+        return out  # type: ignore[no-any-return]
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if self.requires_grad and value._dtype.category < 2:
+            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+        self._array, self._device, self._dtype = value._array, value._device, value._dtype
+        graph.bump(self)  # what was saved of the old data is no longer here
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether ``.grad`` of this non-leaf tensor is kept."""
+        return self._meta is not None and self._meta.retains_grad
+
+    def retain_grad(self) -> None:
+        """Keep ``.grad`` of this non-leaf tensor in backward."""
+        import weakref
+
+        edge = gradient_edge(self)
+        if edge is None:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if edge[0].is_leaf_sink or self.retains_grad:
+            return
+        if self._meta is None:
+            self._meta = Meta()
+        self._meta.retains_grad = True
+        edge[0]._own_hooks().retain[edge[1]] = weakref.ref(self)
+
+    def register_hook(self, hook: Any) -> RemovableHandle:
+        """Call ``hook(grad)`` whenever the gradient of this tensor is computed.
+
+        Parameters
+        ----------
+        hook : callable
+            May return a tensor that replaces the gradient; must not change its argument in place.
+
+        Returns
+        -------
+        RemovableHandle
+
+        Raises
+        ------
+        RuntimeError
+            If the tensor does not require grad.
+        """
+        edge = gradient_edge(self)
+        if edge is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if edge[0].is_leaf_sink:
+            meta = self._meta
+            assert meta is not None
+            if meta.hooks is None:
+                meta.hooks = {}
+            return RemovableHandle(meta.hooks, hook)
+        return RemovableHandle(edge[0]._own_hooks().tensor.setdefault(edge[1], {}), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle:
+        """Call ``hook(tensor)`` after ``tensor.grad`` of this leaf has been updated."""
+        edge = gradient_edge(self)
+        if edge is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if not edge[0].is_leaf_sink:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        meta = self._meta
+        assert meta is not None
+        if meta.post_accumulate_hooks is None:
+            meta.post_accumulate_hooks = {}
+        return RemovableHandle(meta.post_accumulate_hooks, hook)
+
+    @property
+    def _backward_hooks(self) -> Any:
+        edge = gradient_edge(self)
+        if edge is None:
+            return None
+        if edge[0].is_leaf_sink:
+            return None if self._meta is None else self._meta.hooks
+        return None if edge[0].hooks is None else edge[0].hooks.tensor.get(edge[1])
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Compute the gradients of the leaves that this tensor depends on; see `gradcore.autograd.backward`."""
+        from gradcore import autograd
+
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def detach(self) -> Tensor:
+        """The same memory as a tensor without history; in-place writes to either are noticed by both."""
+        return _detach(self)  # type: ignore[no-any-return]
+
+    def detach_(self) -> Tensor:
+        """Forget this tensor's history."""
+        if self._is_view():
+            raise RuntimeError(
+                "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for "
+                "training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence "
+                "detach_() cannot be called on these gradients."
+            )
+        self._edge = None
+        if self._meta is not None:
+            self._meta.requires_grad = False
+        return self
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._vc is None else self._vc.version
+
+    @property
+    def _base(self) -> Tensor | None:
+        return None if self._meta is None else self._meta.base
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    @property
+    def _grad(self) -> Tensor | None:
+        return None if self._meta is None else self._meta.grad
+
+    @property
+    def _grad_fn(self) -> Any:
+        return self.grad_fn
+
+    def is_inference(self) -> bool:
+        """Whether it was made in inference mode."""
+        return self._meta is not None and self._meta.inference
+
+    # -- to other devices, dtypes and libraries -------------------------------------------------------------------
+
+    def to(self, *args: Any, **named: Any) -> Tensor:
+        """The tensor with another device or dtype: ``to(device)``, ``to(dtype)``, ``to(other)``.
+
+        Parameters
+        ----------
+        device, dtype, other
+            The wanted device, dtype, or a tensor to take both from.
+        non_blocking : bool
+            Whether the host may go on before a copy to a device is done.
+        copy : bool
+            Copy also where nothing changes.
+
+        Returns
+        -------
+        Tensor
+            This tensor where nothing changes, else a copy, through which gradients flow back.
+        """
+        return transfer.to(self, *args, **named)  # type: ignore[no-any-return]
+
+    def cpu(self) -> Tensor:
+        """The tensor in the memory of the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
+        """The tensor on a CUDA device, by default the current one."""
+        return self.to("cuda" if device is None else device, non_blocking=non_blocking)
+
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
+        """The data as a NumPy array that shares memory with this CPU tensor.
+
+        Raises
+        ------
+        RuntimeError
+            If the tensor requires grad (use ``.detach().numpy()``).
+        TypeError
+            If it does not lie on the CPU (use ``.cpu()``).
+        """
+        if force:
+            return self.detach().cpu().numpy()
+        if self.requires_grad:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        if self._device is not CPU:
+            raise TypeError(
+                f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+                "memory first."
+            )
+        return self._array  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError("a copy is needed to convert the dtype")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def host(self) -> np.ndarray[Any, Any]:
+        """The data as a NumPy array, copied from the device where needed, whatever the history."""
+        if self.is_meta:
+            raise RuntimeError("a meta tensor has no data")
+        return self._device.backend.to_host(self._array)  # type: ignore[no-any-return]
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        if self._array.size != 1:
+            raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
+        return self.host().item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self.host().tolist()
+
+    def __bool__(self) -> bool:
+        if self._array.size != 1:
+            if not self._array.size:
+                raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self.item())
+
+    def is_nonzero(self) -> bool:
+        """Whether the only element is not zero."""
+        return bool(self)
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self._dtype.category > 1 or self._array.size != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self._array.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self._array.shape[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._array.ndim:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(TENSORS.unbind(self, 0))
+
+    def __reversed__(self) -> Tensor:
+        return TENSORS.flip(self, tuple(range(self.ndim))) if self.ndim else self  # type: ignore[no-any-return]
+
+    def __contains__(self, element: Any) -> bool:
+        if isinstance(element, (Tensor, bool, int, float, complex)):
+            return bool((element == self).any())
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+        )
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # -- copies -------------------------------------------------------------------------------------------------
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment.  If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm "
+                "usage, see https://github.com/pytorch/pytorch/pull/103001"
+            )
+        if id(self) in memo:
+            return memo[id(self)]  # type: ignore[no-any-return]
+        out = new(type(self))
+        with self._device.backend.use_index(self._device.index):
+            out._array = self._array.copy()
+        out._device, out._dtype, out._edge, out._meta, out._vc = self._device, self._dtype, None, None, None
+        memo[id(self)] = out
+        if self.requires_grad:
+            out.requires_grad_()
+        if self._grad is not None:
+            out._meta = out._meta or Meta()
+            out._meta.grad = copy.deepcopy(self._grad, memo)
+        out.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return out  # type: ignore[no-any-return]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) can be pickled. Call .detach() first."
+            )
+        array = None if self.is_meta else np.ascontiguousarray(self.host())
+        state = {"requires_grad": self.requires_grad, "grad": self._grad, "dict": dict(self.__dict__)}
+        return _rebuild, (type(self), array, tuple(self.shape), self._dtype, self._device, state)
+
+    # -- printing -------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        suffixes = []
+        edge = gradient_edge(self)
+        if edge is not None:
+            if edge[0].is_leaf_sink:
+                suffixes.append("requires_grad=True")
+            else:
+                suffixes.append(f"grad_fn=<{edge[0].name()}>")
+        tangents = None if self._meta is None else self._meta.tangents
+        if tangents:
+            suffixes.append(f"tangent={next(reversed(tangents.values()))!r}")
+        name = repr(self._dtype)
+        shown = name if printing.shows_dtype(name, repr(dtypes.get_default_dtype()), self.numel()) else None
+        if self.is_meta:
+            return printing.meta_str(self.shape, shown, suffixes)
+        device_text = None if self._device is CPU else str(self._device)
+        return printing.tensor_str(
+            self.host(), indent_prefix="tensor(", dtype_name=shown, device=device_text, suffixes=suffixes
+        )
+
+    def __format__(self, spec: str) -> str:
+        return self.item().__format__(spec) if not self.ndim and not self.is_meta else object.__format__(self, spec)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), "__dict__", "__weakref__"})
+
+    # -- NumPy's protocols: record, or refuse; never drop the graph -----------------------------------------------
+
+    __array_priority__ = 1000
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        from gradcore.interop import ufunc as route
+
+        return route(ufunc, method, inputs, named)
+
+
+def _detach(t: Any) -> Any:
+    out = alias(t, None)
+    meta = t._meta
+    if meta is not None and (meta.base is not None or meta.inference):
+        out._meta = Meta()
+        out._meta.inference = meta.inference
+    return out
+
+
+def _warn_non_leaf_grad() -> None:
+    import warnings
+
+    warnings.warn(
+        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+        "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+        "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you "
+        "access the leaf Tensor instead.",
+        stacklevel=3,
+    )
+
+
+def _check_grad(t: Any, grad: Any) -> None:
+    if not isinstance(grad, Variable):
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
+    if grad is t:
+        raise RuntimeError("can't assign Variable as its own grad")
+    if grad._dtype is not t._dtype:
+        raise RuntimeError(
+            f"attempting to assign a gradient of dtype '{grad._dtype.name}' to a tensor of dtype '{t._dtype.name}'. "
+            "Please ensure that the gradient and the tensor have the same dtype"
+        )
+    if grad._device is not t._device:
+        raise RuntimeError(
+            f"attempting to assign a gradient located on device '{grad._device}' to a tensor located on device "
+            f"'{t._device}'. Please ensure that the gradient and the tensor are on the same device"
+        )
+    if grad._array.shape != t._array.shape:
+        raise RuntimeError(
+            f"attempting to assign a gradient of size '{list(grad._array.shape)}' to a tensor of size "
+            f"'{list(t._array.shape)}'. Please ensure that the gradient and the tensor are the same size"
+        )
+
+
+def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
+    """A tensor from its pickle, on the device it was on (or where the fall-back leads)."""
+    place = resolve(where)
+    if array is None:
+        out = TENSORS.empty(shape, dtype=dtype, device=place)
+    else:
+        if not array.flags.writeable:
+            array = array.copy()
+        with place.backend.use_index(place.index):
+            out = wrap(place.backend.from_host(array), place, dtype)
+    if cls is not Tensor:
+        other = new(cls)
+        other._array, other._device, other._dtype = out._array, out._device, out._dtype
+        other._edge = other._meta = other._vc = None
+        out = other
+    if state["requires_grad"]:
+        out.requires_grad_()
+    if state["grad"] is not None:
+        out.grad = state["grad"]
+    out.__dict__.update(state["dict"])
+    return out
+
+
+graph.tensor_type.cls = Tensor
+dispatch.TENSORS.to = transfer.to

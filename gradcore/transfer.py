@@ -1,0 +1,107 @@
+"""Moves between devices and dtypes: the only way in which data changes its device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd import forward
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import Node, Variable, gradient_edge, new, tick, wrap
+from gradcore.autograd.modes import DUAL, GRAD, local
+from gradcore.backends.registry import resolve
+
+__all__ = ["moved", "parse_to", "to", "to_copy"]
+
+
+def moved(array: Any, source: Any, target: Any) -> Any:
+    """A raw array that lies on device `source`, on device `target`."""
+    if source is target:
+        return array
+    if source.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    backend = target.backend
+    with backend.use_index(target.index):
+        if source.backend is backend:
+            return backend.move_between(array, target.index)
+        return backend.from_host(source.backend.to_host(array))
+
+
+class ToCopyBackward0(Node):
+    """Backward of a move: the engine moves gradients to their node's device, once per device."""
+
+    __slots__ = ("dtype",)
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        if grads is None:
+            return [None]
+        if raw:
+            if grads.dtype == self.dtype.numpy:
+                return [grads]
+            if grads.dtype.kind == "c" and not self.dtype.is_complex:
+                grads = grads.real
+            return [grads.astype(self.dtype.numpy)]
+        if grads._dtype.is_complex and not self.dtype.is_complex:
+            grads = TENSORS.real(grads)
+        return [to(grads, self.dtype)]
+
+
+ToCopyBackward0.__module__ = "builtins"
+
+
+def to_copy(t: Any, device: Any, dtype: dtypes.dtype) -> Any:
+    """A copy of `t` on another device or in another dtype, recorded."""
+    state = local.state
+    if state.mode & DUAL:
+        level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
+        if level is not None:
+            out = to_copy(forward.primal(t, level), device, dtype)
+            if dtype.category > 1:
+                forward.attach(out, level, to_copy(forward.tangent_of(t, level), device, dtype))
+            return out
+    array = t._array
+    if dtype is not t._dtype:
+        array = state.run(t._device.kernels["astype"], array, dtype.numpy)
+    elif device is t._device:
+        array = array.copy()
+    out = wrap(moved(array, t._device, device), device, dtype)
+    if state.mode & GRAD and dtype.category > 1:
+        edge = gradient_edge(t)
+        if edge is not None:
+            node = new(ToCopyBackward0)
+            node.device, node.edges, node.hooks, node.seq, node.dtype = device, (edge,), None, tick(), t._dtype
+            out._edge = (node, 0)
+    return out
+
+
+def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool]:
+    """The device, dtype and `copy` of a call ``t.to(...)`` in any of its forms."""
+    values = dict(zip(("non_blocking", "copy"), (), strict=False))
+    rest = list(args)
+    device, dtype = named.pop("device", None), named.pop("dtype", None)
+    other = named.pop("other", None)
+    if rest and isinstance(rest[0], Variable):
+        other = rest.pop(0)
+    elif rest and (isinstance(rest[0], (dtypes.dtype, type))):
+        dtype = rest.pop(0)
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, int, type(t._device)))):
+        device = rest.pop(0)
+        if rest and isinstance(rest[0], (dtypes.dtype, type)):
+            dtype = rest.pop(0)
+    for name in ("non_blocking", "copy"):
+        values[name] = named.pop(name, rest.pop(0) if rest else False)
+    named.pop("memory_format", None)
+    if rest or named:
+        raise TypeError(f"to() received an invalid combination of arguments: {args} {named}")
+    if other is not None:
+        device, dtype = other._device, other._dtype
+    target = t._device if device is None else resolve(device)
+    return target, t._dtype if dtype is None else dtypes.as_dtype(dtype), bool(values["copy"])
+
+
+def to(t: Any, *args: Any, **named: Any) -> Any:
+    """The tensor on another device or in another dtype; itself where nothing changes."""
+    device, dtype, copy = parse_to(t, args, named)
+    if device is t._device and dtype is t._dtype and not copy:
+        return t
+    return to_copy(t, device, dtype)

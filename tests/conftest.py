@@ -1,0 +1,24 @@
+"""What every test shares."""
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+
+import pytest
+from hypothesis import settings
+
+# Property-based tests draw the same examples in every run, so that a red test is red for the next person too.
+# HYPOTHESIS_PROFILE=explore draws new ones, and more of them.
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Name the versions on which a result can depend."""
+    found = []
+    for name in ("numpy", "scipy", "cupy-cuda12x", "cupy-cuda13x", "torch"):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"no {name}")
+    return "libraries: " + ", ".join(found)

@@ -1,0 +1,33 @@
+"""The programs in docs/examples do what they promise; they need the extra ``examples``."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
+
+
+def run(name, *options):
+    """Run an example as a user does, and return what it prints."""
+    command = [sys.executable, EXAMPLES / f"{name}.py", *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_digits(tmp_path):
+    """The classifier reads 97 % of the held-out digits, leaves its pictures, and repeats itself exactly."""
+    for needed in ("sklearn", "matplotlib", "tqdm"):
+        pytest.importorskip(needed)
+    first, second = tmp_path / "first", tmp_path / "second"
+    text = run("digits", "--device", "cpu", "--seed", 3, "--epochs", 30, "--out", first)
+    assert "Ran on cpu" in text
+    assert float(re.search(r"test accuracy ([\d.]+)%", text)[1]) >= 97
+
+    assert run("digits", "--seed", 3, "--epochs", 30, "--out", second) == text.replace(str(first), str(second))
+    for picture in ("loss.png", "misread.png"):
+        assert (first / picture).read_bytes() == (second / picture).read_bytes()
