@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import os
@@ -26,6 +27,21 @@ class Program(NamedTuple):
 
     run: Callable[[], Any]
     outputs: Callable[[], tuple[Any, Sequence[Any]]]
+
+
+def updating_in_place(
+    case: Case, parameters: Sequence[Any], differentiate: Callable[[], tuple[Any, Sequence[Any]]]
+) -> Program:
+    """Return the program of a library that hands out gradients as arrays and whose arrays can be changed."""
+
+    def run() -> tuple[Any, Sequence[Any]]:
+        loss, gradients = differentiate()
+        if case.learning_rate:
+            for p, gradient in zip(parameters, gradients, strict=True):
+                p -= case.learning_rate * gradient
+        return loss, gradients
+
+    return Program(run, run)
 
 
 class Library:
@@ -89,15 +105,8 @@ class RawNumPy(Library):
 
     def prepare(self, case: Case) -> Program:
         parameters, constants = ([self.array(a) for a in arrays] for arrays in case.arrays())
-
-        def run() -> tuple[Any, Sequence[Any]]:
-            loss, gradients = case.by_hand(self.namespace, *parameters, *constants)
-            if case.learning_rate:
-                for p, gradient in zip(parameters, gradients, strict=True):
-                    p -= case.learning_rate * gradient
-            return loss, gradients
-
-        return Program(run, run)
+        differentiate = functools.partial(case.by_hand, self.namespace, *parameters, *constants)
+        return updating_in_place(case, parameters, differentiate)
 
 
 class RawCuPy(RawNumPy):
@@ -218,15 +227,7 @@ class HIPSAutograd(FunctionalLibrary):
         parameters, constants = case.arrays()
         every = tuple(range(len(parameters)))
         value_and_grad = self.namespace.value_and_grad(self.loss_function(case), argnum=every)
-
-        def run() -> tuple[Any, Sequence[Any]]:
-            loss, gradients = value_and_grad(*parameters, *constants)
-            if case.learning_rate:
-                for p, gradient in zip(parameters, gradients, strict=True):
-                    p -= case.learning_rate * gradient
-            return loss, gradients
-
-        return Program(run, run)
+        return updating_in_place(case, parameters, functools.partial(value_and_grad, *parameters, *constants))
 
 
 class JAX(FunctionalLibrary):

@@ -8,6 +8,7 @@ from gradcore import autograd, creation, dtypes, namespaces, printing
 from gradcore.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from gradcore.config import cuda_fallback, set_cuda_fallback
 from gradcore.creation import *
+from gradcore import cuda
 from gradcore.device import device, get_default_device, set_default_device
 from gradcore.dtypes import (
     can_cast,
@@ -18,6 +19,7 @@ from gradcore.dtypes import (
     promote_types,
     set_default_dtype,
 )
+from gradcore.diagnostics import show_config
 from gradcore.printing import set_printoptions
 from gradcore.size import Size
 from gradcore.tensor import Tensor

@@ -1,8 +1,9 @@
-"""Making tensors."""
+"""Making tensors: from data, filled with a value, in sequences."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,115 +15,581 @@ from gradcore.backends.registry import CPU, resolve
 from gradcore.device import DeviceLike
 from gradcore.dtypes import DTypeLike
 from gradcore.tensor import Tensor
+from gradcore.transfer import moved
 
-__all__ = ["as_tensor", "empty", "from_numpy", "full", "ones", "ones_like", "tensor", "zeros", "zeros_like"]
+__all__ = [
+    "arange",
+    "as_tensor",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "frombuffer",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "full_like",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "range",
+    "scalar_tensor",
+    "tensor",
+    "tril_indices",
+    "triu_indices",
+    "zeros",
+    "zeros_like",
+]
 
 
-def _place(array: np.ndarray[Any, Any], device: Any, dtype: dtypes.dtype, requires_grad: bool) -> Tensor:
-    """A tensor of a fresh NumPy array on a device."""
+# -- from data --------------------------------------------------------------------------------------------------------
+
+
+def _finished(out: Any, requires_grad: bool) -> Any:
+    if requires_grad:
+        if out._dtype.category < 2:
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+        out.requires_grad_()
+    return out
+
+
+def place(array: np.ndarray[Any, Any], device: Any, dtype: dtypes.dtype | None = None, requires_grad: bool = False) -> Any:
+    """A tensor of a fresh NumPy array, copied to a device where that is not the CPU."""
     where = resolve(device)
-    with where.backend.use_index(where.index):
-        out = wrap(where.backend.from_host(array), where, dtype)
-    return out.requires_grad_() if requires_grad else out  # type: ignore[no-any-return]
+    return _finished(wrap(moved(array, CPU, where), where, dtype), requires_grad)
+
+
+def _host_array(data: Any) -> np.ndarray[Any, Any]:
+    """Nested sequences, numbers and tensors as a NumPy array."""
+    if isinstance(data, (list, tuple)) and _holds_tensors(data):
+        data = _without_tensors(data)
+    try:
+        array = np.array(data)
+    except ValueError:
+        raise _ragged(data) from None
+    if array.dtype.kind in "OUS":
+        raise _unusable(data)
+    return array
+
+
+def _holds_tensors(data: Any) -> bool:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return isinstance(data, Tensor)
+
+
+def _without_tensors(data: Any) -> Any:
+    if isinstance(data, Tensor):
+        if data._array.ndim and data._array.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return data.item() if not data._array.ndim else data.tolist()
+    return [_without_tensors(d) for d in data] if isinstance(data, (list, tuple)) else data
+
+
+def _ragged(data: Any) -> Exception:
+    """PyTorch's words for nested sequences of different lengths."""
+    level, dim = [data], 0
+    while all(isinstance(d, (list, tuple)) for d in level):
+        for d in level:
+            if len(d) != len(level[0]):
+                return ValueError(f"expected sequence of length {len(level[0])} at dim {dim} (got {len(d)})")
+        level, dim = [e for d in level for e in d], dim + 1
+        if not level:
+            break
+    return TypeError("not a sequence: the nested sequences have different depths")
+
+
+def _unusable(data: Any) -> Exception:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    if isinstance(data, str):
+        return TypeError("new(): invalid data type 'str'")
+    return RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _dtype_of(data: Any, array: np.ndarray[Any, Any]) -> dtypes.dtype:
+    """The dtype that PyTorch infers: Python floats are of the default dtype, arrays keep theirs."""
+    if not isinstance(data, (np.ndarray, np.generic)) and not (
+        isinstance(data, (list, tuple)) and data and isinstance(data[0], (np.ndarray, np.generic))
+    ):
+        if array.dtype.kind == "f":
+            return dtypes.get_default_dtype()
+        if array.dtype.kind == "c":
+            return dtypes.default_complex()
+    return dtypes.from_numpy(array.dtype)
 
 
 def tensor(
-    data: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False
+    data: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
-    """A new tensor with a copy of `data`."""
-    if isinstance(data, Tensor):
-        out = data.detach().to(device=data.device if device is None else device, dtype=dtype or data.dtype, copy=True)
-        return out.requires_grad_() if requires_grad else out
+    """A new leaf tensor with a copy of `data`.
+
+    Parameters
+    ----------
+    data : number, nested sequence, array or Tensor
+        What to copy.
+    dtype : dtype, optional
+        Inferred from `data` if None: Python floats become the default dtype, arrays keep theirs.
+    device : device or str, optional
+        Where the tensor lives; by default where `data` lives, else the default device.
+    requires_grad : bool
+        Whether operations on the tensor are recorded.
+    pin_memory : bool
+        Whether the host memory is page-locked (without effect where there is no CUDA).
+
+    Raises
+    ------
+    ValueError
+        If nested sequences differ in length.
+    RuntimeError
+        If gradients are asked for integers, or the data has no dtype that tensors know.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> gradcore.tensor(0.5, dtype=gradcore.float64, requires_grad=True)
+    tensor(0.5000, dtype=torch.float64, requires_grad=True)
+    """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    array = np.array(data)
-    if wanted is None:
-        if isinstance(data, (np.ndarray, np.generic)):
-            wanted = dtypes.from_numpy(array.dtype)
-        elif array.dtype.kind == "f":
-            wanted = dtypes.get_default_dtype()
-        elif array.dtype.kind == "c":
-            wanted = dtypes.default_complex()
-        else:
-            wanted = dtypes.from_numpy(array.dtype)
-    return _place(array.astype(wanted.numpy, copy=False), device, wanted, requires_grad)
+    if isinstance(data, Tensor):
+        out = data.detach().to(device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True)
+        return _finished(out, requires_grad)  # type: ignore[no-any-return]
+    if hasattr(data, "__cuda_array_interface__"):
+        return _finished(as_tensor(data, dtype, device).clone(), requires_grad)  # type: ignore[no-any-return]
+    array = _host_array(data)
+    wanted = wanted or _dtype_of(data, array)
+    if array.dtype.kind == "c" and not wanted.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
+    return place(array.astype(wanted.numpy, copy=False), device, wanted, requires_grad)  # type: ignore[no-any-return]
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
-    """`data` as a tensor, without a copy where possible."""
+    """`data` as a tensor that shares memory with it where possible (NumPy arrays, CuPy arrays, tensors).
+
+    Examples
+    --------
+    >>> import gradcore, numpy
+    >>> a = numpy.zeros(2)
+    >>> gradcore.as_tensor(a)[0] = 1
+    >>> a
+    array([1., 0.])
+    """
     if isinstance(data, Tensor):
-        return data.to(device=data.device if device is None else device, dtype=dtype or data.dtype)
-    if isinstance(data, np.ndarray):
+        return data.to(device=data._device if device is None else device, dtype=dtype or data._dtype)
+    if isinstance(data, np.ndarray) and data.ndim >= 0 and not hasattr(data, "__cuda_array_interface__"):
         out = from_numpy(data)
-        return out.to(device=CPU if device is None else device, dtype=dtype or out.dtype)
+        return out.to(device=resolve(device), dtype=dtype or out._dtype)
+    if hasattr(data, "__cuda_array_interface__"):
+        where = resolve(f"cuda:{data.device.id}" if hasattr(data, "device") else "cuda")
+        out = wrap(where.backend.asarray(data), where)
+        return out.to(device=where if device is None else device, dtype=dtype or out._dtype)  # type: ignore[no-any-return]
     return tensor(data, dtype=dtype, device=device)
 
 
-def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A CPU tensor that shares memory with a NumPy array."""
-    return wrap(array, CPU, dtypes.from_numpy(array.dtype))  # type: ignore[no-any-return]
+def asarray(
+    obj: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`obj` as a tensor: shared, copied (``copy=True``), or refused where a copy would be needed (``copy=False``)."""
+    if copy:
+        out = tensor(obj, dtype=dtype, device=device)
+    else:
+        out = as_tensor(obj, dtype, device)
+        own = obj._array if isinstance(obj, Tensor) else obj
+        if copy is False and not (isinstance(own, np.ndarray) and np.shares_memory(out._array, own)):
+            raise ValueError("can't alias arbitrary sequence into a tensor: a copy would be needed, but copy=False")
+    if requires_grad != out.requires_grad:
+        out = out.detach() if isinstance(obj, Tensor) else out
+    return _finished(out, requires_grad)  # type: ignore[no-any-return]
 
 
-def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
-    if len(size) == 1 and isinstance(size[0], (tuple, list)):
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A CPU tensor that shares memory with a NumPy array.
+
+    Raises
+    ------
+    TypeError
+        If it is no array, or of a dtype that tensors do not have.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    dtype = dtypes.from_numpy(ndarray.dtype)
+    return wrap(ndarray.view(np.ndarray), CPU, dtype)  # type: ignore[no-any-return]
+
+
+def frombuffer(
+    buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-dim CPU tensor of an object's buffer, whose memory it shares."""
+    wanted = dtypes.as_dtype(dtype)
+    return _finished(wrap(np.frombuffer(buffer, wanted.numpy, count, offset), CPU, wanted), requires_grad)  # type: ignore[no-any-return]
+
+
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A tensor that shares memory with another library's array, through DLPack."""
+    kind, index = ext_tensor.__dlpack_device__()
+    where = resolve("cpu" if kind in (1, 3) else f"cuda:{index}")
+    return wrap(where.backend.xp.from_dlpack(ext_tensor), where)  # type: ignore[no-any-return]
+
+
+# -- filled -----------------------------------------------------------------------------------------------------------
+
+
+def sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
+    """Sizes given one by one or as one sequence, checked."""
+    if len(size) == 1 and not hasattr(size[0], "__index__"):
         size = tuple(size[0])
-    return tuple(int(n) for n in size)
+    result = []
+    for n in size:
+        if isinstance(n, float) or not hasattr(n, "__index__"):
+            raise TypeError(f"sizes must be ints, but got {type(n).__name__}")
+        n = n.__index__()
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(size)}")
+        result.append(n)
+    return tuple(result)
+
+
+def _filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    where = resolve(device)
+    with where.backend.use_index(where.index):
+        array = getattr(where.backend.xp, maker)(shape, *value, dtype=wanted.numpy)
+    return _finished(wrap(array, where, wanted), requires_grad)
+
+
+def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{maker}_like(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return _filled(
+        maker, input._array.shape, dtype or input._dtype, input._device if device is None else device, requires_grad, *value
+    )
+
+
+_FILLED_DOC = """{what}.
+
+Parameters
+----------
+*size : int or sequence of int
+    The shape.
+dtype : dtype, optional
+    By default the default dtype.
+device : device or str, optional
+    By default the default device.
+requires_grad : bool
+    Whether operations on the tensor are recorded.
+
+Examples
+--------
+>>> import gradcore
+>>> gradcore.{name}(2, 3).shape
+torch.Size([2, 3])
+"""
+
+_LIKE_DOC = """{what}, with the shape, and by default the dtype and device, of another tensor.
+
+Parameters
+----------
+input : Tensor
+    The tensor to take after.
+dtype, device, requires_grad
+    As in `{name}`.
+"""
+
+
+def _filled_functions(name: str, what: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    def make(
+        *size: Any,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
+        layout: Any = None,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+        out: Tensor | None = None,
+        **named: Any,
+    ) -> Tensor:
+        if "size" in named:
+            size = (named.pop("size"),)
+        if named:
+            raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
+        made = _filled(name, sizes(size), dtype, device, requires_grad)
+        return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+
+    def like(
+        input: Tensor,
+        *,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
+        layout: Any = None,
+        memory_format: Any = None,
+        pin_memory: bool = False,
+    ) -> Tensor:
+        return _full_like(name, input, dtype, device, requires_grad)  # type: ignore[no-any-return]
+
+    def new_method(
+        self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+        layout: Any = None, pin_memory: bool = False, **named: Any
+    ) -> Tensor:  # fmt: skip
+        shape = sizes((named["size"],) if "size" in named else size)
+        return _filled(name, shape, dtype or self._dtype, self._device if device is None else device, requires_grad)  # type: ignore[no-any-return]
+
+    make.__doc__ = _FILLED_DOC.format(what=what, name=name)
+    like.__doc__ = _LIKE_DOC.format(what=what, name=name)
+    new_method.__doc__ = f"{what} of a given shape, by default with this tensor's dtype and device."
+    for function, text in ((make, name), (like, f"{name}_like"), (new_method, f"new_{name}")):
+        function.__name__ = function.__qualname__ = text
+        function.__module__ = "gradcore"
+    new_method.__qualname__ = f"Tensor.new_{name}"
+    return make, like, new_method
+
+
+zeros, zeros_like, _new_zeros = _filled_functions("zeros", "Zeros")
+ones, ones_like, _new_ones = _filled_functions("ones", "Ones")
+empty, empty_like, _new_empty = _filled_functions("empty", "Uninitialised elements")
 
 
 def full(
-    size: Sequence[int],
+    size: Any,
     fill_value: Any,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """A tensor of `size` filled with a value."""
-    wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtypes.as_dtype(dtype)
-    where = resolve(device)
-    with where.backend.use_index(where.index):
-        out = wrap(where.backend.xp.full(tuple(size), fill_value, wanted.numpy), where, wanted)
-    return out.requires_grad_() if requires_grad else out  # type: ignore[no-any-return]
+    """A tensor of shape `size` whose elements are all `fill_value` (its dtype is that of the value if not given)."""
+    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
+    made = _filled("full", sizes((size,)), wanted, device, requires_grad, fill_value)
+    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
 
 
-def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of zeros."""
-    return full(_sizes(size), 0, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad)
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    memory_format: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor like another one, with all elements `fill_value`."""
+    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    return _full_like("full", input, dtype, device, requires_grad, fill_value)  # type: ignore[no-any-return]
 
 
-def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of ones."""
-    return full(_sizes(size), 1, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad)
+def scalar_tensor(
+    s: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A number as a 0-dim tensor of the default dtype."""
+    return _filled("full", (), dtype, device, requires_grad, s)  # type: ignore[no-any-return]
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor whose elements are whatever lies in memory."""
-    return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+def _into(out: Tensor, made: Tensor) -> Tensor:
+    if out._array.shape != made._array.shape:
+        out._array = out._array.copy().__class__(made._array.shape, out._dtype.numpy)
+    out.copy_(made)
+    return out
 
 
-def zeros_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Zeros of the shape, dtype and device of another tensor."""
-    return full(
-        input._array.shape, 0, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
-    )
+# -- sequences --------------------------------------------------------------------------------------------------------
 
 
-def ones_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones of the shape, dtype and device of another tensor."""
-    return full(
-        input._array.shape, 1, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
-    )
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A matrix with ones on the diagonal and zeros elsewhere, `n` by `m` (`n` by `n` if `m` is None)."""
+    for name, value in (("n", n), ("m", m)):
+        if value is not None and value < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    made = place(np.eye(n, m, dtype=wanted.numpy), device, wanted, requires_grad)
+    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
 
 
-def number_as_tensor(value: Any, device: Any) -> Tensor:
-    """A Python number as a 0-dim tensor of the dtype that numbers have."""
-    return full((), value, device=device)
+def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    return dtypes.int64 if all(isinstance(v, int) for v in values) else dtypes.get_default_dtype()
 
 
-def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None) -> Any:
+def _numbers(*values: Any) -> list[Any]:
+    return [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in values]
+
+
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The numbers from `start` (0 if only one bound is given) to `end`, exclusive, in steps of `step`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.arange(1, 2.5, 0.5)
+    tensor([1.0000, 1.5000, 2.0000])
+    """
+    start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * (1 if step > 0 else -1) < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if not all(math.isfinite(v) for v in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    wanted = _sequence_dtype((start, end, step), dtype)
+    count = max(math.ceil((end - start) / step), 0)
+    steps = np.arange(count, dtype=np.int64 if wanted.category < 2 and isinstance(step, int) else np.float64)
+    made = place((start + steps * step).astype(wanted.numpy), device, wanted, requires_grad)
+    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+
+
+def range(
+    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
+    start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    count = math.floor((end - start) / step) + 1
+    return place((start + np.arange(count) * step).astype(wanted.numpy), device, wanted, requires_grad)  # type: ignore[no-any-return]
+
+
+def _spaced(start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> np.ndarray[Any, Any]:
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    exact = np.complex128 if wanted.is_complex else np.float64
+    first, last = np.asarray(start, exact), np.asarray(end, exact)
+    return np.linspace(first, last, steps, dtype=exact)
+
+
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`steps` numbers, evenly spaced from `start` to `end`, both included."""
+    start, end = _numbers(start, end)
+    wanted = _default_spaced(start, end, dtype)
+    values = _spaced(start, end, steps, wanted)
+    if wanted.category < 2:
+        values = np.trunc(values)
+    made = place(values.astype(wanted.numpy), device, wanted, requires_grad)
+    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+
+
+def _default_spaced(start: Any, end: Any, dtype: Any) -> dtypes.dtype:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    any_complex = isinstance(start, complex) or isinstance(end, complex)
+    return dtypes.default_complex() if any_complex else dtypes.get_default_dtype()
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`steps` numbers, evenly spaced on a logarithmic scale from ``base**start`` to ``base**end``."""
+    start, end = _numbers(start, end)
+    wanted = _default_spaced(start, end, dtype)
+    values = np.power(base, _spaced(start, end, steps, wanted))
+    made = place(values.astype(wanted.numpy), device, wanted, requires_grad)
+    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+
+
+def _triangle(rows: tuple[Any, Any], dtype: Any, device: Any) -> Any:
+    wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    return place(np.stack(rows).astype(wanted.numpy), device, wanted)
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
+    """Row and column indices (2 by n) of the lower triangle of a `row` by `col` matrix."""
+    return _triangle(np.tril_indices(row, offset, col), dtype, device)  # type: ignore[no-any-return]
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
+    """Row and column indices (2 by n) of the upper triangle of a `row` by `col` matrix."""
+    return _triangle(np.triu_indices(row, offset, col), dtype, device)  # type: ignore[no-any-return]
+
+
+# -- methods ----------------------------------------------------------------------------------------------------------
+
+
+def _new_full(
+    self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of a given shape and value, by default with this tensor's dtype and device."""
+    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    where = self._device if device is None else device
+    return _filled("full", sizes((size,)), dtype or self._dtype, where, requires_grad, fill_value)  # type: ignore[no-any-return]
+
+
+def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor with a copy of `data`, by default with this tensor's dtype and device."""
+    where = self._device if device is None else device
+    return tensor(data, dtype=dtype or self._dtype, device=where, requires_grad=requires_grad)
+
+
+def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, **named: Any) -> Any:
     """What ``Tensor(...)`` makes: of sizes an uninitialised tensor, of data a copy in the default dtype."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtype
-    if len(args) == 1 and not isinstance(args[0], int):
+    if "size" in named:
+        args = named.pop("size")
+    if len(args) == 1 and not hasattr(args[0], "__index__"):
         made = tensor(args[0], dtype=wanted, device=device)
+    elif len(args) == 1 and isinstance(args[0], Tensor):
+        made = args[0].detach().to(wanted)
     else:
         made = empty(*(args or (0,)), dtype=wanted, device=device)
     if cls is not Tensor:
@@ -133,10 +600,18 @@ def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None) -
     return made
 
 
-def new_zeros(input: Tensor, size: Sequence[int]) -> Tensor:
-    """Zeros of another shape in the dtype and on the device of a tensor."""
-    return full(size, 0, dtype=input.dtype, device=input.device)
+def number_as_tensor(value: Any, device: Any) -> Tensor:
+    """A Python number as a 0-dim tensor of the dtype that numbers have."""
+    return full((), value, device=device)
 
 
-for _function in (as_tensor, new_zeros, empty, full, number_as_tensor, ones, ones_like, tensor, zeros, zeros_like):
+def _formula_zeros(input: Tensor, size: Sequence[int]) -> Tensor:
+    return _new_zeros(input, tuple(size))  # type: ignore[no-any-return]
+
+
+for _method in (_new_zeros, _new_ones, _new_empty):
+    setattr(Tensor, _method.__name__, _method)
+Tensor.new_full, Tensor.new_tensor = _new_full, _new_tensor  # type: ignore[attr-defined]
+for _function in (as_tensor, empty, empty_like, full, full_like, number_as_tensor, ones, ones_like, tensor, zeros, zeros_like):
     setattr(TENSORS, _function.__name__, _function)
+TENSORS.new_zeros = _formula_zeros

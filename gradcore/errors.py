@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DeviceFallbackWarning", "OutOfMemoryError"]
+__all__ = ["DeviceFallbackWarning", "OutOfMemoryError", "Unavailable"]
 
 
 class DeviceFallbackWarning(UserWarning):
@@ -11,3 +11,7 @@ class DeviceFallbackWarning(UserWarning):
 
 class OutOfMemoryError(RuntimeError):
     """A device had no memory left for an allocation."""
+
+
+class Unavailable(Exception):
+    """A backend cannot be used here; the text says why and what to do."""

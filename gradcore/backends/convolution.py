@@ -11,17 +11,19 @@ fewer output than input channels, the input is multiplied first, and the small p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any
 
-from gradcore.backends.sliding import Windows, conv_output_size, phases
+from gradcore.backends.sliding import Phase, Windows, conv_output_size, phases
 
 __all__ = ["conv", "conv_input", "conv_output_size", "conv_weight"]
 
-# Measured: positions an image from which 1x1 kernels are best applied image by image, and the ratio of input to
-# output channels from which it is better to multiply first than to gather first.
-_POINTWISE, _MULTIPLY_FIRST = 16, 4
+# Measured: positions an image from which 1x1 kernels are best applied image by image; the ratio of input to output
+# channels from which it is better to multiply first than to gather first; output channels up to which columns times
+# gradients and a transpose are faster than gradients times columns.
+_POINTWISE, _MULTIPLY_FIRST, _TRANSPOSE = 16, 4, 256
 
 
 def conv(
@@ -95,8 +97,7 @@ def conv_weight(
             windows.copies.clear()
             result = _sum_of_products(windows, grad, groups)
     else:
-        result = xp.zeros((groups, channels * prod(kernel_spatial), outputs), dtype=input.dtype)
-    result = xp.ascontiguousarray(result.swapaxes(1, 2))
+        result = xp.zeros((groups, outputs, channels * prod(kernel_spatial)), dtype=input.dtype)
     return result.reshape(groups * outputs, channels, *kernel_spatial)
 
 
@@ -164,12 +165,9 @@ def _multiply_first(windows: Windows, weight: Any, groups: int) -> Iterator[tupl
             taps = weight[(slice(None), *(each.taps for each in phase))]
             flat = source[:, : sizes[0], below].reshape(groups, channels, -1)
             products = xp.matmul(taps.reshape(groups, -1, channels), flat)
-            products = products.reshape(*taps.shape[:-1], -1)
-            for tap in product(*(range(each.count) for each in phase)):
-                shift = 0
-                for each, i, size in zip(phase, tap, sizes[1:], strict=True):
-                    shift = shift * size + each.shift + i * each.step
-                part = products[(slice(None), *tap)]
+            products = products.reshape(groups, -1, outputs // groups, products.shape[-1])
+            for tap, shift in enumerate(_shifts(phase, sizes[1:])):
+                part = products[:, tap]
                 if total is None:
                     total = part  # the first tap, which is not shifted
                 else:
@@ -178,13 +176,30 @@ def _multiply_first(windows: Windows, weight: Any, groups: int) -> Iterator[tupl
         yield images, rows, total.reshape(outputs, *sizes)[places]
 
 
+@lru_cache(maxsize=256)
+def _shifts(phase: tuple[Phase, ...], sizes: tuple[int, ...]) -> list[int]:
+    """How far each tap of a phase is from the window's own position, in an array of these sizes."""
+    shifts = [0]
+    for each, size in zip(phase, sizes, strict=True):
+        steps = [each.shift + i * each.step for i in range(each.count)]
+        shifts = [shift * size + step for shift in shifts for step in steps]
+    return shifts
+
+
 def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
-    """Columns of windows times the gradient of the output: `(groups, C / groups * K, O / groups)`."""
+    """The gradient of the output times the columns of windows: `(groups, O / groups, C / groups * K)`."""
     xp, outputs = windows.xp, grad.shape[1] // groups
     taps = windows.x.shape[1] // groups * prod(windows.kernel)
-    result = xp.zeros((groups, taps, outputs), dtype=grad.dtype)
+    result = None
     for images, rows in windows.blocks(groups * taps):
         columns = windows.columns(images, rows).reshape(groups, taps, -1)
         upstream = windows.join(grad[images, :, rows].swapaxes(0, 1)).reshape(groups, outputs, -1)
-        result += xp.matmul(columns, upstream.swapaxes(1, 2))
-    return result
+        if outputs < _TRANSPOSE:
+            part = xp.matmul(columns, upstream.swapaxes(1, 2))
+        else:
+            part = xp.matmul(upstream, columns.swapaxes(1, 2))
+        if result is None:
+            result = part
+        else:
+            result += part
+    return xp.ascontiguousarray(result.swapaxes(1, 2)) if outputs < _TRANSPOSE else result

@@ -284,7 +284,7 @@ def midpoints(k: Array, exponent: int) -> Array:
 
 def _quantile_tail(xp: Any, k: Array) -> Array:
     form = format_of(k)
-    t = midpoints(xp.iinfo(form.signed).max - k, -form.bits)
+    t = midpoints(np.iinfo(form.signed).max - k, -form.bits)
     r = xp.sqrt(-log(t))
     value = rational(r - _TAIL_POINT, form.tail)
     value += r

@@ -159,10 +159,11 @@ def _with_sign_of(h: Array, values: Array, form: Format) -> Array:
 
 def _affine(values: Array, scale: float, shift: float, dtype: np.dtype) -> Array:
     """``values * scale + shift``, each operation rounded, as `dtype`."""
+    real = values.dtype.type
     if scale != 1:
-        values *= scale
+        values *= real(scale)
     if shift != 0:
-        values += shift
+        values += real(shift)
     return values.astype(dtype, copy=False)
 
 
@@ -192,7 +193,7 @@ def uniform(xp: Any, words: Array | WordStream, dtype: Any, low: float = 0.0, hi
     Examples
     --------
     >>> uniform(np, words(2, key=7, counter=0), np.float32)
-    array([0.68602514, 0.84463483, 0.82217866, 0.78396946], dtype=float32)
+    array([0.6967611 , 0.9007596 , 0.12864143, 0.7774632 ], dtype=float32)
     """
     dtype = np.dtype(dtype)
     h, form = _lanes(words, dtype)
@@ -267,9 +268,10 @@ def exponential(xp: Any, words: Array | WordStream, dtype: Any, rate: float = 1.
         The numbers, one-dimensional.
     """
     dtype = np.dtype(dtype)
-    values = _standard_exponential(*_lanes(words, dtype))
+    h, form = _lanes(words, dtype)
+    values = _standard_exponential(h, form)
     if rate != 1:
-        values /= rate
+        values /= form.real(rate)
     return values.astype(dtype, copy=False)
 
 
@@ -390,7 +392,7 @@ def integers(xp: Any, words: Array | WordStream, dtype: Any, low: int, high: int
     Examples
     --------
     >>> integers(np, words(5, key=7, counter=0), np.int8, -3, 4)
-    array([ 2, -3,  3,  2,  2], dtype=int8)
+    array([ 3,  2,  3, -3,  3], dtype=int8)
     """
     dtype = np.dtype(dtype)
     span = high - low

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -12,13 +13,9 @@ from typing import Any
 from gradcore import config
 from gradcore.backends.base import Backend, Kernels
 from gradcore.device import DeviceLike, device, get_default_device
-from gradcore.errors import DeviceFallbackWarning
+from gradcore.errors import DeviceFallbackWarning, Unavailable
 
 __all__ = ["CPU", "find", "register", "resolve", "unavailable"]
-
-
-class Unavailable(Exception):
-    """A backend cannot be used here; the text says why and what to do."""
 
 
 def _numpy() -> Backend:
@@ -54,7 +51,7 @@ def register(type: str, factory: Callable[[], Backend]) -> None:
     type : str
         The device type, as in ``device='mine'`` or ``'mine:1'``.
     factory : callable
-        Returns a `gradcore.backends.Backend`; raises `gradcore.backends.registry.Unavailable` with the reason in
+        Returns a `gradcore.backends.Backend`; raises `gradcore.errors.Unavailable` with the reason in
         words where it cannot be used.
 
     Raises
@@ -189,8 +186,6 @@ def resolve(where: DeviceLike | None) -> device:
 
 def _caller_depth() -> int:
     """Stack level of the first frame outside gradcore, for warnings."""
-    import sys
-
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradcore":
         depth, frame = depth + 1, frame.f_back

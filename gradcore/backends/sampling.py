@@ -76,7 +76,7 @@ def _search(xp: Any, words: Array, weights: Array) -> Array:
     shares = xp.ceil(weights / xp.max(weights, axis=1, keepdims=True) * scale).astype(np.int64)
     # Binary search, all samples at once, in rows filled up to a power of two with sums that nothing exceeds.
     width = 1 << categories.bit_length()
-    sums = xp.full((rows, width), np.iinfo(np.int64).max)
+    sums = xp.full((rows, width), np.iinfo(np.int64).max, np.int64)
     sums[:, :categories] = xp.cumsum(shares, axis=1)
     total = sums[:, categories - 1 : categories].astype(np.uint64)
     target = multiply_high(words, total).astype(np.int64)

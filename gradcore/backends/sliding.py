@@ -116,16 +116,18 @@ class Windows:
         outputs: int,
     ) -> None:
         self.xp, self.x, self.kernel, self.spatial = xp, x, tuple(kernel), tuple(spatial)
-        self.stride, self.padding = stride, padding
         by_dim = list(map(phases, kernel, stride, dilation))
         self.phases = list(product(*by_dim))
         reach = [max(phase.reach for phase in each) for each in by_dim]
         self.extent = tuple(map(add, spatial, reach))
+        sizes = x.shape[2:]
+        self.overlaps = [
+            tuple(zip(*map(Phase.overlap, phase, stride, padding, sizes, self.extent), strict=True))
+            for phase in self.phases
+        ]
         # A kernel of one element that reads every input: the columns are the input.
-        self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.extent == x.shape[2:]
-        self.joined = (
-            xp is np and 0 < reach[-1] * outputs * x.dtype.itemsize <= _JOINED * (len(spatial) > 1)
-        )
+        self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.extent == sizes
+        self.joined = xp is np and 0 < reach[-1] * outputs * x.dtype.itemsize <= _JOINED * (len(spatial) > 1)
         self.padded: Any = None
         self.scratch: Any = None
         self.copies: dict[tuple[int, int, int], tuple[Any, list[tuple[Any, Any]]]] = {}
@@ -157,10 +159,7 @@ class Windows:
             # Behind the end: what the last row of the last image reads as values between rows.
             flat = xp.zeros(prod(shape) + self.extent[-1], dtype=self.x.dtype)
             self.padded = flat[: prod(shape)].reshape(shape)
-        for target, phase in zip(self.padded, self.phases, strict=True):
-            inside, read = zip(
-                *map(Phase.overlap, phase, self.stride, self.padding, self.x.shape[2:], self.extent), strict=True
-            )
+        for target, (inside, read) in zip(self.padded, self.overlaps, strict=True):
             target[(slice(None), slice(count), *inside)] = self.x[(images, slice(None), *read)].swapaxes(0, 1)
 
     def columns(self, images: slice, rows: slice) -> Any:
@@ -192,7 +191,12 @@ class Windows:
             view = self.xp.lib.stride_tricks.as_strided(
                 start,
                 (channels, *(each.count for each in phase), count, *sizes),
-                (along_channels, *(each.step * step for each, step in zip(phase, along, strict=True)), along_images, *along),
+                (
+                    along_channels,
+                    *(each.step * step for each, step in zip(phase, along, strict=True)),
+                    along_images,
+                    *along,
+                ),
             )
             copies.append((result[(slice(None), *(each.taps for each in phase))], view))
         return result, copies

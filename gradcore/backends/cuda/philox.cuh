@@ -37,7 +37,11 @@ template <class To, class From>
 PHILOX_FUNCTION To bit_cast(From value) {
     static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
     To result;
+#ifdef __CUDACC__
+    memcpy(&result, &value, sizeof(To));
+#else
     __builtin_memcpy(&result, &value, sizeof(To));
+#endif
     return result;
 }
 
