@@ -246,7 +246,7 @@ def make_node(
     if not isinstance(name, str):
         name = name(*args)
     node = new(node_class(op, name))
-    node.device, node.edges, node.hooks, node.seq = device, tuple(edges), None, tick()
+    node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
     if op.sequence:
         n = len(edges) - len(op.tensors) + 1
         pattern = (any(e is not None for e in edges[:n]), *(e is not None for e in edges[n:]))
@@ -284,7 +284,7 @@ def make_node(
     ):
         node.metas = _metas(op, tensors, first)
     if len(outs) > 1 or op.variadic:
-        node.n_outputs = len(outs)
+        node._n_outputs = len(outs)
         node.output_metas = [(out._array.shape, out._array.dtype) for out in outs]
     return node
 
@@ -323,7 +323,7 @@ def _pack(node: Any, op: Op) -> None:
             node.saved[p] = tuple(Packed(t, hooks) for t in value)
     if node.results is not None:
         node.results = [
-            None if r is None else (Packed(wrap(r[0], node.device), hooks), None, r[2], r[3]) for r in node.results
+            None if r is None else (Packed(wrap(r[0], node._device), hooks), None, r[2], r[3]) for r in node.results
         ]
 
 
@@ -436,7 +436,7 @@ def unary(op: Op) -> Callable[[Any], Any]:
         if cls is None:
             cls = node_class(op, op.node_name)
         node = new(cls)
-        node.device, node.edges, node.hooks, node.metas, node.seq = device, (edge,), None, None, tick()
+        node._device, node._edges, node._hooks, node.metas, node._seq = device, (edge,), None, None, tick()
         node.saved = (self,) if saves_self else _NOTHING
         if saves_result:
             vc = out._vc = VersionCounter()
@@ -502,7 +502,7 @@ def binary(op: Op) -> Callable[[Any, Any], Any]:
         if cls is None:
             cls = node_class(op, op.node_name)
         node = new(cls)
-        node.device, node.edges, node.hooks, node.seq = device, (edge, other_edge), None, tick()
+        node._device, node._edges, node._hooks, node._seq = device, (edge, other_edge), None, tick()
         keeps_self, keeps_other, keeps_result = kept[edge is not None, other_edge is not None]
         node.saved = (self if keeps_self else None, other if keeps_other else None, *settings)
         if keeps_result:

@@ -69,7 +69,7 @@ def to_copy(t: Any, device: Any, dtype: dtypes.dtype) -> Any:
         edge = gradient_edge(t)
         if edge is not None:
             node = new(ToCopyBackward0)
-            node.device, node.edges, node.hooks, node.seq, node.dtype = device, (edge,), None, tick(), t._dtype
+            node._device, node._edges, node._hooks, node._seq, node.dtype = device, (edge,), None, tick(), t._dtype
             out._edge = (node, 0)
     return out
 

@@ -188,7 +188,7 @@ class TestFormulas:
         reference = np.where(np.abs(q) < 0.25, special.erfinv(2 * q) * math.sqrt(2), special.ndtri(0.5 + q))
         values = philox.normal(np, w, np.float32)
         assert units(values, reference).max() < 3
-        assert values.max() == -values.min() == np.float32(-special.ndtri(2.0**-33))
+        assert units(np.array([values.max(), -values.min()]), -special.ndtri(2.0**-33)).max() < 3
 
     def test_normal_float64(self, many):
         w = edge_words(many)
@@ -393,11 +393,11 @@ class TestSampling:
             counts = np.bincount(sample, minlength=categories)
             assert (counts[row == 0] == 0).all()
             counts, row = counts[row > 0], row[row > 0]
-            assert stats.chisquare(counts, row / row.sum() * N).pvalue > P_LIMIT
+            assert len(row) == 1 or stats.chisquare(counts, row / row.sum() * N).pvalue > P_LIMIT
 
     def test_multinomial_never_loses_a_small_weight(self):
         weights = np.array([[1e-300, 1.0, 0.0]])
-        words = np.array([0, 1, 2**64 - 1], np.uint64)
+        words = np.array([0, 2**4, 2**64 - 1], np.uint64)
         assert sampling.multinomial(np, words, weights, 3, True).tolist() == [[0, 1, 1]]
 
     def test_multinomial_without_replacement(self):

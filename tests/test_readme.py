@@ -1,7 +1,7 @@
 """The Python code in README.md and in the documents under docs/ runs and prints what it says.
 
-The blocks of a document run in order, in one namespace, as a reader would type them. A block with ``>>>`` is a
-doctest; in any other, the comment behind a ``print(...)`` is what that call has to print.
+The blocks of a document run in order, in one namespace, as a reader would type them. A block with ``>>>``
+is a doctest; in any other, the comment behind a ``print(...)`` is what that call has to print.
 """
 
 import doctest

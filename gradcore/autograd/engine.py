@@ -62,21 +62,21 @@ def run_backward(
 
 def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
     """The nodes on the way from `roots` to any of `targets`."""
-    oldest = min((node.seq for node in targets), default=0)
+    oldest = min((node._seq for node in targets), default=0)
     order: list[Node] = []
     seen = set(roots)
     stack = list(seen)
     while stack:
         node = stack.pop()
         order.append(node)
-        for edge in node.edges:
-            if edge is not None and edge[0] not in seen and edge[0].seq >= oldest:
+        for edge in node._edges:
+            if edge is not None and edge[0] not in seen and edge[0]._seq >= oldest:
                 seen.add(edge[0])
                 stack.append(edge[0])
-    order.sort(key=lambda node: node.seq)
+    order.sort(key=lambda node: node._seq)
     leading = set(targets)
     for node in order:
-        if node not in leading and any(edge is not None and edge[0] in leading for edge in node.edges):
+        if node not in leading and any(edge is not None and edge[0] in leading for edge in node._edges):
             leading.add(node)
     return leading
 
@@ -123,28 +123,28 @@ class _Task:
     def add(self, node: Node, number: int, piece: Any, device: Any) -> None:
         """Add a contribution that arose on `device` to the gradient of a node's output."""
         pending = self.pending
-        if node.n_outputs == 1:
+        if node._n_outputs == 1:
             if node not in pending:
-                pending[node] = _PerDevice({device: piece}) if device is not node.device else piece
-                heappush(self.heap, (-node.seq, node))
+                pending[node] = _PerDevice({device: piece}) if device is not node._device else piece
+                heappush(self.heap, (-node._seq, node))
             elif piece is not None:
                 pending[node] = self.plus(pending[node], piece, device, node)
             return
         slots = pending.get(node)
         if slots is None:
-            slots = pending[node] = [None] * node.n_outputs
-            heappush(self.heap, (-node.seq, node))
+            slots = pending[node] = [None] * node._n_outputs
+            heappush(self.heap, (-node._seq, node))
         if piece is not None:
-            if slots[number] is None and device is not node.device:
+            if slots[number] is None and device is not node._device:
                 slots[number] = _PerDevice({device: piece})
             else:
                 slots[number] = self.plus(slots[number], piece, device, node, False)
 
     def plus(self, total: Any, piece: Any, device: Any, node: Node, may_own: bool = True) -> Any:
         """``total + piece``; in place only where the engine made `total` itself."""
-        if type(total) is _PerDevice or device is not node.device:
+        if type(total) is _PerDevice or device is not node._device:
             if type(total) is not _PerDevice:
-                total = _PerDevice({} if total is None else {node.device: total})
+                total = _PerDevice({} if total is None else {node._device: total})
             part = total.get(device)
             total[device] = piece if part is None else part + piece
             self.owned.discard(node)
@@ -159,7 +159,7 @@ class _Task:
         if may_own:
             self.owned.add(node)
         total = total + piece
-        return total if total.__class__ is node.device.backend.array_type else node.device.backend.asarray(total)
+        return total if total.__class__ is node._device.backend.array_type else node._device.backend.asarray(total)
 
     def gathered(self, grad: Any, device: Any) -> Any:
         """A gradient on its node's device: each device's partial sum is moved once."""
@@ -189,26 +189,26 @@ class _Task:
             node = heappop(heap)[1]
             grad = pending.pop(node)
             while True:
-                if node.device is not device:
-                    device = node.device
+                if node._device is not device:
+                    device = node._device
                     self.use_device(device)
                     backend = device.backend
                 if type(grad) is _PerDevice or type(grad) is list:
                     grad = self.gathered(grad, device)
-                if node.hooks is not None or node.is_leaf_sink or captures:
+                if node._hooks is not None or node.is_leaf_sink or captures:
                     grad = self.observe(node, grad)
                     if node.is_leaf_sink:
                         break
                     if leading is not None and not self.continues(node):
                         break
                 calls = node.raw_calls
-                if not raw or calls is None or node.metas is not None or grad is None or node.hooks is not None or leading:  # type: ignore[attr-defined]
+                if not raw or calls is None or node.metas is not None or grad is None or node._hooks is not None or leading:  # type: ignore[attr-defined]
                     self.spread(node, grad)
                     break
-                if node.saved is None or Clock.last_write > node.seq:  # type: ignore[attr-defined]
+                if node.saved is None or Clock.last_write > node._seq:  # type: ignore[attr-defined]
                     node.check()  # type: ignore[attr-defined]
                 following = following_grad = None
-                for edge, call in zip(node.edges, calls):  # noqa: B905
+                for edge, call in zip(node._edges, calls):  # noqa: B905
                     if edge is None:
                         continue
                     piece = None if call is None else run(call, backend, grad, node)
@@ -220,7 +220,7 @@ class _Task:
                     if successor.is_leaf_sink and not known and piece is not None:
                         if piece is not grad and piece.base is None:
                             owned.add(successor)
-                    if known or heap or successor.n_outputs > 1 or successor.device is not device:
+                    if known or heap or successor._n_outputs > 1 or successor._device is not device:
                         self.add(successor, number, piece, device)
                     else:  # nothing else waits: go on with it directly
                         following, following_grad = successor, piece
@@ -233,39 +233,39 @@ class _Task:
     def continues(self, node: Node) -> bool:
         """Whether some input of the node is on the way to a gradient that is asked for."""
         leading = self.leading or ()
-        return any(edge is not None and edge[0] in leading for edge in node.edges)
+        return any(edge is not None and edge[0] in leading for edge in node._edges)
 
     def spread(self, node: Node, grad: Any) -> None:
         """Run a node the general way and hand its gradients on."""
         leading = self.leading
         wanted = None
         if leading is not None:
-            wanted = [edge is not None and edge[0] in leading for edge in node.edges]
+            wanted = [edge is not None and edge[0] in leading for edge in node._edges]
         if isinstance(node, OpNode):
             pieces = all_gradients(node, grad, self.raw, wanted)
         else:
             pieces = node.backward(grad, self.raw)
-        if node.hooks is not None and node.hooks.post:
+        if node._hooks is not None and node._hooks.post:
             pieces = self.post_hooks(node, pieces, grad)
         if not self.retain:
             node.release()
-        for i, (edge, piece) in enumerate(zip(node.edges, pieces, strict=True)):
+        for i, (edge, piece) in enumerate(zip(node._edges, pieces, strict=True)):
             if edge is None or (wanted is not None and not wanted[i]):
                 continue
             successor, number = edge
             if self.raw and piece is not None:
-                if piece.__class__ is not node.device.backend.array_type:
-                    piece = node.device.backend.asarray(piece)
+                if piece.__class__ is not node._device.backend.array_type:
+                    piece = node._device.backend.asarray(piece)
                 if (
                     successor.is_leaf_sink
                     and successor not in self.pending
-                    and node.fresh
+                    and node._fresh
                     and piece.base is None
                     and not any(piece is g for g in (grad if type(grad) is list else (grad,)))
                     and sum(piece is p for p in pieces) == 1
                 ):
                     self.owned.add(successor)
-            self.add(successor, number, piece, node.device)
+            self.add(successor, number, piece, node._device)
 
     # -- hooks, leaves, captures ----------------------------------------------------------------------------------
 
@@ -279,13 +279,13 @@ class _Task:
         """Everything that sees a gradient on its way into a node: hooks, retained gradients, captures, leaves."""
         if node.is_leaf_sink:
             grad = self.leaf_hooks(node, grad)
-        hooks = node.hooks
+        hooks = node._hooks
         if hooks is not None:
             self.owned.discard(node)
             grad = self.node_hooks(node, hooks, grad)
         for number, key in self.captures.get(node, ()):
             self.owned.discard(node)
-            self.found[key] = self.as_tensor(grad[number] if type(grad) is list else grad, node.device)
+            self.found[key] = self.as_tensor(grad[number] if type(grad) is list else grad, node._device)
         if node.is_leaf_sink and (not self.captures or (self.accumulate and node in self.captures)):
             self.accumulate_grad(node, grad)
         return grad
@@ -295,11 +295,11 @@ class _Task:
         if not table or grad is None:
             return grad
         self.owned.discard(node)
-        return self.as_carried(_call_tensor_hooks(table, self.as_tensor(grad, node.device)))
+        return self.as_carried(_call_tensor_hooks(table, self.as_tensor(grad, node._device)))
 
     def node_hooks(self, node: Node, hooks: Any, grad: Any) -> Any:
         several = type(grad) is list
-        grads = [self.as_tensor(g, node.device) for g in (grad if several else [grad])]
+        grads = [self.as_tensor(g, node._device) for g in (grad if several else [grad])]
         for number, table in hooks.tensor.items():
             if grads[number] is not None:
                 grads[number] = _call_tensor_hooks(table, grads[number])
@@ -317,9 +317,9 @@ class _Task:
         return carried if several else carried[0]
 
     def post_hooks(self, node: Node, pieces: Any, grad: Any) -> Any:
-        outputs = tuple(self.as_tensor(g, node.device) for g in (grad if type(grad) is list else [grad]))
-        inputs = tuple(self.as_tensor(p, node.device) for p in pieces)
-        for hook in list(node.hooks.post.values()):  # type: ignore[union-attr]
+        outputs = tuple(self.as_tensor(g, node._device) for g in (grad if type(grad) is list else [grad]))
+        inputs = tuple(self.as_tensor(p, node._device) for p in pieces)
+        for hook in list(node._hooks.post.values()):  # type: ignore[union-attr]
             result = hook(inputs, outputs)
             if result is not None:
                 inputs = _as_tuple(result)
@@ -340,8 +340,8 @@ class _Task:
             meta.grad = grad if old is None else old + grad
         elif old is None:
             array = grad
-            if array.__class__ is not node.device.backend.array_type:
-                array = node.device.backend.asarray(array)
+            if array.__class__ is not node._device.backend.array_type:
+                array = node._device.backend.asarray(array)
             elif node not in self.owned:
                 array = array.copy()
             meta.grad = wrap(array, leaf._device)

@@ -32,7 +32,7 @@ def _base_name(name: str) -> str:
 
 def _raw_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
     if name == "needs":
-        return lambda node: tuple(edge is not None for edge in node.edges)
+        return lambda node: tuple(edge is not None for edge in node._edges)
     if name in op.outputs:
         number = op.outputs.index(name)
 
@@ -119,7 +119,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         by_input = {keys[0]: _quick_call(op, formula) for keys, formula, _ in rows}
         quick = tuple(by_input.get(op.names[i]) for i in op.tensors)
     body = {
-        "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("output_metas", "n_outputs"),
+        "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "output_metas"),
         "op": op,
         "rows": tuple(rows),
         "saves": frozenset(names),
@@ -173,8 +173,8 @@ def all_gradients(node: Any, grads: Any, raw: bool, wanted: Sequence[bool] | Non
     wanted : sequence of bool, optional
         Which edges' gradients are needed; all that lead somewhere if None.
     """
-    op, edges = node.op, node.edges
-    if node.saved is None or Clock.last_write > node.seq:
+    op, edges = node.op, node._edges
+    if node.saved is None or Clock.last_write > node._seq:
         node.check()
     pieces: list[Any] = [None] * len(edges)
     if op.variadic or len(op.outputs) > 1:
@@ -183,7 +183,7 @@ def all_gradients(node: Any, grads: Any, raw: bool, wanted: Sequence[bool] | Non
             return pieces
     elif grads is None:
         return pieces
-    F = node.device.backend if raw else TENSORS
+    F = node._device.backend if raw else TENSORS
     needed = [edge is not None and (wanted is None or wanted[i]) for i, edge in enumerate(edges)]
     upcast = raw and node.metas is not None and op.upcast and F.upcasts and _reduced(grads)
     if upcast:
@@ -238,15 +238,15 @@ def _materialised(node: Any, grads: list[Any], raw: bool) -> Any:
     picked = [grads[i] for i in chosen]
     if all(g is None for g in picked):
         return None
-    F = node.device.backend if raw else TENSORS
+    F = node._device.backend if raw else TENSORS
     for k, i in enumerate(chosen):
         if picked[k] is None:
             shape, dtype = node.output_metas[i]
             if raw:
-                with node.device.backend.use_index(node.device.index):
+                with node._device.backend.use_index(node._device.index):
                     picked[k] = F.xp.zeros(shape, dtype)
             else:
-                picked[k] = F.zeros(shape, dtype=dtypes.from_numpy(dtype), device=node.device)
+                picked[k] = F.zeros(shape, dtype=dtypes.from_numpy(dtype), device=node._device)
     return picked if op.variadic or len(op.differentiable) > 1 else picked[0]
 
 

@@ -231,19 +231,19 @@ class Node:
     the last name goes.
     """
 
-    __slots__ = ("__weakref__", "_metadata", "device", "edges", "hooks", "seq")
+    __slots__ = ("__weakref__", "_device", "_edges", "_hooks", "_metadata", "_seq")
 
-    n_outputs: ClassVar[int] = 1
+    _n_outputs: ClassVar[int] = 1
     #: Per edge a function ``(F, grad, node)``, where the gradients are independent of each other; else None.
     raw_calls: ClassVar[tuple[Any, ...] | None] = None
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
-    fresh: ClassVar[bool] = False
+    _fresh: ClassVar[bool] = False
     is_leaf_sink: ClassVar[bool] = False
 
-    device: Any
-    edges: tuple[Edge | None, ...]
-    hooks: Hooks | None
-    seq: int
+    _device: Any
+    _edges: tuple[Edge | None, ...]
+    _hooks: Hooks | None
+    _seq: int
 
     def name(self) -> str:
         """The node's name, for example ``'AddBackward0'``."""
@@ -252,7 +252,7 @@ class Node:
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """For each input, the node that its gradient goes to and the number of that node's output."""
-        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+        return tuple((None, 0) if edge is None else edge for edge in self._edges)
 
     @property
     def requires_grad(self) -> bool:
@@ -268,17 +268,13 @@ class Node:
             self._metadata: dict[Any, Any] = {}
             return self._metadata
 
-    @property
-    def _register_hook_dict(self) -> Any:
-        return self._own_hooks().tensor.__setitem__
-
     def _sequence_nr(self) -> int:
-        return self.seq
+        return self._seq
 
     def _own_hooks(self) -> Hooks:
-        if self.hooks is None:
-            self.hooks = Hooks()
-        return self.hooks
+        if self._hooks is None:
+            self._hooks = Hooks()
+        return self._hooks
 
     def register_hook(self, fn: Any) -> Any:
         """Call ``fn(grad_inputs, grad_outputs)`` after each backward of this node.
@@ -304,7 +300,7 @@ class Node:
 
     def __call__(self, *grads: Any) -> Any:
         """Run this node's backward on tensors."""
-        results = self.backward(grads[0] if self.n_outputs == 1 else list(grads), False)
+        results = self.backward(grads[0] if self._n_outputs == 1 else list(grads), False)
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -320,10 +316,10 @@ class AccumulateGrad(Node):
 
     def __init__(self, variable: Any) -> None:
         self.variable = variable
-        self.device = variable._device
-        self.edges = ()
-        self.hooks = None
-        self.seq = tick()
+        self._device = variable._device
+        self._edges = ()
+        self._hooks = None
+        self._seq = tick()
 
 
 AccumulateGrad.__module__ = "builtins"
@@ -335,7 +331,7 @@ class OpNode(Node):
     __slots__ = ("metas", "results", "saved")
 
     op: ClassVar[Any]
-    fresh = True
+    _fresh = True
     #: Per tensor input, the formula's caller for raw arrays and for tensors.
     tensor_calls: ClassVar[tuple[Any, ...] | None] = None
     joint: ClassVar[tuple[Any, ...]] = ()
@@ -364,12 +360,12 @@ class OpNode(Node):
                 value = self.saved[position]
                 for t in value if type(value) is tuple else (value,):
                     vc = getattr(t, "_vc", None)
-                    if vc is not None and vc.written > self.seq:
+                    if vc is not None and vc.written > self._seq:
                         self.modified(t._array, t._dtype, vc, t._device)
         if self.results is not None:
             for entry in self.results:
                 if entry is not None and entry[1] is not None and entry[1].version != entry[2]:
-                    self.modified(entry[0], None, entry[1], self.device, entry[2])
+                    self.modified(entry[0], None, entry[1], self._device, entry[2])
 
     def modified(self, array: Any, dtype: Any, vc: VersionCounter, device: Any, version: int | None = None) -> None:
         dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype
@@ -389,9 +385,9 @@ class OpNode(Node):
         """The input at that position as a tensor with the history it had when it was saved."""
         value = self.saved[position]
         if type(value) is tuple:  # a sequence of tensors
-            return [self._with_edge(t, edge) for t, edge in zip(value, self.edges, strict=False)]
-        shift = len(self.edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
-        return self._with_edge(value, self.edges[self.op.edge_of[position] + shift])
+            return [self._with_edge(t, edge) for t, edge in zip(value, self._edges, strict=False)]
+        shift = len(self._edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
+        return self._with_edge(value, self._edges[self.op.edge_of[position] + shift])
 
     @staticmethod
     def _with_edge(t: Any, edge: Edge | None) -> Any:
@@ -420,7 +416,7 @@ class OpNode(Node):
         if array.__class__ is Packed:
             t = alias(array.unpack(), (self, number))
         else:
-            t = wrap(array, self.device, None, (self, number))
+            t = wrap(array, self._device, None, (self, number))
             t._vc = vc
         if tangents is not None:
             t._meta = Meta()

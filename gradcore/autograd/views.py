@@ -117,8 +117,8 @@ def rebase(t: Any, edge: Any) -> None:
 def _move_retained(t: Any, edge: Any) -> None:
     """A tensor that retains its gradient retains that of its newest value."""
     node, number = t._edge
-    if node.hooks is not None:
-        reference = node.hooks.retain.pop(number, None)
+    if node._hooks is not None:
+        reference = node._hooks.retain.pop(number, None)
         if reference is not None and edge is not None:
             edge[0]._own_hooks().retain[edge[1]] = reference
 
@@ -133,8 +133,8 @@ class CopySlices(Node):
         """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""
         node = new(cls)
         node.fn, node.chain = edge[0], chain
-        node.device, node.hooks, node.seq = base._device, None, tick()
-        node.edges = (gradient_edge(base), *node.fn.edges[1:])
+        node._device, node._hooks, node._seq = base._device, None, tick()
+        node._edges = (gradient_edge(base), *node.fn._edges[1:])
         return node
 
     def release(self) -> None:
@@ -142,12 +142,12 @@ class CopySlices(Node):
 
     def backward(self, grads: Any, raw: bool) -> Any:
         if grads is None:
-            return [None] * len(self.edges)
+            return [None] * len(self._edges)
         if raw:
             result = grads.copy()
-            part = replay_raw(result, self.chain, self.device.kernels)
+            part = replay_raw(result, self.chain, self._device.kernels)
             pieces = list(self._through(part.copy(), True))
-            self.device.kernels["copy_into"](part, 0 if pieces[0] is None else pieces[0])
+            self._device.kernels["copy_into"](part, 0 if pieces[0] is None else pieces[0])
         else:
             result = TENSORS.clone(grads)
             part = replay(result, self.chain)
@@ -165,9 +165,9 @@ class CopySlices(Node):
         from gradcore.autograd.graph import OpNode
 
         if isinstance(self.fn, OpNode):
-            if Clock.last_write > self.fn.seq or self.fn.saved is None:
+            if Clock.last_write > self.fn._seq or self.fn.saved is None:
                 self.fn.check()
-            wanted = [True, *(edge is not None for edge in self.fn.edges[1:])]
+            wanted = [True, *(edge is not None for edge in self.fn._edges[1:])]
             return all_gradients(self.fn, grad, raw, wanted)
         return self.fn.backward(grad, raw)
 

@@ -127,7 +127,7 @@ def _correlate(
         out[...] = xp.matmul(weight.reshape(groups, outputs, channels), points).reshape(out.shape)
         return
     windows = Windows(xp, x, kernel, stride, padding, dilation, spatial, outputs)
-    multiply_first = prod(kernel) > 1 and _MULTIPLY_FIRST * outputs <= channels
+    multiply_first = prod(kernel) > 1 and _MULTIPLY_FIRST * outputs < channels
     blocks = (_multiply_first if multiply_first else _gather_first)(windows, weight, groups)
     for images, rows, products in blocks:
         out[images, :, rows] = products.swapaxes(0, 1)

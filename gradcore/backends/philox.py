@@ -113,25 +113,25 @@ def _per_word(dtype: Any) -> int:
 def _in_tiles(distribution: Callable[..., Array]) -> Callable[..., Array]:
     """On NumPy, call the distribution for one tile of words, and of each array parameter, after the other."""
 
+    def cut(parameter: Any, part: slice) -> Any:
+        return parameter[part] if np.ndim(parameter) else parameter
+
     @functools.wraps(distribution)
-    def call(xp: Any, words: Array | WordStream, dtype: Any, *parameters: Any) -> Array:
-        if xp is not np or len(words) <= TILE:
-            return distribution(xp, words[:], dtype, *parameters)
-        step = TILE * _per_word(dtype)
-
-        def part(i: int) -> np.ndarray:
-            cut = (p[i * step : (i + 1) * step] if np.ndim(p) else p for p in parameters)
-            return distribution(xp, words[i * TILE : (i + 1) * TILE], dtype, *cut)
-
-        values = part(0)
-        result = np.empty(len(values) * -(-len(words) // TILE), values.dtype)
-        end = len(values)
-        result[:end] = values
-        for i in range(1, -(-len(words) // TILE)):
-            values = part(i)
-            result[end : end + len(values)] = values
-            end += len(values)
-        return result[:end]
+    def call(xp: Any, words: Array | WordStream, dtype: Any, *args: Any, **kwargs: Any) -> Array:
+        with np.errstate(all="ignore"):  # a number beyond the range of its dtype is infinite, silently
+            if xp is not np or len(words) <= TILE:
+                return distribution(xp, words[:], dtype, *args, **kwargs)
+            tiles, step, end = -(-len(words) // TILE), TILE * _per_word(dtype), 0
+            for i in range(tiles):
+                part = slice(i * step, (i + 1) * step)
+                tile_args = [cut(value, part) for value in args]
+                tile_kwargs = {name: cut(value, part) for name, value in kwargs.items()}
+                values = distribution(xp, words[i * TILE : (i + 1) * TILE], dtype, *tile_args, **tile_kwargs)
+                if i == 0:
+                    result = np.empty(tiles * len(values), values.dtype)
+                result[end : end + len(values)] = values
+                end += len(values)
+            return result[:end]
 
     return call
 
