@@ -21,6 +21,8 @@ from gradcore.dtypes import (
 )
 from gradcore.diagnostics import show_config
 from gradcore.printing import set_printoptions
+from gradcore import random
+from gradcore.random import *
 from gradcore.size import Size
 from gradcore.tensor import Tensor
 

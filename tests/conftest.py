@@ -22,3 +22,20 @@ def pytest_report_header(config: pytest.Config) -> str:
         except PackageNotFoundError:
             found.append(f"no {name}")
     return "libraries: " + ", ".join(found)
+
+
+@pytest.fixture(scope="session")
+def _strict_backend() -> None:
+    from gradcore.backends import register
+    from tests.strict.device import StrictBackend
+
+    register("strict", StrictBackend)
+
+
+@pytest.fixture
+def strict(_strict_backend: None) -> str:
+    """A device that behaves as CUDA does, and stricter; `tests.strict.device.COUNTS` counts its transfers."""
+    from tests.strict.device import COUNTS
+
+    COUNTS.clear()
+    return "strict:0"

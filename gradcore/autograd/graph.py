@@ -268,6 +268,9 @@ class Node:
             self._metadata: dict[Any, Any] = {}
             return self._metadata
 
+    def _register_hook_dict(self, hooks: dict[int, Any]) -> None:
+        self._own_hooks().tensor.setdefault(0, {}).update(hooks)
+
     def _sequence_nr(self) -> int:
         return self._seq
 

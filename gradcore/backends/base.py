@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from gradcore.backends import philox
 from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
 from gradcore.backends.indexing import Indexing
 from gradcore.backends.linear_algebra import LinearAlgebra
@@ -108,3 +109,7 @@ class Backend(Elementwise, Reductions, Movement, Indexing, Sorting, LinearAlgebr
     def move_between(self, array: Any, index: int | None) -> Any:
         """A copy of `array`, which lies on another device of this type, on the current device `index`."""
         return self.xp.array(array)
+
+    def random_words(self, n: int, key: int, counter: int) -> Any:
+        """`n` words of the random number generator on the current device."""
+        return self.from_host(philox.words(n, key, counter))

@@ -1,16 +1,19 @@
 """Elementary functions that give equal bits on every device.
 
-The mathematical libraries of CPUs and GPUs differ in the last bits of ``log`` or ``exp``. Random numbers must not, so
-the functions here use only what IEEE 754 defines exactly: ``+ - * /``, ``sqrt``, rounding to an integer, conversions
-and operations on the bits. Each array operation rounds once, so no multiply and add is ever fused.
+The mathematical libraries of CPUs and GPUs differ in the last bits of ``log`` or ``exp``. Random numbers must
+not, so the functions here use only what IEEE 754 defines exactly: ``+ - * /``, ``sqrt``, rounding to an
+integer, conversions and operations on the bits. Each array operation rounds once: no multiply and add is ever
+fused.
 
-All take float32 or float64 arrays of at least one dimension and name the array library `xp` (NumPy, CuPy) first.
-``cuda/philox.cuh`` holds the same functions for one number; the tests compare the two bit for bit.
+Arrays are float32 or float64, of at least one dimension; where a function needs the array library (NumPy,
+CuPy), it comes first, as `xp`. ``cuda/philox.cuh`` holds the functions that its kernels need, for one number
+at a time; the tests compare the two bit for bit.
 
-The rational approximations are minimax fits of their own (Remez exchange with 50 digits, then rounded). The normal
-quantile follows the plan of algorithm AS 241 (M. J. Wichura, "The Percentage Points of the Normal Distribution",
-Applied Statistics 37, 1988, 477-484): one rational function in the centre and one of ``sqrt(-log(t))`` in the tails.
-Here both only correct a leading term, so that their rounding errors hardly count.
+The rational approximations are minimax fits made for this file (Remez exchange with 50 digits, then rounded).
+The normal quantile follows the plan of algorithm AS 241 (M. J. Wichura, "The Percentage Points of the Normal
+Distribution", Applied Statistics 37, 1988, 477-484): one rational function in the centre, and one of
+``sqrt(-log(t))`` in the tails. Here both only correct a leading term, so that their rounding errors hardly
+count.
 """
 
 from dataclasses import dataclass
@@ -160,8 +163,8 @@ FLOAT64 = Format(
     ),
 )
 
-# The quantile changes from the centre to the tails at q = CENTRE; the rational functions are written in the distance
-# from a point just outside their range, which makes all coefficients of a denominator positive.
+# The quantile changes from the centre to the tails at q = CENTRE; the rational functions are written in the
+# distance from a point just outside their range, which makes all coefficients of a denominator positive.
 CENTRE = 109 / 256
 _CENTRE_POINT = 3 / 16
 _TAIL_POINT = 1.5
@@ -190,7 +193,7 @@ def rational(x: Array, coefficients: tuple[Coefficients, Coefficients]) -> Array
 
 
 def select(mask: Array, chosen: Array, other: Array) -> Array:
-    """Where the integer `mask` is -1 `chosen`, where it is 0 `other`; no branches, NaN and infinity included."""
+    """`chosen` where the integer `mask` is -1, `other` where it is 0; no branches, exact for NaN and infinity."""
     form = format_of(chosen)
     bits = chosen.view(form.signed) ^ other.view(form.signed)
     bits &= mask
@@ -199,7 +202,7 @@ def select(mask: Array, chosen: Array, other: Array) -> Array:
 
 
 def _split(x: Array) -> tuple[Array, Array]:
-    """Integer e and real f with x = 2**e * (1 + f), 1 + f between sqrt(1/2) and sqrt(2); x positive and normal."""
+    """Integer e and real f with x = 2**e * (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); x positive and normal."""
     form = format_of(x)
     bits = x.view(form.signed)
     exponent = bits - form.sqrt_half
@@ -210,7 +213,7 @@ def _split(x: Array) -> tuple[Array, Array]:
 
 
 def _log_join(exponent: Array, f: Array) -> Array:
-    """Logarithm of 2**exponent * (1 + f): log(1 + f) = f - (f*f/2 - s*(f*f/2 + R(s*s))) with s = f/(2 + f)."""
+    """Logarithm of 2**exponent * (1 + f), log(1 + f) being f - (f*f/2 - s*(f*f/2 + R(s*s))), s = f/(2 + f)."""
     form = format_of(f)
     s = f / (f + 2)
     square = s * s

@@ -1,7 +1,8 @@
 """The state of a random number generator: a key and a counter.
 
-Philox is a function of (key, counter); see `philox`. To draw numbers is therefore to reserve a stretch of the counter,
-which is all that happens here. The numbers of a stretch can be computed later, on any device and in any order.
+Philox is a function of (key, counter); see `philox`. To draw numbers is therefore to reserve a stretch of the
+counter, which is all that happens here. The numbers of a stretch can be computed later, on any device and in
+any order.
 """
 
 import operator
@@ -25,8 +26,8 @@ class PhiloxState:
     Parameters
     ----------
     seed : int
-        Chooses the stream: an integer from -2**63 up to 2**128 - 1. A negative one means ``seed + 2**64``, as in
-        PyTorch.
+        Chooses the stream: an integer from -2**63 up to 2**128 - 1. A negative one means ``seed + 2**64``, as
+        in PyTorch.
     counter : int
         The block to start with.
 
@@ -48,7 +49,7 @@ class PhiloxState:
         if not -(2**63) <= seed < 2**KEY_BITS:
             raise ValueError(f"expected a seed from -2**63 up to 2**{KEY_BITS} - 1, but got {seed}")
         self._key = seed if seed >= 0 else seed + 2**64
-        self._counter = operator.index(counter) % 2**COUNTER_BITS
+        self._counter: int = operator.index(counter) % 2**COUNTER_BITS
         self._lock = threading.Lock()
 
     @property
@@ -89,8 +90,9 @@ class PhiloxState:
 
     def to_bytes(self) -> np.ndarray:
         """The state as 48 bytes: the key, then the counter, each with its lowest byte first."""
-        data = self._key.to_bytes(KEY_BITS // 8, "little") + self._counter.to_bytes(COUNTER_BITS // 8, "little")
-        return np.frombuffer(data, np.uint8).copy()
+        key = self._key.to_bytes(KEY_BITS // 8, "little")
+        counter = self._counter.to_bytes(COUNTER_BITS // 8, "little")
+        return np.frombuffer(key + counter, np.uint8).copy()
 
     @classmethod
     def from_bytes(cls, data: Any) -> "PhiloxState":

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradcore.backends import philox
 from gradcore.backends.base import Backend
 
 __all__ = ["NumpyBackend"]
@@ -18,6 +19,7 @@ class NumpyBackend(Backend):
 
     def __init__(self) -> None:
         super().__init__(np, np.ndarray)
+        self.asarray = np.asarray
 
     @property
     def special(self) -> Any:
@@ -31,3 +33,6 @@ class NumpyBackend(Backend):
 
     def scalar(self, value: complex, dtype: Any) -> Any:
         return np.asarray(value, dtype)
+
+    def random_words(self, n: int, key: int, counter: int) -> philox.WordStream:
+        return philox.WordStream(n, key, counter)  # computed in tiles that stay in cache

@@ -1,12 +1,14 @@
 """Random numbers: the words of Philox 4x64-10, and functions from words to numbers.
 
-Philox (J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) maps a 128-bit key and a 256-bit
-counter to a block of four 64-bit words. Word i of the stream (key, counter) is word ``i % 4`` of the block at
-``counter + i // 4``, modulo 2**256; key and counter are cut into 64-bit pieces with the lowest first. On the CPU the
-words come from NumPy's C implementation, on CUDA from ``cuda/philox.cu``: the same words.
+Philox (J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) maps a 128-bit key and a
+256-bit counter to a block of four 64-bit words. Word i of the stream (key, counter) is word ``i % 4`` of the
+block at ``counter + i // 4``, modulo 2**256; key and counter are cut into 64-bit pieces with the lowest
+first. On the CPU the words come from NumPy's C implementation, on CUDA from ``cuda/philox.cu``: the same
+words.
 
-A distribution is a pure function ``f(xp, words, dtype, ...)`` from an array of words to a flat array of numbers. It
-is defined by operations that are exact or rounded once (see `exact`), so equal words give equal bits on every device.
+A distribution is a pure function ``f(xp, words, dtype, ...)`` from an array of words to a flat array of
+numbers. It is defined by operations that are exact or rounded once (see `exact`), so equal words give equal
+bits on every device.
 
 ======================================  ======================================
 numbers                                 words for one number
@@ -19,8 +21,8 @@ float64                                 1
 `poisson`                               as many as it asks for
 ======================================  ======================================
 
-Below, h is an unsigned integer of b bits, the half word (b = 32) or the word (b = 64) that becomes the number.
-float16 and bfloat16 numbers are computed in float32 and rounded once at the end.
+Below, h is an unsigned integer of b bits, the half word (b = 32) or the word (b = 64) that becomes the
+number. float16 and bfloat16 numbers are computed in float32 and rounded once at the end.
 """
 
 import functools
@@ -117,7 +119,7 @@ def _in_tiles(distribution: Callable[..., Array]) -> Callable[..., Array]:
         return parameter[part] if np.ndim(parameter) else parameter
 
     @functools.wraps(distribution)
-    def call(xp: Any, words: Array | WordStream, dtype: Any, *args: Any, **kwargs: Any) -> Array:
+    def call(xp: Any, words: Array, dtype: Any, *args: Any, **kwargs: Any) -> Array:
         with np.errstate(all="ignore"):  # a number beyond the range of its dtype is infinite, silently
             if xp is not np or len(words) <= TILE:
                 return distribution(xp, words[:], dtype, *args, **kwargs)
@@ -145,7 +147,7 @@ def _lanes(words: Array, dtype: np.dtype) -> tuple[Array, Format]:
 
 
 def _magnitude(h: Array, form: Format) -> Array:
-    """h as a signed integer, or its complement where that is negative: the sign bit folded away."""
+    """The signed integer h, or its complement where that is negative: the sign bit folded away."""
     k = h.view(form.signed)
     return k ^ (k >> (form.bits - 1))
 
@@ -168,7 +170,7 @@ def _affine(values: Array, scale: float, shift: float, dtype: np.dtype) -> Array
 
 
 @_in_tiles
-def uniform(xp: Any, words: Array | WordStream, dtype: Any, low: float = 0.0, high: float = 1.0) -> Array:
+def uniform(xp: Any, words: Array, dtype: Any, low: float = 0.0, high: float = 1.0) -> Array:
     """Uniform numbers in [low, high).
 
     u = (h >> (b - d)) / 2**d with d = 11 (float16), 8 (bfloat16), 24 (float32) or 53 (float64) bits, then
@@ -210,12 +212,12 @@ def uniform(xp: Any, words: Array | WordStream, dtype: Any, low: float = 0.0, hi
 
 
 @_in_tiles
-def normal(xp: Any, words: Array | WordStream, dtype: Any, mean: float = 0.0, std: float = 1.0) -> Array:
+def normal(xp: Any, words: Array, dtype: Any, mean: float = 0.0, std: float = 1.0) -> Array:
     """Normal numbers.
 
-    The inverse of the distribution function at (h + 1/2) / 2**b, where h is read as a signed integer and 1/2 is
-    added: `exact.normal_quantile` of the magnitude, with the sign of h. Then ``z * std + mean``.
-    The largest magnitude is 6.3 from half a word and 9.2 from a word.
+    The inverse of the distribution function at (h + 1/2) / 2**b, where h is read as a signed integer and 1/2
+    is added: `exact.normal_quantile` of the magnitude, with the sign of h. Then ``z * std + mean``. The
+    largest magnitude is 6.3 from half a word and 9.2 from a word.
 
     Parameters
     ----------
@@ -236,7 +238,7 @@ def normal(xp: Any, words: Array | WordStream, dtype: Any, mean: float = 0.0, st
 
 
 @_in_tiles
-def log_normal(xp: Any, words: Array | WordStream, dtype: Any, mean: float = 1.0, std: float = 2.0) -> Array:
+def log_normal(xp: Any, words: Array, dtype: Any, mean: float = 1.0, std: float = 2.0) -> Array:
     """Exponentials of normal numbers: ``exp(z * std + mean)``; parameters as for `normal`."""
     dtype = np.dtype(dtype)
     real = FLOAT64.real if dtype.itemsize == 8 else FLOAT32.real
@@ -252,7 +254,7 @@ def _standard_exponential(h: Array, form: Format) -> Array:
 
 
 @_in_tiles
-def exponential(xp: Any, words: Array | WordStream, dtype: Any, rate: float = 1.0) -> Array:
+def exponential(xp: Any, words: Array, dtype: Any, rate: float = 1.0) -> Array:
     """Exponential numbers: ``-log(1 - v) / rate`` with v = ((h >> 1) + 1/2) / 2**(b - 1), hence never zero.
 
     Parameters
@@ -276,7 +278,7 @@ def exponential(xp: Any, words: Array | WordStream, dtype: Any, rate: float = 1.
 
 
 @_in_tiles
-def cauchy(xp: Any, words: Array | WordStream, dtype: Any, median: float = 0.0, scale: float = 1.0) -> Array:
+def cauchy(xp: Any, words: Array, dtype: Any, median: float = 0.0, scale: float = 1.0) -> Array:
     """Cauchy numbers: ``tan(pi * q) * scale + median`` with q = (h + 1/2) / 2**b, h read as a signed integer.
 
     Beyond 1/4 the tangent is ``1 / tan(pi * (1/2 - q))``.
@@ -303,7 +305,7 @@ def cauchy(xp: Any, words: Array | WordStream, dtype: Any, median: float = 0.0, 
 
 
 @_in_tiles
-def bernoulli(xp: Any, words: Array | WordStream, dtype: Any, p: Array | float) -> Array:
+def bernoulli(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
     """True with probability p: ``(h >> s) < p * 2**d`` with d = 31 and s = 1, for float64 d = 53 and s = 11.
 
     The probability is p rounded up to a multiple of 2**-d: p = 0 and p = 1 are certain.
@@ -315,8 +317,8 @@ def bernoulli(xp: Any, words: Array | WordStream, dtype: Any, p: Array | float) 
     dtype : dtype
         Of p, which decides how many bits a decision takes.
     p : float or array
-        Between 0 and 1. An array is one-dimensional and holds one probability for each decision; the last half word
-        may be left over.
+        Between 0 and 1. An array is one-dimensional and holds one probability for each decision; the last
+        half word may be left over.
 
     Returns
     -------
@@ -334,8 +336,8 @@ def bernoulli(xp: Any, words: Array | WordStream, dtype: Any, p: Array | float) 
 
 
 @_in_tiles
-def geometric(xp: Any, words: Array | WordStream, dtype: Any, p: Array | float) -> Array:
-    """Number of trials up to the first success: ``max(1, ceil(e / -log(1 - p)))``, e a standard exponential number.
+def geometric(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
+    """Trials up to the first success: ``max(1, ceil(e / -log(1 - p)))``, e a standard exponential number.
 
     Parameters
     ----------
@@ -351,9 +353,10 @@ def geometric(xp: Any, words: Array | WordStream, dtype: Any, p: Array | float) 
     """
     dtype = np.dtype(dtype)
     h, form = _lanes(words, dtype)
+    if np.ndim(p):
+        h = h[: len(p)]
     p = xp.asarray(p, form.real).reshape(-1)
     values = _standard_exponential(h, form)
-    values = values[: len(p)] if len(p) > 1 else values
     values /= exact.minus_log_complement(p, 1 - p)
     return xp.maximum(xp.ceil(values), 1).astype(dtype, copy=False)
 
@@ -361,17 +364,19 @@ def geometric(xp: Any, words: Array | WordStream, dtype: Any, p: Array | float) 
 def integer_words(low: int, high: int) -> int:
     """How many words a random integer in [low, high) takes: 1, or 2 for more than 2**32 values."""
     if not low < high <= low + 2**64:
-        raise ValueError(f"expected from 1 to 2**64 integers in [low, high), but got low={low} and high={high}")
+        raise ValueError(
+            f"expected from 1 to 2**64 integers in [low, high), but got low={low} and high={high}"
+        )
     return 1 if high - low <= 2**32 else 2
 
 
 @_in_tiles
-def integers(xp: Any, words: Array | WordStream, dtype: Any, low: int, high: int) -> Array:
+def integers(xp: Any, words: Array, dtype: Any, low: int, high: int) -> Array:
     """Integers in [low, high), without rejection: ``low + floor(w * (high - low) / 2**64)``.
 
-    With more than 2**32 values it is ``low + floor(w * (high - low) / 2**128)``, w being two words, the higher first.
-    The probability of a value differs from 1 / (high - low) by less than 2**-64, and with two words by less than
-    2**-64 times itself.
+    With more than 2**32 values it is ``low + floor(w * (high - low) / 2**128)``, w being two words, the
+    higher first. The bias: the probability of a value differs from 1 / (high - low) by less than 2**-64; with
+    two words by less than 2**-64 times itself.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Random choices and counts: the distributions that need a sort, a search or a rejection.
 
-Like those of `philox` they are functions of Philox words, made of exact or once rounded operations, and give equal
-results on every device.
+Like those of `philox` they are functions of Philox words, made of exact or once rounded operations, and give
+equal results on every device.
 """
 
 import math
@@ -28,8 +28,8 @@ def permutation(xp: Any, words: Array) -> Array:
     Returns
     -------
     array of int64
-        The permutation. All are equally likely but for ties, which are kept in order; among n words one occurs with a
-        probability of n**2 / 2**65.
+        The permutation. All are equally likely but for ties, which are kept in order; among n words one
+        occurs with a probability of n**2 / 2**65.
     """
     return xp.argsort(words, kind="stable")
 
@@ -37,10 +37,11 @@ def permutation(xp: Any, words: Array) -> Array:
 def multinomial(xp: Any, words: Array, weights: Array, samples: int, replacement: bool) -> Array:
     """Random categories, with probabilities proportional to the weights of a row.
 
-    With replacement, the weights become integers ``ceil(weight / largest * 2**s)`` with s = 62 - log2(categories)
-    rounded down, and sample i the first category whose cumulative sum exceeds ``floor(w[i] * total / 2**64)``:
-    integers, since the sum of real numbers depends on the order that a device adds in. Without replacement, the
-    categories are the first to arrive in a race of exponential times, ``e[j] / weight[j]``; w[j] makes e[j].
+    With replacement, the weights become integers, ``ceil(weight / largest * 2**s)`` with s = 62 less the whole
+    part of log2(categories), and sample i is the first category whose cumulative sum exceeds
+    ``floor(w[i] * total / 2**64)``. (A sum of real numbers would depend on the order that a device adds in.)
+    Without replacement, the categories are the first to arrive in a race of exponential times,
+    ``e[j] / weight[j]``, in the order of arrival; word j makes e[j].
 
     Parameters
     ----------
@@ -93,9 +94,10 @@ def _search(xp: Any, words: Array, weights: Array) -> Array:
 def poisson(xp: Any, draw: Callable[[int], Array], rate: Array) -> Array:
     """Poisson numbers.
 
-    Rates below 10 take one word, through the inverse of the distribution function. Others take two words an attempt
-    of the transformed rejection method PTRS (W. Hoermann, "The transformed rejection method for generating Poisson
-    random variables", Insurance: Mathematics and Economics 12, 1993, 39-45); nearly 9 attempts in 10 succeed.
+    Rates below 10 take one word, through the inverse of the distribution function. Others take two words an
+    attempt of the transformed rejection method PTRS (W. Hoermann, "The transformed rejection method for
+    generating Poisson random variables", Insurance: Mathematics and Economics 12, 1993, 39-45); nearly 9
+    attempts in 10 succeed.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Phase", "Windows", "conv_output_size", "phases", "pool_output_size"]
+__all__ = ["Phase", "Windows", "conv_output_size", "overlap", "phases", "pool_output_size"]
 
 # Measured on a CPU: matrix products are fastest with this many columns, unless the block is then very small or large
 # (in bytes), and slow if rows lie a multiple of so many bytes apart, which collide in the cache.
@@ -40,6 +40,17 @@ def pool_output_size(
     return out - 1 if (out - 1) * stride >= size + padding else out
 
 
+def overlap(offset: int, stride: int, size: int, count: int) -> tuple[slice, slice]:
+    """Which of the first `count` positions `stride * t + offset` are below `size` and not negative.
+
+    Returns the slice of the positions `t` and the slice of `range(size)` where they are.
+    """
+    begin = min(count, max(0, -(offset // stride)))
+    end = max(begin, min(count, -((offset - size) // stride)))
+    start = begin * stride + offset
+    return slice(begin, end), slice(start, start + (end - begin) * stride, stride)
+
+
 class Phase(NamedTuple):
     """The taps of one dimension that read the same residue class of the padded input.
 
@@ -63,14 +74,6 @@ class Phase(NamedTuple):
     def reach(self) -> int:
         """How far from the window's own position the last tap reads."""
         return self.shift + (self.count - 1) * self.step
-
-    def overlap(self, stride: int, padding: int, size: int, extent: int) -> tuple[slice, slice]:
-        """Which of the first `extent` elements are inside the input, and which of the input's `size` they are."""
-        offset = self.residue - padding
-        begin = max(0, -(offset // stride))
-        end = max(begin, min(extent, -((offset - size) // stride)))
-        start = begin * stride + offset
-        return slice(begin, end), slice(start, start + (end - begin) * stride, stride)
 
 
 @lru_cache(maxsize=1024)
@@ -122,7 +125,17 @@ class Windows:
         self.extent = tuple(map(add, spatial, reach))
         sizes = x.shape[2:]
         self.overlaps = [
-            tuple(zip(*map(Phase.overlap, phase, stride, padding, sizes, self.extent), strict=True))
+            tuple(
+                zip(
+                    *(
+                        overlap(each.residue - p, s, size, extent)
+                        for each, s, p, size, extent in zip(
+                            phase, stride, padding, sizes, self.extent, strict=True
+                        )
+                    ),
+                    strict=True,
+                )
+            )
             for phase in self.phases
         ]
         # A kernel of one element that reads every input: the columns are the input.

@@ -105,6 +105,8 @@ class Op:
         self.domain: tuple[float, float] = options.pop("domain", (-2.0, 2.0))
         #: Whether gradients may come back with broadcast dimensions, which the engine sums away.
         self.broadcasts: bool = options.pop("broadcasts", kind == "elementwise")
+        #: Whether the shape of the result depends on the data.
+        self.data_dependent: bool = options.pop("data_dependent", False)
         self.random: bool = options.pop("random", False)
         self.vjps: dict[str | tuple[str, ...], Formula] = {}
         self.differentials: dict[str, Formula] = {}

@@ -40,7 +40,7 @@ __device__ u32 half(u64 word, int part) { return static_cast<u32>(word >> (32 * 
 #define STREAM u64 n, u64 key0, u64 key1, u64 counter0, u64 counter1, u64 counter2, u64 counter3, u64 offset
 #define FILL(per_word, value)                                                             \
     fill<per_word>(n, Key{{key0, key1}}, Block{{counter0, counter1, counter2, counter3}}, \
-                   offset, [=](u64 i, u64 word, int part) { out[i] = value; })
+                   offset, [=](u64 i, u64 word, [[maybe_unused]] int part) { out[i] = value; })
 
 extern "C" __global__ void philox_words(u64* out, STREAM) { FILL(1, word); }
 

@@ -1,0 +1,115 @@
+"""Calls of every operation, drawn from the declarations."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import gradcore as gc
+from gradcore.ops.samples import Bools, Case, Floats, Ints, floats
+from gradcore.ops.table import OPS, Op
+
+ELEMENTWISE_SHAPES = {
+    1: [((3, 4),), ((),), ((0, 2),)],
+    2: [((3, 4), (3, 4)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((), (2,)), ((2, 0), (2, 1))],
+    3: [((3, 4), (3, 4), (3, 4)), ((3, 4), (4,), ()), ((3, 1), (1, 4), (3, 4))],
+}
+
+
+class Drawn(NamedTuple):
+    """One call: the operation, and its arguments with NumPy arrays in the place of tensors."""
+
+    op: Op
+    label: str
+    args: tuple[Any, ...]
+    settings: dict[str, Any]
+
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """All arrays, in order."""
+        return [a for a in _leaves(self.args) if isinstance(a, np.ndarray)]
+
+    def differentiable(self) -> list[int]:
+        """Positions, among `arrays`, of those that can carry gradients."""
+        return [i for i, a in enumerate(self.arrays()) if a.dtype.kind in "fc"]
+
+    def call(self, tensors: list[Any]) -> Any:
+        """Call the operation with these tensors in the place of the arrays."""
+        queue = list(tensors)
+        args = _filled(self.args, queue)
+        return self.op.call(*args, **self.settings)
+
+    def outputs(self, tensors: list[Any]) -> list[Any]:
+        """The tensors among the results."""
+        out = self.call(tensors)
+        return [t for t in _leaves(out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, gc.Tensor)]
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _leaves(v)
+    else:
+        yield value
+
+
+def _filled(value: Any, queue: list[Any]) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_filled(v, queue) for v in value)
+    return queue.pop(0) if isinstance(value, np.ndarray) else value
+
+
+def _draw(spec: Any, op: Op, rng: np.random.Generator) -> Any:
+    if isinstance(spec, Floats):
+        low, high = op.domain
+        low = low if spec.low is None else spec.low
+        high = high if spec.high is None else spec.high
+        values = rng.uniform(low, high, spec.shape)
+        if spec.form == "spd":
+            values = values @ values.swapaxes(-1, -2) + spec.shape[-1] * np.eye(spec.shape[-1])
+        elif spec.form == "symmetric":
+            values = values + values.swapaxes(-1, -2)
+        elif spec.form == "well-conditioned":
+            values = values + 2 * spec.shape[-1] * np.eye(spec.shape[-2], spec.shape[-1])
+        elif spec.form == "distinct":
+            n = values.size
+            values = (low + (high - low) * (rng.permutation(n) + 0.5) / max(n, 1)).reshape(spec.shape)
+        elif spec.form:
+            raise ValueError(f"unknown form {spec.form!r}")
+        return np.asarray(values)
+    if isinstance(spec, Ints):
+        return np.asarray(rng.integers(spec.low, spec.high, spec.shape))
+    if isinstance(spec, Bools):
+        return np.asarray(rng.integers(0, 2, spec.shape).astype(bool))
+    if isinstance(spec, (list, tuple)):
+        return type(spec)(_draw(s, op, rng) for s in spec)
+    return np.asarray(spec) if isinstance(spec, np.ndarray) else spec
+
+
+def _specs(op: Op) -> list[Case]:
+    if op.samples is not None:
+        return list(op.samples())
+    others = [p for i, p in enumerate(op.parameters) if i not in op.tensors]
+    if op.kind in ("elementwise", "constant") and 1 <= len(op.tensors) <= 3 and all(p.default is not p.empty for p in others):
+        shapes = ELEMENTWISE_SHAPES[len(op.tensors)]
+        return [Case(tuple(floats(*shape) for shape in row), {}) for row in shapes]
+    return []
+
+
+def cases(op: Op) -> list[Drawn]:
+    """The calls of one operation; the same numbers in every run."""
+    rng = np.random.default_rng(zlib.crc32(op.name.encode()))
+    drawn = []
+    for i, (args, settings) in enumerate(_specs(op)):
+        drawn.append(Drawn(op, f"{op.name}-{i}", tuple(_draw(a, op, rng) for a in args), settings))
+    return drawn
+
+
+ALL = [case for op in OPS.values() if op.function or op.method for case in cases(op)]
+DIFFERENTIABLE = [
+    case
+    for case in ALL
+    if not case.op.random and case.differentiable() and (case.op.vjps or case.op.differentials or case.op.kind == "composite")
+]

@@ -1,0 +1,1 @@
+"""A strict stand-in for CUDA: what the tests run device code on where there is no GPU."""

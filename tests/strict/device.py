@@ -1,0 +1,290 @@
+"""The strict device: NumPy underneath, CuPy's manners on top.
+
+Its arrays refuse conversion to NumPy, arrays of the other index, NumPy arrays as operands, and every function, method or
+keyword argument that CuPy does not have; reductions return 0-d arrays. Waiting for the device and copies to the host
+are counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import Backend
+from gradcore.backends.cupy import CupyBackend
+from tests.strict import api
+
+API = api.load()
+COUNTS: Counter[str] = Counter()
+_current = 0
+
+
+class StrictError(AssertionError):
+    """The code did something that would fail, or be slow in silence, on a GPU."""
+
+
+def current() -> int:
+    return _current
+
+
+@contextlib.contextmanager
+def use(index: int) -> Any:
+    global _current
+    before, _current = _current, index
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def _inside(value: Any) -> Any:
+    """The NumPy arrays of strict ones, for use on the current device."""
+    if isinstance(value, StrictArray):
+        if value.index != _current:
+            raise StrictError(f"an array of device {value.index} is used while device {_current} is current")
+        return value._a
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {np.ndarray}")
+    if isinstance(value, (list, tuple)):
+        return type(value)(_inside(v) for v in value)
+    return value
+
+
+def _outside(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return StrictArray(np.asarray(value), _current)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_outside, value))
+    return type(value)(map(_outside, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _checked(name: str, known: list[str] | None, named: dict[str, Any]) -> None:
+    unknown = [] if known is None else [n for n in named if n not in known]
+    if unknown:
+        raise StrictError(f"cupy's {name} has no keyword argument {unknown}; it has {known}")
+
+
+class StrictArray:
+    """An array of one strict device."""
+
+    __slots__ = ("__weakref__", "_a", "_parent", "index")
+    __array_priority__ = 100
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, a: np.ndarray[Any, Any], index: int) -> None:
+        self._a, self.index = a, index
+
+    @property
+    def base(self) -> Any:
+        return None if self._a.base is None else _Base(self._a.base)
+
+    def __array__(self, *args: Any, **named: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array.")
+
+    def __array_ufunc__(self, *args: Any, **named: Any) -> Any:
+        raise StrictError("a NumPy function was called with an array of the device; go through xp")
+
+    def __array_function__(self, *args: Any, **named: Any) -> Any:
+        raise StrictError("a NumPy function was called with an array of the device; go through xp")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in API["methods"]:
+            raise AttributeError(f"cupy.ndarray has no attribute {name!r}")
+        if name == "device":
+            return type("Device", (), {"id": self.index})
+        value = getattr(self._a, name) if name != "get" else None
+        known = API["methods"][name]
+        if known == "attribute":
+            return value if name in ("shape", "dtype", "ndim", "size", "strides", "itemsize", "nbytes", "flags") else _outside(value)
+
+        def method(*args: Any, **named: Any) -> Any:
+            _checked(f"ndarray.{name}", known, named)
+            if name in ("get", "item", "tolist", "tobytes"):
+                COUNTS["to host"] += 1
+                return self._a.copy() if name == "get" else value(*args, **named)
+            if name == "nonzero":
+                COUNTS["sync"] += 1
+            _inside(self)
+            return _outside(value(*_inside(args), **{k: _inside(v) for k, v in named.items()}))
+
+        return method
+
+    def __getitem__(self, index: Any) -> Any:
+        _count_masks(index)
+        return _outside(_inside(self)[_index(index)])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(value, np.ndarray) and value.ndim:
+            raise TypeError(f"Unsupported type {np.ndarray}")
+        _inside(self)[_index(index)] = value if isinstance(value, np.ndarray) else _inside(value)
+
+    def __len__(self) -> int:
+        return len(self._a)
+
+    def __iter__(self) -> Any:
+        return iter([self[i] for i in range(len(self._a))])
+
+    def _scalar(self, convert: Any) -> Any:
+        COUNTS["sync"] += 1
+        return convert(self._a)
+
+    def __bool__(self) -> bool:
+        return self._scalar(bool)  # type: ignore[no-any-return]
+
+    def __float__(self) -> float:
+        return self._scalar(float)  # type: ignore[no-any-return]
+
+    def __int__(self) -> int:
+        return self._scalar(int)  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self._scalar(operator.index)  # type: ignore[no-any-return]
+
+    def __complex__(self) -> complex:
+        return self._scalar(complex)  # type: ignore[no-any-return]
+
+    def __copy__(self) -> Any:
+        return _outside(self._a.copy())
+
+    def __repr__(self) -> str:
+        return f"StrictArray({self._a!r}, index={self.index})"
+
+
+class _Base:
+    """Something that an array is a view of: comparable, nothing else."""
+
+    def __init__(self, a: Any) -> None:
+        self._a = a
+
+
+def _index(index: Any) -> Any:
+    if isinstance(index, tuple):
+        return tuple(_index(i) for i in index)
+    return _inside(index) if isinstance(index, StrictArray) else index
+
+
+def _count_masks(index: Any) -> None:
+    for i in index if isinstance(index, tuple) else (index,):
+        if isinstance(i, StrictArray) and i._a.dtype == bool and i._a.ndim:
+            COUNTS["sync"] += 1
+
+
+def _operators() -> None:
+    names = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]
+    for name in names:
+        function = getattr(operator, f"{name}_" if name in ("and", "or") else name)
+        inplace = getattr(operator, f"i{name}")
+
+        def forward(self: Any, other: Any, f: Any = function) -> Any:
+            return _outside(f(_inside(self), _inside(other)))
+
+        def backward(self: Any, other: Any, f: Any = function) -> Any:
+            return _outside(f(_inside(other), _inside(self)))
+
+        def in_place(self: Any, other: Any, f: Any = inplace) -> Any:
+            f(_inside(self), _inside(other))
+            return self
+
+        setattr(StrictArray, f"__{name}__", forward)
+        setattr(StrictArray, f"__r{name}__", backward)
+        setattr(StrictArray, f"__i{name}__", in_place)
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        f = getattr(operator, name)
+        setattr(StrictArray, f"__{name}__", lambda self, other, f=f: _outside(f(_inside(self), _inside(other))))
+    for name in ("neg", "pos", "abs", "invert"):
+        f = getattr(operator, name)
+        setattr(StrictArray, f"__{name}__", lambda self, f=f: _outside(f(_inside(self))))
+
+
+_operators()
+
+
+class _Function:
+    """A function of CuPy, computed by NumPy's (or SciPy's) function of that name."""
+
+    def __init__(self, name: str, function: Any, known: list[str] | None) -> None:
+        self.name, self.function, self.known = name, function, known
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        _checked(self.name, self.known, named)
+        if self.name == "asnumpy":
+            COUNTS["to host"] += 1
+            return np.array(args[0]._a)
+        if self.name in ("array", "asarray", "ascontiguousarray") and args and isinstance(args[0], np.ndarray):
+            COUNTS["to device"] += 1
+            return _outside(np.array(args[0], *args[1:], **named))
+        if self.name == "array" and isinstance(args[0], StrictArray) and args[0].index != _current:
+            COUNTS["between devices"] += 1
+            return StrictArray(args[0]._a.copy(), _current)
+        if self.name in ("nonzero", "flatnonzero", "argwhere", "unique"):
+            COUNTS["sync"] += 1
+        out = named.get("out")
+        result = self.function(*_inside(args), **{k: _inside(v) for k, v in named.items()})
+        return out if out is not None else _outside(result)
+
+
+class _Ufunc(_Function):
+    def __init__(self, name: str, function: Any, methods: list[str]) -> None:
+        super().__init__(name, function, api.UFUNC_KEYWORDS)
+        for method in methods:
+            if hasattr(function, method):
+                setattr(self, method, _Function(f"{name}.{method}", getattr(function, method), api.UFUNC_METHODS[method]))
+
+
+class StrictNamespace:
+    """CuPy's namespace, or a part of it."""
+
+    def __init__(self, prefix: str, module: Any) -> None:
+        self._prefix, self._module = prefix, module
+
+    def __getattr__(self, name: str) -> Any:
+        key = f"{self._prefix}{name}"
+        if key in ("linalg", "fft", "lib"):
+            return StrictNamespace(f"{key}.", getattr(np, name))
+        if key == "lib.stride_tricks":
+            return StrictNamespace("lib.stride_tricks.", np.lib.stride_tricks)
+        if key == "asnumpy":
+            return _Function(key, None, None)
+        if key in API["ufuncs"]:
+            found: Any = _Ufunc(key, getattr(self._module, name), API["ufuncs"][key])
+        elif key in API["functions"]:
+            found = _Function(key, getattr(self._module, name), API["functions"][key])
+        elif hasattr(np, name) and (isinstance(getattr(np, name), type) or not callable(getattr(np, name))):
+            found = getattr(np, name)
+        else:
+            raise AttributeError(f"cupy has no function {key!r}")
+        setattr(self, name, found)
+        return found
+
+
+class StrictBackend(CupyBackend):
+    """The CUDA backend on strict arrays: two devices, ``strict:0`` and ``strict:1``."""
+
+    type = "strict"
+
+    def __init__(self) -> None:
+        Backend.__init__(self, StrictNamespace("", np), StrictArray)
+        self._count = 2
+
+    @property
+    def special(self) -> Any:
+        import scipy.special
+
+        return StrictNamespace("special.", scipy.special)
+
+    def current_index(self) -> int:
+        return _current
+
+    def use_index(self, index: int | None) -> Any:
+        return contextlib.nullcontext() if index is None else use(index)
+
+    def synchronize(self, index: int | None = None) -> None:
+        COUNTS["sync"] += 1
+
+    def to_host(self, array: Any) -> Any:
+        COUNTS["to host"] += 1
+        return array._a.copy()
