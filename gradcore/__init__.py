@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-from gradcore import autograd, creation, dtypes, namespaces, printing
+from gradcore import autograd, creation, dtypes, namespaces, printing, return_types
 from gradcore.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from gradcore.config import cuda_fallback, set_cuda_fallback
 from gradcore.creation import *
@@ -30,3 +30,6 @@ namespaces.install()
 globals().update(dtypes.DTYPES)
 globals().update(dtypes.ALIASES)
 globals().update(namespaces.functions(""))
+
+from gradcore import nn  # noqa: E402  (reads the functions that were installed just now)
+

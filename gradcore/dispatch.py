@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd import forward, views
+from gradcore.autograd import anomaly_mode, forward, views
 from gradcore.autograd.formulas import TENSORS, node_class, plan_of
 from gradcore.autograd.graph import (
     Meta,
@@ -25,9 +25,9 @@ from gradcore.autograd.graph import (
     version_counter,
     wrap,
 )
-from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, PACK, State, local
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PACK, State, local
 from gradcore.backends.registry import CPU
-from gradcore.ops.promotion import RULES, promoted
+from gradcore.ops.promotion import RULES, keeps_floats
 from gradcore.ops.table import Op
 
 __all__ = ["apply", "apply_inplace", "binary", "make_function", "make_inplace", "named", "unary", "write"]
@@ -78,7 +78,7 @@ _constants: dict[Any, Any] = {}
 
 def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
     """A Python number as a 0-dim tensor; the frequent ones are kept."""
-    key = (value, dtype, device)
+    key = (value, dtype, device._name)
     t = _constants.get(key)
     if t is None:
         t = new(tensor_type.cls)
@@ -103,7 +103,49 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
         return _special(op, args, state)
     if op.kind == "elementwise":
         return _elementwise(op, args, state)
+    if op.simple:
+        return _simple(op, args, state)
     return _call(op, args, state)
+
+
+def _simple(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """A call of an operation of one tensor with one result: `_call` without its loops."""
+    t = args[0]
+    if not isinstance(t, Variable):
+        raise type_error(op, 0, t)
+    dtype, device = t._dtype, t._device
+    if op.view:
+        return views.view_of(t, device.kernels[op.name](t._array, *args[1:]), op, args[1:], op.node_name, state)
+    if dtype.is_reduced and op.upcast and device.backend.upcasts:
+        return _call(op, args, state)
+    a = t._array
+    array = state.run(device.kernels[op.kernel], a, *args[1:])
+    out = new(tensor_type.cls)
+    if array.__class__ is not a.__class__:
+        array = device.backend.asarray(array)
+    out._array, out._device, out._edge, out._meta, out._vc = array, device, None, None, None
+    if array.dtype is not a.dtype:
+        dtype = dtypes.from_numpy(array.dtype)
+    out._dtype = dtype
+    edge = t._edge if t._meta is None else gradient_edge(t)
+    if edge is not None and state.mode and op.differentiable and dtype.category > 1:
+        name = op.node_name
+        if name.__class__ is not str:
+            name = name(*args)
+        node = new(node_class(op, name))
+        plan = plan_of(op, _ONE)
+        node._device, node._edges, node._hooks, node._seq = device, (edge,), None, tick()
+        node.saved = (t if not plan.drop else a.shape if plan.shapes else None, *args[1:])
+        node.results = (_saved_result(out, state),) if plan.results[0] else None
+        if dtype is not t._dtype or dtype.category != 2 or op.broadcasts:
+            node.metas = ((a.shape, t._dtype.numpy),)
+        else:
+            node.metas = None
+        out._edge = (node, 0)
+    return out
+
+
+_ONE = (True,)
 
 
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
@@ -166,6 +208,8 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
     if not same_device:
         device = common_device([t for t in tensors if t is not None])
         raw = _moved(op, args, raw, device)
+    for p in op.indices:
+        raw[p] = tuple(t._array if isinstance(t, Variable) else t for t in args[p])
     if reduced and op.upcast and device.backend.upcasts:
         results = _upcast_call(op, raw, device, state)
     else:
@@ -277,6 +321,8 @@ def make_node(
         ]
     if state.mode & PACK and node.holds_tensors:
         _pack(node, op)
+    if state.mode & ANOMALY:
+        anomaly_mode.note(node)
     dtype = first._dtype
     node.metas = None
     if dtype.category != 2 or dtype.is_reduced or op.broadcasts or any(
@@ -411,7 +457,7 @@ def unary(op: Op) -> Callable[[Any], Any]:
     name = op.name
     saves_self, saves_result = _reads(op, "self"), _reads(op, "result")
     cls = None
-    exact = op.promotion in ("default", "float")
+    exact = keeps_floats(op.promotion)
     key = op.name
 
     def call(self: Any) -> Any:
@@ -456,8 +502,11 @@ def _reads(op: Op, name: str, of: str | None = None) -> bool:
     return any(name in f.names for key, f in op.differentials.items() if of is None or key == of)
 
 
-def binary(op: Op) -> Callable[[Any, Any], Any]:
-    """The function of an elementwise operation of two tensors (or a tensor and a number)."""
+def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], Any]:
+    """The function of an elementwise operation of two tensors (or a tensor and a number).
+
+    `foreign` is called as `apply` with a second argument that is neither.
+    """
     first, second = op.names[:2]
     settings = tuple(p.default for p in op.parameters[2:])
     # What is kept, by whether the first and the second input require grad.
@@ -470,17 +519,26 @@ def binary(op: Op) -> Callable[[Any, Any], Any]:
     }
     cls = None
     key = op.name
-    exact = op.promotion in ("default", "float")
+    exact = keeps_floats(op.promotion)
+
+    def named_class(self: Any, other: Any) -> Any:
+        """The class of the node, remembered where its name does not depend on the arguments."""
+        nonlocal cls
+        if isinstance(op.node_name, str):
+            cls = node_class(op, op.node_name)
+            return cls
+        return node_class(op, op.node_name(self, other, *settings))
 
     def call(self: Any, other: Any) -> Any:
-        nonlocal cls
         state = local.state
         if state.mode > GRAD or not exact or not isinstance(self, Variable):
-            return apply(op, (self, other, *settings))
+            return foreign(op, (self, other, *settings))
         dtype = self._dtype
         device = self._device
         if not isinstance(other, Variable):
-            if other.__class__ is not float and other.__class__ is not int or dtype.category != 2 or dtype.is_reduced:
+            if other.__class__ is not float and other.__class__ is not int:
+                return foreign(op, (self, other, *settings))
+            if dtype.category != 2 or dtype.is_reduced:
                 return apply(op, (self, other, *settings))
             other = constant(other, dtype, device)
         elif other._dtype is not dtype or other._device is not device or dtype.category != 2 or dtype.is_reduced:
@@ -499,9 +557,7 @@ def binary(op: Op) -> Callable[[Any, Any], Any]:
         if (edge is None and other_edge is None) or not state.mode:
             out._edge = None
             return out
-        if cls is None:
-            cls = node_class(op, op.node_name)
-        node = new(cls)
+        node = new(cls or named_class(self, other))
         node._device, node._edges, node._hooks, node._seq = device, (edge, other_edge), None, tick()
         keeps_self, keeps_other, keeps_result = kept[edge is not None, other_edge is not None]
         node.saved = (self if keeps_self else None, other if keeps_other else None, *settings)
@@ -635,7 +691,8 @@ def _template(n: int, out: bool) -> Callable[..., Any]:
 
 def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
     """Run a composite operation's body on tensors."""
-    return op.body(TENSORS, *args)  # type: ignore[misc]
+    results = op.body(TENSORS, *args)  # type: ignore[misc]
+    return results if op.output_type is None else OUTPUT_TYPES[op.output_type](*results)
 
 
 def make_function(op: Op, *, method: bool, run: Callable[..., Any] | None = None) -> Callable[..., Any]:
@@ -643,6 +700,8 @@ def make_function(op: Op, *, method: bool, run: Callable[..., Any] | None = None
     if run is None:
         run = call_composite if op.kind == "composite" else apply
     name = op.path.rpartition(".")[2]
+    if any(p.kind is p.VAR_POSITIONAL for p in op.parameters):  # a composite of any number of tensors
+        return named(lambda *args, **settings: op.body(TENSORS, *args, **settings), op, name, method)  # type: ignore[misc]
     if op.parameters and op.parameters[-1].annotation == "Sizes" and method:
         return named(_variadic(op, run), op, name, method)
     with_out = not method and not op.view and not op.path.startswith("nn.")
@@ -698,6 +757,16 @@ def make_inplace(op: Op) -> Callable[..., Any]:
     function.__name__ = function.__name__ + "_"
     function.__qualname__ = function.__qualname__ + "_"
     return function
+
+
+def plain_or(fast: Callable[..., Any], op: Op) -> Callable[..., Any]:
+    """What runs a call of a binary operation with settings: the fast function where they have their defaults."""
+    defaults = tuple(p.default for p in op.parameters[2:])
+
+    def run(op: Op, args: tuple[Any, ...]) -> Any:
+        return fast(args[0], args[1]) if args[2:] == defaults else apply(op, args)
+
+    return run
 
 
 def with_out(function: Callable[..., Any], op: Op) -> Callable[..., Any]:

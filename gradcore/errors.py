@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["DeviceFallbackWarning", "OutOfMemoryError", "Unavailable"]
+__all__ = ["DeviceFallbackWarning", "LinAlgError", "OutOfMemoryError", "Unavailable"]
 
 
 class DeviceFallbackWarning(UserWarning):
     """A CUDA device was asked for, cannot be used on this machine, and the CPU is used in its place."""
+
+
+class LinAlgError(RuntimeError):
+    """A matrix cannot be factored, inverted or solved with: it is singular, not positive definite, not finite."""
 
 
 class OutOfMemoryError(RuntimeError):

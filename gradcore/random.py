@@ -173,16 +173,13 @@ def _sample(
     generator: Generator | None,
     *parameters: Any,
 ) -> Any:
-    """A tensor of numbers of a distribution; float16 and bfloat16 are rounded from float32."""
+    """A tensor of numbers of a distribution."""
     count = int(np.prod(shape, dtype=np.int64))
     if where.type == "meta":
         return TENSORS.empty(shape, dtype=dtype, device=where)
-    exact = np.dtype(np.float32) if dtype.is_reduced else dtype.numpy
     with where.backend.use_index(where.index):
-        words = _draw(philox.word_count(count, exact), where, generator)
-        array = distribution(where.backend.xp, words, exact, *parameters)[:count].reshape(shape)
-        if dtype.is_reduced:
-            array = array.astype(dtype.numpy)
+        words = _draw(philox.word_count(count, dtype.numpy), where, generator)
+        array = distribution(where.backend.xp, words, dtype.numpy, *parameters)[:count].reshape(shape)
     return wrap(array, where, dtype)
 
 

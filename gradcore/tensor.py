@@ -532,7 +532,7 @@ class Tensor(Variable):
             if edge[0].is_leaf_sink:
                 suffixes.append("requires_grad=True")
             else:
-                suffixes.append(f"grad_fn=<{edge[0].name()}>")
+                suffixes.append(f"grad_fn=<{type(edge[0]).__name__}>")
         tangents = None if self._meta is None else self._meta.tangents
         if tangents:
             suffixes.append(f"tangent={next(reversed(tangents.values()))!r}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd import forward
+from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Node, Variable, gradient_edge, new, tick, wrap
-from gradcore.autograd.modes import DUAL, GRAD, local
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.backends.registry import resolve
 
 __all__ = ["moved", "parse_to", "to", "to_copy"]
@@ -71,6 +71,8 @@ def to_copy(t: Any, device: Any, dtype: dtypes.dtype) -> Any:
             node = new(ToCopyBackward0)
             node._device, node._edges, node._hooks, node._seq, node.dtype = device, (edge,), None, tick(), t._dtype
             out._edge = (node, 0)
+            if state.mode & ANOMALY:
+                anomaly_mode.note(node)
     return out
 
 

@@ -1,6 +1,8 @@
 """Automatic differentiation: the graph, the engine, its modes and hooks."""
 
-from gradcore.autograd import grad_mode, graph
+from gradcore.autograd import anomaly_mode, forward_ad, function, grad_mode, graph
+from gradcore.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import (
     enable_grad,
     inference_mode,
@@ -11,13 +13,19 @@ from gradcore.autograd.grad_mode import (
 from gradcore.autograd.gradients import backward, grad
 
 __all__ = [
+    "Function",
+    "anomaly_mode",
     "backward",
+    "detect_anomaly",
     "enable_grad",
+    "forward_ad",
+    "function",
     "grad",
     "grad_mode",
     "graph",
     "inference_mode",
     "is_grad_enabled",
     "no_grad",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]

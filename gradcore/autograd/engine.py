@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from gradcore.autograd import anomaly_mode
 from gradcore.autograd.formulas import TENSORS, all_gradients
 from gradcore.autograd.graph import Clock, Meta, Node, OpNode, bump, wrap
-from gradcore.autograd.modes import DUAL, GRAD, local
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 
 __all__ = ["run_backward"]
 
@@ -100,6 +101,8 @@ class _Task:
         self.captures = captures or {}
         self.found: dict[int, Any] = {}
         self.leading: set[Node] | None = None
+        #: Whether anomaly detection is on.
+        self.watch = bool(local.state.mode & ANOMALY)
         self.device: Any = None
         self._entered: contextlib.ExitStack | None = None
 
@@ -184,6 +187,7 @@ class _Task:
             self.leading = _leading_to(self.captures, self.pending)
         heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
         leading, captures = self.leading, self.captures
+        plain = raw and not leading and not self.watch
         device = None
         while heap:
             node = heappop(heap)[1]
@@ -202,7 +206,7 @@ class _Task:
                     if leading is not None and not self.continues(node):
                         break
                 calls = node.raw_calls
-                if not raw or calls is None or node.metas is not None or grad is None or node._hooks is not None or leading:  # type: ignore[attr-defined]
+                if not plain or calls is None or node.metas is not None or grad is None or node._hooks is not None:  # type: ignore[attr-defined]
                     self.spread(node, grad)
                     break
                 if node.saved is None or Clock.last_write > node._seq:  # type: ignore[attr-defined]
@@ -241,21 +245,24 @@ class _Task:
         wanted = None
         if leading is not None:
             wanted = [edge is not None and edge[0] in leading for edge in node._edges]
-        if isinstance(node, OpNode):
-            pieces = all_gradients(node, grad, self.raw, wanted)
+        if self.watch:
+            pieces = anomaly_mode.watched(node, lambda: self.pieces(node, grad, wanted))
         else:
-            pieces = node.backward(grad, self.raw)
+            pieces = self.pieces(node, grad, wanted)
         if node._hooks is not None and node._hooks.post:
             pieces = self.post_hooks(node, pieces, grad)
         if not self.retain:
             node.release()
+        device, devices = node._device, node._input_devices
         for i, (edge, piece) in enumerate(zip(node._edges, pieces, strict=True)):
             if edge is None or (wanted is not None and not wanted[i]):
                 continue
             successor, number = edge
+            if devices is not None:
+                device = devices[i]
             if self.raw and piece is not None:
-                if piece.__class__ is not node._device.backend.array_type:
-                    piece = node._device.backend.asarray(piece)
+                if piece.__class__ is not device.backend.array_type:
+                    piece = device.backend.asarray(piece)
                 if (
                     successor.is_leaf_sink
                     and successor not in self.pending
@@ -265,7 +272,13 @@ class _Task:
                     and sum(piece is p for p in pieces) == 1
                 ):
                     self.owned.add(successor)
-            self.add(successor, number, piece, node._device)
+            self.add(successor, number, piece, device)
+
+    def pieces(self, node: Node, grad: Any, wanted: list[bool] | None) -> Any:
+        """The gradients for the edges of a node."""
+        if isinstance(node, OpNode):
+            return all_gradients(node, grad, self.raw, wanted)
+        return node.backward(grad, self.raw)
 
     # -- hooks, leaves, captures ----------------------------------------------------------------------------------
 

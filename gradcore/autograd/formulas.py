@@ -50,6 +50,8 @@ def _raw_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
             return value if type(value) is tuple or value is None else value._array.shape
 
         return shape
+    if position in op.indices:
+        return lambda node: tuple(getattr(t, "_array", t) for t in node.saved[position])
     if position not in op.tensors:
         return lambda node: node.saved[position]
     if op.sequence and position == 0:
@@ -88,7 +90,7 @@ def _quick_call(op: Op, formula: Formula) -> Callable[[Any, Any, OpNode], Any]:
         position = op.position.get(name)
         if position is not None and position in op.tensors and not (op.sequence and position == 0):
             return lambda F, grad, node: function(F, grad, node.saved[position]._array)
-        if position is not None and position not in op.tensors:
+        if position is not None and position not in op.tensors and position not in op.indices:
             return lambda F, grad, node: function(F, grad, node.saved[position])
     getters = _getters(op, formula)[0]
     return lambda F, grad, node: function(F, grad, *[get(node) for get in getters])

@@ -7,22 +7,31 @@ levels nest and tangents can themselves be differentiated in reverse.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, requires_grad
-from gradcore.autograd.modes import DUAL, local, set_flag
+from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
 from gradcore.ops.table import Formula, Op
 
-__all__ = ["Level", "apply_dual", "attach", "innermost", "primal", "tangent_of", "write_tangents"]
+__all__ = ["Level", "apply_dual", "attach", "check_tangent", "innermost", "innermost_of", "primal", "tangent_of", "tangents_of", "write_tangents"]
+
+
+class Tangents(dict["Level", Any]):
+    """The tangents of one tensor by level; shared with what nodes keep of the tensor."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
 
 
 class Level:
     """One forward-mode pass; the tangents made in it are forgotten when it closes."""
 
     def __init__(self) -> None:
-        self.duals: list[Any] = []
+        self.duals: weakref.WeakSet[Tangents] = weakref.WeakSet()
 
     def __enter__(self) -> Level:
         local.state.levels = (*local.state.levels, self)
@@ -36,25 +45,28 @@ class Level:
         """Take this level's tangents from all tensors."""
         state = local.state
         state.levels = tuple(level for level in state.levels if level is not self)
-        for meta in self.duals:
-            if meta.tangents is not None:
-                meta.tangents.pop(self, None)
-                if not meta.tangents:
-                    meta.tangents = None
+        for tangents in list(self.duals):
+            tangents.pop(self, None)
         self.duals.clear()
         set_flag(DUAL, bool(state.levels))
 
 
 def attach(t: Any, level: Level, tangent: Any) -> Any:
     """Give `t` a tangent at `level`; returns `t`."""
+    tangents = tangents_of(t)
+    tangents[level] = tangent
+    level.duals.add(tangents)
+    return t
+
+
+def tangents_of(t: Any) -> Tangents:
+    """The tangents of `t` by level, made when first asked for."""
     if t._meta is None:
         t._meta = Meta()
-    meta = t._meta
-    if meta.tangents is None:
-        meta.tangents = {}
-    meta.tangents[level] = tangent
-    level.duals.append(meta)
-    return t
+    tangents: Tangents | None = t._meta.tangents
+    if tangents is None:
+        tangents = t._meta.tangents = Tangents()
+    return tangents
 
 
 def tangent_of(t: Any, level: Level) -> Any:
@@ -63,18 +75,25 @@ def tangent_of(t: Any, level: Level) -> Any:
     return None if meta is None or meta.tangents is None else meta.tangents.get(level)
 
 
+def check_tangent(t: Any, tangent: Any) -> None:
+    """Raise unless `tangent` has the shape of `t`."""
+    if tangent._array.shape != t._array.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(t._array.shape)} while the given forward gradient is of size "
+            f"{list(tangent._array.shape)}."
+        )
+
+
 def primal(t: Any, level: Level) -> Any:
     """`t` without its tangent at `level`: same memory, same history, same tangents at other levels."""
     tangents = None if t._meta is None else t._meta.tangents
     if not tangents or level not in tangents:
         return t
     out = alias(t, gradient_edge(t))
-    rest = {other: tangent for other, tangent in tangents.items() if other is not level}
-    if rest or t._meta.base is not None:
-        out._meta = Meta()
-        out._meta.tangents = rest or None
-        for other in rest:
-            other.duals.append(out._meta)
+    for other, tangent in tangents.items():
+        if other is not level:
+            attach(out, other, tangent)
     return out
 
 
@@ -88,9 +107,14 @@ def _flat(op: Op, args: tuple[Any, ...]) -> list[Any]:
 
 def innermost(op: Op, args: tuple[Any, ...]) -> Level | None:
     """The innermost open level at which an argument has a tangent."""
+    return innermost_of(_flat(op, args))
+
+
+def innermost_of(values: Iterable[Any]) -> Level | None:
+    """The innermost open level at which one of `values` is a tensor with a tangent."""
     levels = local.state.levels
     found = None
-    for t in _flat(op, args):
+    for t in values:
         if isinstance(t, Variable) and t._meta is not None and t._meta.tangents:
             for level in t._meta.tangents:
                 if level in levels and (found is None or levels.index(level) > levels.index(found)):
@@ -122,7 +146,42 @@ def apply_dual(op: Op, args: tuple[Any, ...], level: Level, apply: Callable[...,
     for i, tangent in zip(chosen, tangents, strict=True):
         if tangent is not None:
             attach(outs[i], level, _fitted(tangent, outs[i]))
+    _keep_duals(op, args, primals, outs)
     return out
+
+
+def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any]) -> None:
+    """Let the node that recorded the call on primals keep the duals, so that backward in this level has tangents."""
+    edge = next((out._edge for out in outs if out._edge is not None), None)
+    node = None if edge is None else edge[0]
+    if getattr(node, "op", None) is not op or node.saved is None:  # type: ignore[union-attr]
+        return
+    saved = list(node.saved)  # type: ignore[union-attr]
+    for p in op.tensors:
+        if p == 0 and op.sequence:
+            if type(saved[0]) is tuple and saved[0] and isinstance(saved[0][0], Variable):
+                saved[0] = tuple(map(_dual_for, saved[0], primals[0], args[0]))
+        elif isinstance(saved[p], Variable) and isinstance(args[p], Variable):
+            saved[p] = _dual_for(saved[p], primals[p], args[p])
+    node.saved = saved  # type: ignore[union-attr]
+    if node.results is not None:  # type: ignore[union-attr]
+        node.results = [  # type: ignore[union-attr]
+            kept and (*kept[:3], None if out._meta is None else out._meta.tangents)
+            for kept, out in zip(node.results, outs, strict=True)  # type: ignore[union-attr]
+        ]
+
+
+def _dual_for(saved: Any, primal: Any, dual: Any) -> Any:
+    if primal is dual:
+        return saved
+    if saved is primal:
+        return dual
+    state = local.state  # the operation computed in another dtype
+    before, state.mode = state.mode, state.mode & ~GRAD
+    try:
+        return TENSORS.to(dual, saved._dtype)
+    finally:
+        state.mode = before
 
 
 def _fitted(tangent: Any, out: Any) -> Any:
@@ -156,6 +215,9 @@ def _tangents(
         return list(total) if isinstance(total, (tuple, list)) else [total]
     if op.kind == "linear":
         moved = _map(op, args, lambda t: _or_zeros(tangent(t), t))
+        for p in op.tensors:
+            if op.names[p] not in op.vjps:  # an index or a mask
+                moved[p] = primals[p]
         result = apply(op, tuple(moved))
         return list(result) if isinstance(result, (tuple, list)) else [result]
     if op.kind == "bilinear":
@@ -213,7 +275,7 @@ def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
 
     chosen = list(range(len(outs)) if op.variadic else op.differentiable)
     state = local.state
-    before, state.mode = state.mode, state.mode | 1
+    before, state.mode = state.mode, state.mode | GRAD
     try:
         cotangents = [TENSORS.zeros_like(outs[i]).requires_grad_() for i in chosen]
         grads = list(cotangents) if op.variadic or len(chosen) > 1 else cotangents[0]
@@ -250,7 +312,7 @@ def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
     found = run_backward(
         [(node, number, TENSORS.ones_like(total))],
         retain_graph=True,
-        create_graph=bool(before & 1) or bool(before & DUAL),
+        create_graph=bool(before & GRAD) or bool(before & DUAL),
         captures=captures,
         accumulate=False,
     )

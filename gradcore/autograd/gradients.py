@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore.autograd.engine import run_backward
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Node, Variable, gradient_edge
+from gradcore.autograd.graph import Node, Variable, gradient_edge, wrap
 
 __all__ = ["backward", "grad"]
 
@@ -43,7 +43,9 @@ def _roots(outputs: tuple[Any, ...], grads: tuple[Any, ...], create_graph: bool)
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if output._dtype.is_complex:
                 raise RuntimeError("grad can be implicitly created only for real scalar outputs but got " + repr(output._dtype))
-            grad = TENSORS.ones_like(output)
+            device = output._device
+            with device.backend.use_index(device.index):
+                grad = wrap(device.backend.xp.ones(output._array.shape, output._array.dtype), device, output._dtype)
         elif not isinstance(grad, Variable):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
         elif isinstance(output, Variable):

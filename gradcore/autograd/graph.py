@@ -34,7 +34,8 @@ class VersionCounter:
     """Counts the in-place writes to memory that several tensors (a base, its views, `detach()`) share."""
 
     version = 0
-    #: When the last write happened, on the clock of `tick`.
+    #: When the first and the last write happened, on the clock of `tick`.
+    first_written = 0
     written = 0
 
 
@@ -127,6 +128,8 @@ def bump(t: Any) -> None:
     vc = version_counter(t)
     vc.version += 1
     vc.written = Clock.last_write = tick()
+    if vc.version == 1:
+        vc.first_written = vc.written
 
 
 # -- edges ------------------------------------------------------------------------------------------------------
@@ -239,6 +242,8 @@ class Node:
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
     _fresh: ClassVar[bool] = False
     is_leaf_sink: ClassVar[bool] = False
+    #: The devices of the gradients for the edges, where they may be others than the node's.
+    _input_devices: Any = None
 
     _device: Any
     _edges: tuple[Edge | None, ...]
@@ -307,6 +312,11 @@ class Node:
         return results[0] if len(results) == 1 else tuple(results)
 
 
+def operation_of(node: Node) -> str:
+    """A node's name without ``Backward0``, as error messages have it."""
+    return type(node).__name__.rstrip("0123456789").removesuffix("Backward")
+
+
 Node.__module__ = "builtins"  # nodes print as PyTorch's: <AddBackward0 object at 0x...>
 
 
@@ -358,29 +368,18 @@ class OpNode(Node):
         """Raise if a saved value has been freed, or overwritten since it was saved."""
         if self.saved is None:
             raise RuntimeError(FREED)
-        for position in self.op.tensors:
+        for position in (*self.op.tensors, *self.op.indices):
             if position < len(self.saved):
                 value = self.saved[position]
                 for t in value if type(value) is tuple else (value,):
                     vc = getattr(t, "_vc", None)
                     if vc is not None and vc.written > self._seq:
-                        self.modified(t._array, t._dtype, vc, t._device)
+                        expected = 0 if vc.first_written > self._seq else vc.version - 1
+                        raise modified_in_place(t, gradient_edge(t), expected)
         if self.results is not None:
-            for entry in self.results:
+            for number, entry in enumerate(self.results):
                 if entry is not None and entry[1] is not None and entry[1].version != entry[2]:
-                    self.modified(entry[0], None, entry[1], self._device, entry[2])
-
-    def modified(self, array: Any, dtype: Any, vc: VersionCounter, device: Any, version: int | None = None) -> None:
-        dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype
-        expected = vc.version - 1 if version is None else version
-        kind = {"cpu": "torch", "cuda": "torch.cuda"}.get(device.type, f"torch.{device.type}")
-        raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            f"[{kind}.{dtype.scalar_name}Tensor {list(array.shape)}], which is "
-            + (f"an input of {self.name()}" if version is None else f"output 0 of {self.name()}")
-            + f", is at version {vc.version}; expected version {expected} instead. Hint: enable anomaly detection to "
-            "find the operation that failed to compute its gradient, with gradcore.autograd.set_detect_anomaly(True)."
-        )
+                    raise modified_in_place(self.unpack_result(number), (self, number), entry[2])
 
     # -- saved values as tensors -------------------------------------------------------------------------------
 
@@ -388,30 +387,9 @@ class OpNode(Node):
         """The input at that position as a tensor with the history it had when it was saved."""
         value = self.saved[position]
         if type(value) is tuple:  # a sequence of tensors
-            return [self._with_edge(t, edge) for t, edge in zip(value, self._edges, strict=False)]
+            return [with_edge(t, edge) for t, edge in zip(value, self._edges, strict=False)]
         shift = len(self._edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
-        return self._with_edge(value, self._edges[self.op.edge_of[position] + shift])
-
-    @staticmethod
-    def _with_edge(t: Any, edge: Edge | None) -> Any:
-        if t is None:
-            return None
-        if t.__class__ is Packed:
-            t = t.unpack()
-        elif not isinstance(t, Variable):
-            return t
-        if edge is None:
-            return alias(t, None) if requires_grad(t) else t
-        node = edge[0]
-        if node.is_leaf_sink and node.variable is t and t._meta.requires_grad:  # type: ignore[attr-defined]
-            return t
-        if t._edge is edge or (t._edge == edge):
-            return t
-        other = alias(t, edge)
-        if t._meta is not None and t._meta.tangents is not None:
-            other._meta = Meta()
-            other._meta.tangents = t._meta.tangents
-        return other
+        return with_edge(value, self._edges[self.op.edge_of[position] + shift])
 
     def unpack_result(self, number: int) -> Any:
         """The output of that number as a tensor with this node as its history."""
@@ -461,6 +439,41 @@ class OpNode(Node):
 
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *(f"_saved_{n.replace('_shape', '_sym_sizes')}" for n in self.saves if n != "needs")]
+
+
+def with_edge(t: Any, edge: Edge | None) -> Any:
+    """A saved tensor with the history that it had when it was saved."""
+    if t is None:
+        return None
+    if t.__class__ is Packed:
+        t = t.unpack()
+    elif not isinstance(t, Variable):
+        return t
+    if edge is None:
+        if not requires_grad(t):
+            return t
+    elif t._edge == edge or (edge[0].is_leaf_sink and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined]
+        return t
+    other = alias(t, edge)
+    if t._meta is not None and t._meta.tangents is not None:
+        other._meta = Meta()
+        other._meta.tangents = t._meta.tangents
+    return other
+
+
+def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
+    """The error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
+    dtype: dtypes.dtype = t._dtype
+    kind = {"cpu": "torch", "cuda": "torch.cuda"}.get(t._device.type, f"torch.{t._device.type}")
+    source = ""
+    if edge is not None and not edge[0].is_leaf_sink:
+        source = f", which is output {edge[1]} of {operation_of(edge[0])},"
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{kind}.{dtype.scalar_name}Tensor {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
+        f"expected version {expected} instead. Hint: enable anomaly detection to find the operation that failed to "
+        "compute its gradient, with gradcore.autograd.set_detect_anomaly(True, check_nan=False)."
+    )
 
 
 class Packed:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DUAL", "GRAD", "INFERENCE", "PACK", "State", "local", "recording", "set_flag"]
+__all__ = ["ANOMALY", "DUAL", "GRAD", "INFERENCE", "PACK", "State", "local", "recording", "set_flag"]
 
 #: Bits of `State.mode`. Everything above GRAD is off the fast path.
-GRAD, DUAL, PACK, INFERENCE = 1, 2, 4, 8
+GRAD, DUAL, PACK, INFERENCE, ANOMALY = 1, 2, 4, 8, 16
 
 
 def _silent_floating_point() -> None:
@@ -33,9 +33,13 @@ class State:
         The open forward-mode levels, innermost last.
     pack_hooks : tuple
         Pairs of functions around saved tensors, innermost last; or a message where saving is forbidden.
+    evaluated : Node or None
+        With anomaly detection on, the node whose backward is running.
+    check_nan : bool
+        Whether anomaly detection takes nan for an error.
     """
 
-    __slots__ = ("levels", "mode", "pack_hooks", "run")
+    __slots__ = ("check_nan", "evaluated", "levels", "mode", "pack_hooks", "run")
 
     def __init__(self) -> None:
         self.mode = GRAD
@@ -44,6 +48,8 @@ class State:
         self.run: Callable[..., Any] = context.run
         self.levels: tuple[Any, ...] = ()
         self.pack_hooks: tuple[Any, ...] = ()
+        self.evaluated: Any = None
+        self.check_nan = True
 
 
 class _Local(threading.local):

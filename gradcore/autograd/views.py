@@ -4,30 +4,58 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS, node_class
 from gradcore.autograd.graph import (
     Clock,
     Meta,
     Node,
     VersionCounter,
     _Chosen,
+    alias,
     gradient_edge,
     new,
+    operation_of,
     regenerate,
     replay,
     replay_raw,
     requires_grad,
+    tensor_type,
     tick,
 )
 from gradcore.autograd.modes import GRAD, State
 
-__all__ = ["CopySlices", "check_writable", "link", "rebase"]
+__all__ = ["CopySlices", "check_writable", "link", "rebase", "same_as", "view_of"]
+
+
+def view_of(t: Any, array: Any, op: Any, settings: tuple[Any, ...], name: Any, state: State) -> Any:
+    """The result of a view operation of one tensor, linked to its base and recorded.
+
+    `array` is what the operation's kernel gave. Where it had to copy, nothing is linked, and the node has the name
+    `op.copies` in the place of `name`.
+    """
+    source, device = t._array, t._device
+    out = new(tensor_type.cls)
+    out._array, out._device, out._meta, out._vc = array, device, None, None
+    dtype = out._dtype = t._dtype if array.dtype is source.dtype else dtypes.from_numpy(array.dtype)
+    edge = t._edge if t._meta is None else gradient_edge(t)
+    link(out, t, op, settings, None, state)
+    if edge is None or not state.mode or dtype.category < 2 or not op.vjps:
+        out._edge = None
+        return out
+    if out._meta is None and op.copies is not None:
+        name = op.copies
+    node = new(node_class(op, name if name.__class__ is str else name(t, *settings)))
+    node._device, node._edges, node._hooks, node._seq = device, (edge,), None, tick()
+    node.saved, node.results, node.metas = (source.shape, *settings), None, None
+    out._edge = (node, 0)
+    return out
 
 
 def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int | None, state: State) -> None:
     """Note that `out`, a result of a view operation, shares the memory of `source`."""
     a, b = out._array, source._array
-    if a is not b and getattr(a, "base", None) is not b and not _same_memory(a, b):
+    if getattr(a, "base", None) is not b and a is not b and not _same_memory(a, b):
         return  # a reshape that had to copy
     vc = source._vc
     if vc is None:
@@ -36,13 +64,16 @@ def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int |
     parent = source._meta
     meta = out._meta = Meta()
     step = (op, settings if index is None else _Chosen(settings, index))
-    if parent is not None and parent.base is not None:
-        meta.base, meta.chain, meta.creation = parent.base, (*parent.chain, step), parent.creation
-    else:
-        meta.base, meta.chain = source, (step,)
     meta.edge_version = vc.version
-    if parent is not None and parent.inference:
-        meta.inference = True
+    if parent is None:
+        meta.base, meta.chain = source, (step,)
+    else:
+        if parent.base is not None:
+            meta.base, meta.chain, meta.creation = parent.base, (*parent.chain, step), parent.creation
+        else:
+            meta.base, meta.chain = source, (step,)
+        if parent.inference:
+            meta.inference = True
     if index is not None:
         meta.creation = "multi"
     elif not state.mode & GRAD and requires_grad(meta.base):
@@ -50,15 +81,28 @@ def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int |
 
 
 def _same_memory(a: Any, b: Any) -> bool:
-    """Whether `a` is a view into the memory of `b`: both are views of one base array."""
-    base = getattr(b, "base", None)
-    if base is None:
-        return False
-    while a is not None:
-        if a is base or a is b:
-            return True
-        a = getattr(a, "base", None)
-    return False
+    """Whether `a` is a view into the memory of `b`: both are views of one array."""
+    return _owner(a) is _owner(b)
+
+
+def _owner(array: Any) -> Any:
+    base = getattr(array, "base", None)
+    while base is not None:
+        array, base = base, getattr(base, "base", None)
+    return array
+
+
+def same_as(t: Any, edge: Any) -> Any:
+    """A view of all of `t` with a history of its own."""
+    out = alias(t, edge)
+    parent = t._meta
+    meta = out._meta = Meta()
+    meta.base, meta.edge_version = t, out._vc.version
+    if parent is not None:
+        meta.inference = parent.inference
+        if parent.base is not None:
+            meta.base, meta.chain, meta.creation = parent.base, parent.chain, parent.creation
+    return out
 
 
 _REFUSALS = {
@@ -95,12 +139,15 @@ def check_writable(t: Any) -> None:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     if meta.creation in _REFUSALS and requires_grad(base):
         edge = t._edge or (None, 0)
-        name = "a view" if edge[0] is None else edge[0].name()
+        name = "a view" if edge[0] is None else operation_of(edge[0])
         raise RuntimeError(_REFUSALS[meta.creation].format(edge[1], name))
 
 
-def rebase(t: Any, edge: Any) -> None:
-    """Give `t`, which was just written in place, the history `edge`; through a view, the base's history changes too."""
+def rebase(t: Any, edge: Any, position: int = 0) -> None:
+    """Give `t`, which was just written in place, the history `edge`; through a view, the base's history changes too.
+
+    `position` says which of the node's edges leads to what `t` was before.
+    """
     meta = t._meta
     if meta is not None and meta.retains_grad and t._edge is not None:
         _move_retained(t, edge)
@@ -108,7 +155,7 @@ def rebase(t: Any, edge: Any) -> None:
         t._edge = edge
         return
     base = meta.base
-    base._edge = CopySlices.record(base, meta.chain, edge), 0
+    base._edge = CopySlices.record(base, meta.chain, edge, position), 0
     if base._meta is not None:
         base._meta.requires_grad = False
     regenerate(t)
@@ -126,15 +173,15 @@ def _move_retained(t: Any, edge: Any) -> None:
 class CopySlices(Node):
     """The base's history after a write through a view: the written part goes through the write's own node."""
 
-    __slots__ = ("chain", "fn")
+    __slots__ = ("chain", "fn", "position")
 
     @classmethod
-    def record(cls, base: Any, chain: tuple[Any, ...], edge: Any) -> CopySlices:
+    def record(cls, base: Any, chain: tuple[Any, ...], edge: Any, position: int) -> CopySlices:
         """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""
         node = new(cls)
-        node.fn, node.chain = edge[0], chain
+        node.fn, node.chain, node.position = edge[0], chain, position
         node._device, node._hooks, node._seq = base._device, None, tick()
-        node._edges = (gradient_edge(base), *node.fn._edges[1:])
+        node._edges = _replaced(node.fn._edges, position, gradient_edge(base))
         return node
 
     def release(self) -> None:
@@ -143,21 +190,21 @@ class CopySlices(Node):
     def backward(self, grads: Any, raw: bool) -> Any:
         if grads is None:
             return [None] * len(self._edges)
+        own = self.position
         if raw:
             result = grads.copy()
             part = replay_raw(result, self.chain, self._device.kernels)
-            pieces = list(self._through(part.copy(), True))
-            self._device.kernels["copy_into"](part, 0 if pieces[0] is None else pieces[0])
+            pieces = self._through(part.copy(), True)
+            self._device.kernels["copy_into"](part, 0 if pieces[own] is None else pieces[own])
         else:
             result = TENSORS.clone(grads)
             part = replay(result, self.chain)
-            pieces = list(self._through(TENSORS.clone(part), False))
-            if pieces[0] is None:
+            pieces = self._through(TENSORS.clone(part), False)
+            if pieces[own] is None:
                 TENSORS.zero_(part)
             else:
-                TENSORS.copy_(part, pieces[0])
-        pieces[0] = result
-        return pieces
+                TENSORS.copy_(part, pieces[own])
+        return _replaced(pieces, own, result)
 
     def _through(self, grad: Any, raw: bool) -> Any:
         """Backward of the write's own node, which was given the slice's gradient."""
@@ -167,9 +214,13 @@ class CopySlices(Node):
         if isinstance(self.fn, OpNode):
             if Clock.last_write > self.fn._seq or self.fn.saved is None:
                 self.fn.check()
-            wanted = [True, *(edge is not None for edge in self.fn._edges[1:])]
+            wanted = _replaced([edge is not None for edge in self.fn._edges], self.position, True)
             return all_gradients(self.fn, grad, raw, wanted)
         return self.fn.backward(grad, raw)
+
+
+def _replaced(values: Any, position: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:position], value, *values[position + 1 :])
 
 
 CopySlices.__module__ = "builtins"

@@ -17,6 +17,7 @@ from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
 from gradcore.backends.indexing import Indexing
 from gradcore.backends.linear_algebra import LinearAlgebra
 from gradcore.backends.movement import Movement
+from gradcore.backends.products import Products
 from gradcore.backends.reductions import Reductions
 from gradcore.backends.sorting import Sorting
 from gradcore.backends.windows import Windows
@@ -36,7 +37,7 @@ class Kernels(dict[str, Callable[..., Any]]):
         return kernel
 
 
-class Backend(Elementwise, Reductions, Movement, Indexing, Sorting, LinearAlgebra, Windows):
+class Backend(Elementwise, Reductions, Movement, Indexing, Sorting, Products, LinearAlgebra, Windows):
     """An array library (`xp`, with NumPy's interface) and the devices that it drives.
 
     Subclass it to add a library: give `type`, pass the array module, and override what the library does differently.

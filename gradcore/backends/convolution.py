@@ -1,11 +1,12 @@
 """Convolution (cross-correlation) and its two adjoints, for one to three spatial dimensions.
 
-The three functions are the partial maps of one trilinear form, so the derivatives of each are the other two. Arrays
-are batched: input `(N, C, *S)`, weight `(O, C / groups, *K)`, output and its gradient `(N, O, *L)`. Arguments are
-never modified. Half precision is the caller's business: multiply in float32 and round once.
+The three functions are the partial maps of one trilinear form, so the derivatives of each are the other two.
+Arrays are batched: input `(N, C, *S)`, weight `(O, C / groups, *K)`, output and its gradient `(N, O, *L)`.
+Arguments are never modified. Half precision is the caller's business: multiply in float32 and round once.
 
-Windows are gathered into columns and the columns multiplied with the weight (im2col), block by block. Where there are far
-fewer output than input channels, the input is multiplied first, and the small products are shifted and added.
+Windows are gathered into columns and the columns multiplied with the weight (im2col), block by block.
+Where there are far fewer output than input channels, the input is multiplied first, and the products are
+shifted and added.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from gradcore.backends.sliding import Phase, Windows, conv_output_size, phases
 
 __all__ = ["conv", "conv_input", "conv_output_size", "conv_weight"]
 
-# Measured: positions an image from which 1x1 kernels are best applied image by image; the ratio of input to output
-# channels from which it is better to multiply first than to gather first; output channels up to which columns times
-# gradients and a transpose are faster than gradients times columns.
+# Measured: positions an image from which 1x1 kernels are best applied image by image; the ratio of input
+# to output channels above which it is better to multiply first than to gather first; the output channels
+# up to which columns times gradients and a transpose are faster than gradients times columns.
 _POINTWISE, _MULTIPLY_FIRST, _TRANSPOSE = 16, 4, 256
 
 
@@ -35,7 +36,7 @@ def conv(
     dilation: Sequence[int],
     groups: int,
 ) -> Any:
-    """Cross-correlate: `out[n, o, t] = sum(input[n, c, stride * t + dilation * k - padding] * weight[o, c, k])`."""
+    """Cross-correlate: `out[n, o, t]` is the sum of `input[n, c, s * t + d * k - p] * weight[o, c, k]`."""
     spatial = tuple(map(conv_output_size, input.shape[2:], weight.shape[2:], stride, padding, dilation))
     out = xp.empty((input.shape[0], weight.shape[0], *spatial), dtype=input.dtype)
     _correlate(xp, input, weight, stride, padding, dilation, groups, out)
@@ -52,10 +53,10 @@ def conv_input(
     dilation: Sequence[int],
     groups: int,
 ) -> Any:
-    """Adjoint of `conv` with respect to the input, which is the transposed convolution of `grad` with `weight`.
+    """Adjoint of `conv` with respect to the input: the transposed convolution of `grad` with `weight`.
 
-    Inputs of one phase receive from the taps of that phase alone: each phase of the result is a convolution of `grad`,
-    with a stride of one, by those taps in reverse.
+    Inputs of one phase receive from the taps of that phase alone: each phase of the result is a
+    convolution of `grad`, with a stride of one, by those taps in reverse.
     """
     by_dim = list(map(phases, weight.shape[2:], stride, dilation))
     channels = weight.shape[1] * groups
@@ -111,7 +112,7 @@ def _correlate(
     groups: int,
     out: Any,
 ) -> None:
-    """Write windows of `x`, which is zero outside, times `weight` to `out`, which may have any spatial size."""
+    """Write windows of `x`, which is zero outside, times `weight` to `out`, of any spatial size."""
     if not out.size:
         return
     if not (x.size and weight.size):
@@ -134,14 +135,14 @@ def _correlate(
 
 
 def _swap_channels(weight: Any, groups: int) -> Any:
-    """The weight with the input and output channels of each group exchanged."""
+    """Exchange the input and output channels of each group."""
     outputs, channels, *kernel = weight.shape
     weight = weight.reshape(groups, outputs // groups, channels, *kernel).swapaxes(1, 2)
     return weight.reshape(groups * channels, outputs // groups, *kernel)
 
 
 def _gather_first(windows: Windows, weight: Any, groups: int) -> Iterator[tuple[slice, slice, Any]]:
-    """Columns of windows times the weight: images, rows and `(O, n, ...)` of each block of the output."""
+    """Multiply columns of windows: images, rows and `(O, n, ...)` of each block of the output."""
     xp, outputs = windows.xp, weight.shape[0]
     # Reversed taps must be copied: reshape may keep negative strides, which BLAS does not take.
     matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1)
@@ -152,7 +153,7 @@ def _gather_first(windows: Windows, weight: Any, groups: int) -> Iterator[tuple[
 
 
 def _multiply_first(windows: Windows, weight: Any, groups: int) -> Iterator[tuple[slice, slice, Any]]:
-    """The input times every tap, then the sum over the taps, each shifted: the blocks of `_gather_first`."""
+    """Multiply the input with every tap, then add the products, each shifted: as `_gather_first`."""
     xp, outputs, channels, kernel = windows.xp, weight.shape[0], weight.shape[1], weight.shape[2:]
     weight = weight.reshape(groups, outputs // groups, channels, *kernel)
     weight = xp.ascontiguousarray(xp.moveaxis(weight, (1, 2), (-2, -1)))
@@ -160,7 +161,7 @@ def _multiply_first(windows: Windows, weight: Any, groups: int) -> Iterator[tupl
         # In the flattened positions of the padded input a tap is a shift.
         below = slice(rows.start, rows.stop + windows.extent[0] - windows.spatial[0])
         sizes = (images.stop - images.start, below.stop - below.start, *windows.extent[1:])
-        total = None
+        total: Any = None
         for source, phase in zip(windows.padded, windows.phases, strict=True):
             taps = weight[(slice(None), *(each.taps for each in phase))]
             flat = source[:, : sizes[0], below].reshape(groups, channels, -1)
@@ -181,16 +182,16 @@ def _shifts(phase: tuple[Phase, ...], sizes: tuple[int, ...]) -> list[int]:
     """How far each tap of a phase is from the window's own position, in an array of these sizes."""
     shifts = [0]
     for each, size in zip(phase, sizes, strict=True):
-        steps = [each.shift + i * each.step for i in range(each.count)]
+        steps = [each.shift + i * each.step for i in range(each.number)]
         shifts = [shift * size + step for shift in shifts for step in steps]
     return shifts
 
 
 def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
-    """The gradient of the output times the columns of windows: `(groups, O / groups, C / groups * K)`."""
+    """Multiply output gradients with columns of windows: `(groups, O / groups, C / groups * K)`."""
     xp, outputs = windows.xp, grad.shape[1] // groups
     taps = windows.x.shape[1] // groups * prod(windows.kernel)
-    result = None
+    result: Any = None
     for images, rows in windows.blocks(groups * taps):
         columns = windows.columns(images, rows).reshape(groups, taps, -1)
         upstream = windows.join(grad[images, :, rows].swapaxes(0, 1)).reshape(groups, outputs, -1)

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+from gradcore import dtypes
 
 __all__ = ["RENAMED", "SPECIAL", "Elementwise"]
 
 #: Kernels that are functions of the array library: name in the table, name in NumPy.
 RENAMED = {
-    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "add": "add", "angle": "angle", "asin": "arcsin",
-    "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_and": "bitwise_and",
+    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "add": "add", "asin": "arcsin", "asinh": "arcsinh",
+    "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_and": "bitwise_and",
     "bitwise_left_shift": "left_shift", "bitwise_not": "invert", "bitwise_or": "bitwise_or",
     "bitwise_right_shift": "right_shift", "bitwise_xor": "bitwise_xor", "ceil": "ceil", "conj": "conjugate",
     "copysign": "copysign", "cos": "cos", "cosh": "cosh", "deg2rad": "deg2rad", "div": "true_divide", "eq": "equal",
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "floor": "floor", "fmax": "fmax", "fmin": "fmin", "fmod": "fmod",
-    "gcd": "gcd", "ge": "greater_equal", "gt": "greater", "heaviside": "heaviside", "hypot": "hypot", "imag": "imag",
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "floor": "floor", "fmax": "fmax", "fmin": "fmin", "gcd": "gcd",
+    "ge": "greater_equal", "gt": "greater", "heaviside": "heaviside", "hypot": "hypot", "imag": "imag",
     "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan", "lcm": "lcm", "le": "less_equal", "log": "log",
-    "log10": "log10", "log1p": "log1p", "log2": "log2", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
-    "logical_and": "logical_and", "logical_not": "logical_not", "logical_or": "logical_or",
-    "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum", "minimum": "minimum", "mul": "multiply",
-    "ne": "not_equal", "neg": "negative", "nextafter": "nextafter", "positive": "positive", "rad2deg": "rad2deg",
-    "real": "real", "reciprocal": "reciprocal", "remainder": "remainder", "rint": "rint", "sign": "sign",
-    "signbit": "signbit", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "square": "square", "sub": "subtract",
-    "tan": "tan", "tanh": "tanh", "trunc": "trunc",
+    "log10": "log10", "log1p": "log1p", "log2": "log2", "logaddexp2": "logaddexp2", "logical_and": "logical_and",
+    "logical_not": "logical_not", "logical_or": "logical_or", "logical_xor": "logical_xor", "lt": "less",
+    "maximum": "maximum", "minimum": "minimum", "mul": "multiply", "ne": "not_equal", "neg": "negative",
+    "nextafter": "nextafter", "positive": "positive", "rad2deg": "rad2deg", "real": "real",
+    "reciprocal": "reciprocal", "signbit": "signbit", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
+    "square": "square", "sub": "subtract", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
 }  # fmt: skip
 
 #: Kernels that are functions of scipy.special (cupyx.scipy.special on CUDA), imported when first used.
 SPECIAL = {
-    "digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "i0": "i0", "lgamma": "gammaln",
-    "ndtr": "ndtr", "ndtri": "ndtri", "polygamma_kernel": "polygamma", "zeta": "zeta",
+    "digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv", "i0": "i0", "i0e": "i0e",
+    "i1": "i1", "i1e": "i1e", "igamma": "gammainc", "igammac": "gammaincc", "lgamma": "gammaln",
+    "log_ndtr": "log_ndtr", "ndtri": "ndtri", "xlog1py": "xlog1py", "xlogy": "xlogy", "zeta": "zeta",
 }  # fmt: skip
 
 
@@ -64,20 +67,6 @@ class Elementwise:
         """Write `source` into the memory of `target`, converting its dtype."""
         target[...] = source
 
-    def where(self, condition: Any, self_: Any, other: Any) -> Any:
-        return self.xp.where(condition, self_, other)
-
-    def pow(self, x: Any, exponent: Any) -> Any:
-        """``x ** exponent``; small integer exponents by multiplication (NumPy's power is 100 times slower)."""
-        if getattr(exponent, "ndim", 0) == 0 and x.dtype.kind in "fc":
-            value = exponent if isinstance(exponent, (int, float)) else None
-            if value is None and self.host_scalars and getattr(exponent, "dtype", x.dtype).kind != "c":
-                value = float(exponent)
-            small = _SMALL_POWERS.get(value)
-            if small is not None:
-                return small(self, x)
-        return self.xp.power(x, exponent)
-
     #: Whether reading a 0-dim array costs nothing (no device to wait for).
     host_scalars = True
 
@@ -85,13 +74,208 @@ class Elementwise:
         """A function of scipy.special's counterpart."""
         return getattr(self.special, name)
 
+    # -- selection ----------------------------------------------------------------------------------------------------
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        return self.xp.where(condition, x, y)
+
+    def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
+        """`x` between bounds, of which one may be None."""
+        if low is not None:
+            x = self.xp.maximum(x, low)
+        return x if high is None else self.xp.minimum(x, high)
+
+    def relu(self, x: Any) -> Any:
+        return self.xp.maximum(x, 0)
+
+    def heaviside(self, x: Any, values: Any) -> Any:
+        return self.where(x == 0, values, (x > 0).astype(x.dtype))
+
+    def nan_to_num(
+        self, x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+    ) -> Any:
+        """Numbers in place of NaN (0) and of infinities (the limits of the dtype)."""
+        if x.dtype.kind == "c":
+            return self.complex(*(self.nan_to_num(part, nan, posinf, neginf) for part in (x.real, x.imag)))
+        if x.dtype.kind in "biu":
+            return x.copy()
+        limits = dtypes.finfo(dtypes.from_numpy(x.dtype))
+        x = self.where(x != x, 0.0 if nan is None else nan, x)
+        x = self.where(x == math.inf, limits.max if posinf is None else posinf, x)
+        return self.where(x == -math.inf, limits.min if neginf is None else neginf, x)
+
+    # -- rounding -----------------------------------------------------------------------------------------------------
+
+    def floor(self, x: Any) -> Any:
+        return x.copy() if x.dtype.kind in "iu" else self.xp.floor(x)
+
+    def ceil(self, x: Any) -> Any:
+        return x.copy() if x.dtype.kind in "iu" else self.xp.ceil(x)
+
+    def trunc(self, x: Any) -> Any:
+        return x.copy() if x.dtype.kind in "iu" else self.xp.trunc(x)
+
+    def round(self, x: Any, decimals: int = 0) -> Any:
+        """The nearest integer, or number with that many digits behind the point; of equally near ones the even one."""
+        if x.dtype.kind in "iu":
+            return x.copy()
+        if decimals == 0:
+            return self.xp.rint(x)
+        scale = 10.0 ** abs(decimals)
+        return self.xp.rint(x * scale) / scale if decimals > 0 else self.xp.rint(x / scale) * scale
+
+    def sign(self, x: Any) -> Any:
+        """-1, 0 or 1; 0 for NaN."""
+        if x.dtype.kind == "b":
+            return x.copy()
+        return ((x > 0).view("int8") - (x < 0).view("int8")).astype(x.dtype)
+
+    # -- quotients and powers -----------------------------------------------------------------------------------------
+
+    def _check_divisor(self, y: Any) -> None:
+        """Integers have no quotient by zero; a GPU would have to be waited for, and gives some number."""
+        if self.host_scalars and y.dtype.kind in "iu" and not y.all():
+            raise RuntimeError("ZeroDivisionError")
+
+    def floor_divide(self, x: Any, y: Any) -> Any:
+        self._check_divisor(y)
+        return self.xp.floor_divide(x, y)
+
+    def trunc_divide(self, x: Any, y: Any) -> Any:
+        if x.dtype.kind in "fc":
+            return self.xp.trunc(x / y)
+        self._check_divisor(y)
+        return self.xp.floor_divide(x - self.xp.fmod(x, y), y)
+
+    def remainder(self, x: Any, y: Any) -> Any:
+        self._check_divisor(y)
+        return self.xp.remainder(x, y)
+
+    def fmod(self, x: Any, y: Any) -> Any:
+        self._check_divisor(y)
+        return self.xp.fmod(x, y)
+
+    def pow(self, x: Any, exponent: Any) -> Any:
+        """``x ** exponent``; small integer exponents by multiplication (NumPy's power is 100 times slower)."""
+        value = self._number(exponent)
+        if x.dtype.kind in "fc":
+            small = _SMALL_POWERS.get(value)
+            return self.xp.power(x, exponent) if small is None else small(self.xp, x)
+        if value is None:
+            return self._integer_power(x, exponent)
+        return self.xp.power(x, exponent)
+
+    def _number(self, value: Any) -> Any:
+        """A Python number, if `value` is one or can be read without waiting; else None."""
+        if not hasattr(value, "ndim"):
+            return value
+        return value.item() if self.host_scalars and not value.ndim and value.dtype.kind != "b" else None
+
+    def _integer_power(self, x: Any, exponent: Any) -> Any:
+        """A power of integers, 0 where the exponent is negative, except for 1 and -1."""
+        xp = self.xp
+        if exponent.dtype.kind == "u":
+            return xp.power(x, exponent)
+        result = xp.power(x, xp.maximum(exponent, 0))
+        unit = xp.where(exponent % 2 == 0, abs(x), x)
+        return xp.where(exponent < 0, xp.where(abs(x) == 1, unit, 0), result)
+
+    def ldexp(self, x: Any, exponent: Any) -> Any:
+        """``x * 2**exponent``."""
+        if exponent.dtype.kind == "i":
+            return self.xp.ldexp(x, exponent)
+        return x * self.xp.exp2(exponent)
+
+    def frexp(self, x: Any) -> Any:
+        if x.dtype.kind != "f":
+            raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+        mantissa, exponent = self.xp.frexp(x)
+        return mantissa, exponent.astype("int32")
+
+    # -- exponentials and logarithms ----------------------------------------------------------------------------------
+
+    def sigmoid(self, x: Any) -> Any:
+        """``1 / (1 + exp(-x))``: where exp overflows, the quotient is 0, as it should be."""
+        if not x.ndim:
+            return 1 / (1 + self.xp.exp(-x))
+        y = self.xp.exp(-x)
+        y += 1
+        return self.xp.reciprocal(y, out=y)
+
+    def logaddexp(self, x: Any, y: Any) -> Any:
+        if x.dtype.kind == "c":
+            first = x.real >= y.real
+            large, small = self.where(first, x, y), self.where(first, y, x)
+            return self.where(x == y, x + math.log(2), large + self.xp.log(1 + self.xp.exp(small - large)))
+        return self.xp.maximum(x, y) + self.xp.log1p(self.xp.exp(-self._distance(x, y)))
+
+    def logaddexp2(self, x: Any, y: Any) -> Any:
+        far = self.xp.log1p(self.xp.exp2(-self._distance(x, y))) / math.log(2)
+        return self.xp.maximum(x, y) + far
+
+    def _distance(self, x: Any, y: Any) -> Any:
+        """``abs(x - y)``, and a large number where both are the same infinity (or something is NaN)."""
+        return self.xp.fmin(abs(x - y), 1e30)
+
+    # -- special functions --------------------------------------------------------------------------------------------
+
+    def polygamma(self, n: int, x: Any) -> Any:
+        if n < 0:
+            raise RuntimeError("polygamma(n, x) does not support negative n.")
+        return self.digamma(x) if n == 0 else self.special.polygamma(n, x).astype(x.dtype)
+
+    # -- complex numbers ----------------------------------------------------------------------------------------------
+
+    def is_complex(self, x: Any) -> bool:
+        return bool(x.dtype.kind == "c")
+
+    def complex(self, real: Any, imag: Any) -> Any:
+        """``real + 1j * imag``, without that product's NaN for infinities."""
+        shape = dtypes.np.broadcast_shapes(real.shape, imag.shape)
+        result = self.xp.empty(shape, "complex64" if real.dtype == "float32" else "complex128")
+        result.real = real
+        result.imag = imag
+        return result
+
+    def angle(self, x: Any) -> Any:
+        if x.dtype.kind == "c":
+            return self.xp.arctan2(x.imag, x.real)
+        return self.where(x < 0, math.pi, self.where(x != x, x, 0.0))
+
+    def view_as_real(self, x: Any) -> Any:
+        if x.dtype.kind != "c":
+            raise RuntimeError("view_as_real is only supported for complex tensors")
+        real = x.real
+        return self.xp.lib.stride_tricks.as_strided(real, (*x.shape, 2), (*x.strides, real.dtype.itemsize))
+
+    def view_as_complex(self, x: Any) -> Any:
+        """Pairs of real numbers in the last dimension as complex numbers, without a copy."""
+        if x.dtype.kind != "f" or x.dtype.itemsize < 4:
+            name = dtypes.from_numpy(x.dtype).scalar_name
+            raise RuntimeError(
+                "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+                f"{name}"
+            )
+        size = x.dtype.itemsize
+        if not x.ndim:
+            raise RuntimeError("Input tensor must have one or more dimensions")
+        if x.shape[-1] != 2:
+            raise RuntimeError("Tensor must have a last dimension of size 2")
+        if x.strides[-1] != size:
+            raise RuntimeError("Tensor must have a last dimension with stride 1")
+        if any(stride % (2 * size) for stride, n in zip(x.strides[:-1], x.shape[:-1], strict=True) if n > 1):
+            raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+        return x.view("complex64" if size == 4 else "complex128")[..., 0]
+
 
 _SMALL_POWERS: dict[Any, Any] = {
-    1: lambda F, x: x * 1,
-    2: lambda F, x: F.xp.square(x),
-    3: lambda F, x: F.xp.square(x) * x,
-    4: lambda F, x: F.xp.square(F.xp.square(x)),
-    0.5: lambda F, x: F.xp.sqrt(x),
-    -1: lambda F, x: F.xp.reciprocal(x),
-    -2: lambda F, x: F.xp.reciprocal(F.xp.square(x)),
+    0: lambda xp, x: xp.ones_like(x),
+    1: lambda xp, x: x.copy(),
+    2: lambda xp, x: xp.square(x),
+    3: lambda xp, x: xp.square(x) * x,
+    4: lambda xp, x: xp.square(xp.square(x)),
+    0.5: lambda xp, x: xp.sqrt(x),
+    -0.5: lambda xp, x: xp.reciprocal(xp.sqrt(x)),
+    -1: lambda xp, x: xp.reciprocal(x),
+    -2: lambda xp, x: xp.reciprocal(xp.square(x)),
 }

@@ -193,7 +193,7 @@ def rational(x: Array, coefficients: tuple[Coefficients, Coefficients]) -> Array
 
 
 def select(mask: Array, chosen: Array, other: Array) -> Array:
-    """`chosen` where the integer `mask` is -1, `other` where it is 0; no branches, exact for NaN and infinity."""
+    """`chosen` where the integer `mask` is -1, `other` where it is 0; without branches."""
     form = format_of(chosen)
     bits = chosen.view(form.signed) ^ other.view(form.signed)
     bits &= mask
@@ -213,7 +213,7 @@ def _split(x: Array) -> tuple[Array, Array]:
 
 
 def _log_join(exponent: Array, f: Array) -> Array:
-    """Logarithm of 2**exponent * (1 + f), log(1 + f) being f - (f*f/2 - s*(f*f/2 + R(s*s))), s = f/(2 + f)."""
+    """Logarithm of 2**exponent * (1 + f); log(1 + f) = f - (f*f/2 - s*(f*f/2 + R(s*s))), s = f/(2 + f)."""
     form = format_of(f)
     s = f / (f + 2)
     square = s * s

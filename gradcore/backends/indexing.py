@@ -1,13 +1,253 @@
-"""Gather, scatter and friends."""
+"""Kernels that read and write elements at given places."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
+
+from gradcore import dtypes
 
 __all__ = ["Indexing"]
 
+#: A tuple with an index array (of integers or bools) for some dims and None for the others.
+Indices = Sequence[Any]
+
 
 class Indexing:
-    """Gather, scatter and friends."""
+    """Gather, scatter and friends.
+
+    Indices are checked: NumPy does so itself, and only what it says needs to be put in PyTorch's words; CuPy would
+    wrap them around in silence.
+    """
 
     xp: Any
+    host_scalars: bool
+
+    # -- indexing with ints, slices and None ----------------------------------------------------------------------
+
+    def getitem(self, x: Any, key: Any) -> Any:
+        """A view: `key` has neither arrays nor bools."""
+        try:
+            return x[key]
+        except IndexError as error:
+            raise index_error(error, x.shape) from None
+
+    def getitem_backward(self, grad: Any, shape: Sequence[int], key: Any) -> Any:
+        """Zeros with `grad` at `key`."""
+        out = self.xp.zeros(shape, grad.dtype)
+        out[key] = grad
+        return out
+
+    # -- indexing with arrays ---------------------------------------------------------------------------------------
+
+    def index(self, x: Any, indices: Indices) -> Any:
+        """The elements at `indices`."""
+        key = self._checked(x.shape, indices)
+        try:
+            return x[key]
+        except (IndexError, ValueError) as error:
+            raise index_error(error, x.shape, indices) from None
+
+    def index_put(self, x: Any, indices: Indices, values: Any, accumulate: bool = False) -> Any:
+        """A copy with `values` at `indices`, or with `values` added there."""
+        key = self._checked(x.shape, indices)
+        try:
+            if accumulate and not _distinct(indices):
+                return self._accumulated(x.copy(), indices, values)
+            out = x.copy()
+            if accumulate:
+                out[key] += values
+            else:
+                out[key] = values
+            return out
+        except (IndexError, ValueError) as error:
+            raise index_error(error, x.shape, indices, values.shape) from None
+
+    def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
+        """Zeros with `grad` added at `indices`."""
+        out = self.xp.zeros(shape, grad.dtype)
+        if _distinct(indices):
+            out[self._checked(shape, indices)] = grad
+            return out
+        return self._accumulated(out, indices, grad)
+
+    def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
+        """The key by which the library indexes; indices are compared with the bounds where it does not do so."""
+        if not self.host_scalars:
+            dim = 0
+            for index in indices:
+                if index is None or index.dtype.kind == "b":
+                    dim += 1 if index is None else index.ndim
+                    continue
+                self.check_bounds(index, shape[dim], dim, -shape[dim])
+                dim += 1
+        return tuple(slice(None) if index is None else index for index in indices)
+
+    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0) -> None:
+        """Raise unless all of ``low <= index < size`` holds."""
+        if not index.size:
+            return
+        if low:
+            bad = bool(((index >= size) | (index < low)).any())
+        else:  # negative numbers are large ones without their sign
+            bad = int(self.xp.amax(index.view(f"u{index.itemsize}"))) >= size
+        if bad:
+            wrong = index[(index >= size) | (index < low)].reshape(-1)[0]
+            raise IndexError(f"index {int(wrong)} is out of bounds for dimension {dim} with size {size}")
+
+    def _accumulated(self, out: Any, indices: Indices, values: Any) -> Any:
+        """`out`, a fresh array, with `values` added at `indices`, where the same place may appear often."""
+        indices = self._without_masks(indices)
+        dims = [d for d, index in enumerate(indices) if index is not None]
+        arrays = self.xp.broadcast_arrays(*(indices[d] for d in dims))
+        rest = [d for d in range(out.ndim) if d not in dims]
+        where = arrays[0].shape
+        # The indexed dims come first; that is also where their result lies, unless they follow each other.
+        place = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
+        shape = tuple(out.shape[d] for d in rest)
+        full = (*shape[:place], *where, *shape[place:])
+        if values.shape != full:
+            values = self.xp.broadcast_to(values, full)
+        order = (*range(place, place + len(where)), *range(place), *range(place + len(where), len(full)))
+        moved = self.xp.ascontiguousarray(out.transpose([*dims, *rest]))
+        flat = _linear(arrays, [out.shape[d] for d in dims])
+        rows = moved.reshape(-1, math.prod(shape)) if moved.size else moved
+        if flat.size and moved.size:
+            rows = self.add_rows(rows, flat.reshape(-1), values.transpose(order).reshape(-1, math.prod(shape)))
+        back = [0] * out.ndim
+        for i, d in enumerate([*dims, *rest]):
+            back[d] = i
+        return rows.reshape(moved.shape).transpose(back)
+
+    def _without_masks(self, indices: Indices) -> list[Any]:
+        """Masks as the integers at which they hold, one array per dim."""
+        found: list[Any] = []
+        for index in indices:
+            if index is not None and index.dtype.kind == "b":
+                found.extend(index.nonzero())
+            else:
+                found.append(index)
+        return found
+
+    def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
+        """`out`, a fresh matrix, with `rows` added to its rows `index`; half precision is summed in float32."""
+        if _is_reduced(out):
+            return self.add_rows(out.astype("float32"), index, rows.astype("float32")).astype(out.dtype)
+        width = out.shape[1]
+        if width > 1:  # on single elements `add.at` is many times faster than on rows
+            index = (index[:, None] * width + self.xp.arange(width)).reshape(-1)
+        self.xp.add.at(out.reshape(-1), index, rows.reshape(-1).astype(out.dtype, copy=False))
+        return out
+
+    # -- one index per element --------------------------------------------------------------------------------------
+
+    def gather(self, x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
+        """``out[i, j] = x[index[i, j], j]`` for dim 0."""
+        self.check_bounds(index, x.shape[dim], dim)
+        return self.xp.take_along_axis(_cut(x, index.shape, dim), index, dim)
+
+    def gather_backward(self, grad: Any, shape: Sequence[int], dim: int, index: Any) -> Any:
+        """Zeros with `grad` added where `gather` read."""
+        return self._added_along(self.xp.zeros(shape, grad.dtype), dim, index, grad)
+
+    def scatter(self, x: Any, dim: int, index: Any, src: Any) -> Any:
+        """A copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
+        self.check_bounds(index, x.shape[dim], dim)
+        out = x.copy()
+        if getattr(src, "ndim", 0):
+            src = src[tuple(slice(n) for n in index.shape)]
+        if index.size:
+            _cut(out, index.shape, dim)[self._along(index, dim)] = src
+        return out
+
+    def scatter_add(self, x: Any, dim: int, index: Any, src: Any) -> Any:
+        """A copy of `x` with ``out[index[i, j], j] += src[i, j]`` for dim 0."""
+        self.check_bounds(index, x.shape[dim], dim)
+        return self._added_along(x.copy(), dim, index, src[tuple(slice(n) for n in index.shape)])
+
+    def _added_along(self, out: Any, dim: int, index: Any, src: Any) -> Any:
+        if not index.size:
+            return out
+        out = self.xp.ascontiguousarray(out)
+        flat = self.add_rows(out.reshape(-1, 1), self._places(out.shape, dim, index), src.reshape(-1, 1))
+        return flat.reshape(out.shape)
+
+    def _along(self, index: Any, dim: int) -> tuple[Any, ...]:
+        """The key with which ``x[key]`` reads `index` along a dim."""
+        key = [
+            self.xp.arange(n).reshape((1,) * d + (n,) + (1,) * (index.ndim - d - 1)) for d, n in enumerate(index.shape)
+        ]
+        key[dim] = index
+        return tuple(key)
+
+    def _places(self, shape: Sequence[int], dim: int, index: Any) -> Any:
+        """Where, in the flattened array of `shape`, the elements lie that `index` names along a dim."""
+        key = self._along(index, dim)
+        found, step = 0, 1
+        for d in range(len(shape) - 1, -1, -1):
+            found, step = found + key[d] * step, step * shape[d]
+        return found.reshape(-1)  # type: ignore[attr-defined]
+
+    # -- reductions at given places ---------------------------------------------------------------------------------
+
+    def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
+        """`out`, a fresh row of numbers, reduced with `values` at `places`: by ``prod``, ``amax`` or ``amin``."""
+        ufunc = {"prod": self.xp.multiply, "amax": self.xp.maximum, "amin": self.xp.minimum}[reduce]
+        if hasattr(ufunc, "at"):
+            ufunc.at(out, places, values)
+            return out
+        # One round for each time that the most frequent place appears.
+        order = self.xp.argsort(places, kind="stable")
+        places, values = places[order], values[order]
+        starts = self.xp.searchsorted(places, places)
+        rank = self.xp.arange(places.size) - starts
+        for k in range(int(rank.max()) + 1 if places.size else 0):
+            chosen = rank == k
+            out[places[chosen]] = ufunc(out[places[chosen]], values[chosen])
+        return out
+
+
+def _is_reduced(x: Any) -> bool:
+    known = dtypes.FROM_NUMPY.get(x.dtype)
+    return known is not None and known.is_reduced
+
+
+def _distinct(indices: Indices) -> bool:
+    """Whether no place can appear twice: a single mask."""
+    given = [index for index in indices if index is not None]
+    return len(given) == 1 and given[0].dtype.kind == "b"
+
+
+def _cut(x: Any, shape: Sequence[int], dim: int) -> Any:
+    """`x` cut to `shape`, but for one dim."""
+    return x[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(shape))]
+
+
+def _linear(arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """Indices along several dims as those along their flattening; negative ones count from the end."""
+    flat = arrays[0]
+    if len(arrays) > 1:
+        flat = 0
+        for index, size in zip(arrays, sizes, strict=True):
+            flat = flat * size + (index + (index < 0) * size)
+    return flat
+
+
+def index_error(
+    error: Exception, shape: Sequence[int], indices: Indices = (), values: Sequence[int] | None = None
+) -> Exception:
+    """The library's complaint in PyTorch's words."""
+    text = str(error)
+    if "too many indices" in text:
+        return IndexError(f"too many indices for tensor of dimension {len(shape)}")
+    if "indexing arrays could not be broadcast" in text:
+        shapes = ", ".join(str(list(i.shape)) for i in indices if i is not None)
+        return IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}")
+    if isinstance(error, ValueError) and values is not None:
+        return RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values)} cannot be broadcast to indexing result ({text})"
+        )
+    if isinstance(error, ValueError):
+        return error
+    return IndexError(text.replace(" axis ", " dimension "))

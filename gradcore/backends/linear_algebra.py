@@ -1,16 +1,165 @@
-"""Matrix products, factorisations, solvers."""
+"""Kernels of factorisations and solvers, for any array library that has NumPy's ``linalg``.
+
+What NumPy lacks (factors of LU, triangular systems, where a factorisation failed) is left to the library's own class:
+`gradcore.backends.lapack` on the CPU.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gradcore.errors import LinAlgError
+
 __all__ = ["LinearAlgebra"]
+
+#: What PyTorch says of a factorisation that failed, by function; ``{}`` is the position that `info` gives.
+_FAILURES = {
+    "inv": "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular.",
+    "solve": "The solver failed because the input matrix is singular.",
+    "cholesky": "The factorization could not be completed because the input is not positive-definite (the leading minor "
+    "of order {} is not positive-definite).",
+    "lu_factor": "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still want to "
+    "perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
+}
 
 
 class LinearAlgebra:
-    """Matrix products, factorisations, solvers."""
+    """Factorisations and solvers of batches of matrices. An `info` is 0 where they succeeded, as in LAPACK."""
 
     xp: Any
 
-    def matmul(self, a: Any, b: Any) -> Any:
-        return self.xp.matmul(a, b)
+    # -- to be given by each library's class --------------------------------------------------------------------
+
+    def lu_factor(self, a: Any) -> tuple[Any, Any, Any]:
+        """LU factors in one matrix, pivots (from 1) and info."""
+        raise NotImplementedError
+
+    def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        """The solution of ``a @ x = b`` (with the conjugate transpose of `a` if `adjoint`) from the factors of `a`."""
+        raise NotImplementedError
+
+    def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
+        """The solution of ``a @ x = b``, of which only one triangle of `a` is read."""
+        raise NotImplementedError
+
+    def matrix_exponential(self, a: Any) -> Any:
+        raise NotImplementedError
+
+    # -- failures -----------------------------------------------------------------------------------------------
+
+    def check_info(self, info: Any, caller: str) -> None:
+        """Raise for the first matrix of a batch whose factorisation failed."""
+        if not info.any():
+            return
+        first = int(info.ravel().nonzero()[0][0])
+        what = next(text for name, text in _FAILURES.items() if name in caller)
+        where = f"(Batch element {first}): " if info.ndim else ""
+        raise LinAlgError(f"{caller}: {where}{what.format(int(info.ravel()[first]))}")
+
+    def assert_small(self, x: Any, text: str) -> Any:
+        """Raise where an element is too large for rounding."""
+        if (abs(x) > 1e-2).any():
+            raise RuntimeError(text)
+        return x
+
+    def _no_convergence(self, name: str, a: Any) -> LinAlgError:
+        if not self.xp.isfinite(a).all():
+            why = "the input matrix contained non-finite values."
+        else:
+            why = "the input matrix is ill-conditioned or has too many repeated singular values."
+        return LinAlgError(f"{name}: The algorithm failed to converge because {why}")
+
+    # -- factorisations -----------------------------------------------------------------------------------------
+
+    def cholesky(self, a: Any) -> tuple[Any, Any]:
+        """The lower factor and info."""
+        factor = self.xp.linalg.cholesky(a)
+        failed = self.xp.isnan(factor).any(axis=(-2, -1))
+        return factor, failed.astype("int32")
+
+    def eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
+        try:
+            values, vectors = self.xp.linalg.eigh(a, uplo)
+        except ValueError:
+            raise self._no_convergence("linalg.eigh", a) from None
+        return values, vectors
+
+    def eigvalsh(self, a: Any, uplo: str = "L") -> Any:
+        try:
+            return self.xp.linalg.eigvalsh(a, uplo)
+        except ValueError:
+            raise self._no_convergence("linalg.eigh", a) from None
+
+    def eig(self, a: Any) -> tuple[Any, Any]:
+        """Complex eigenvalues and eigenvectors."""
+        if not self.xp.isfinite(a).all():
+            raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+        try:
+            values, vectors = self.xp.linalg.eig(a)
+        except ValueError:
+            raise self._no_convergence("linalg.eig", a) from None
+        dtype = self.xp.result_type(a.dtype, "complex64")
+        return values.astype(dtype), vectors.astype(dtype)
+
+    def eigvals(self, a: Any) -> Any:
+        """Complex eigenvalues."""
+        if not self.xp.isfinite(a).all():
+            raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+        return self.xp.linalg.eigvals(a).astype(self.xp.result_type(a.dtype, "complex64"))
+
+    def svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
+        try:
+            u, s, vh = self.xp.linalg.svd(a, full_matrices)
+        except ValueError:
+            raise self._no_convergence("linalg.svd", a) from None
+        return u, s, vh
+
+    def svdvals(self, a: Any) -> Any:
+        try:
+            return self.xp.linalg.svd(a, False, False)
+        except ValueError:
+            raise self._no_convergence("linalg.svd", a) from None
+
+    def qr(self, a: Any, mode: str = "reduced") -> tuple[Any, Any]:
+        """Q and R; an empty Q for the mode ``"r"``."""
+        if mode == "r":
+            return self.xp.zeros(0, a.dtype), self.xp.linalg.qr(a, "r")
+        q, r = self.xp.linalg.qr(a, mode)
+        return q, r
+
+    # -- inverses and determinants ------------------------------------------------------------------------------
+
+    def inverse(self, a: Any) -> tuple[Any, Any]:
+        """The inverse and info; what the inverse of a singular matrix holds is left open."""
+        result = self.xp.linalg.inv(a)
+        failed = ~self.xp.isfinite(result).all(axis=(-2, -1))
+        return result, failed.astype("int32")
+
+    def determinant(self, a: Any) -> Any:
+        return self.xp.linalg.det(a)
+
+    def adjugate(self, a: Any) -> Any:
+        """The transpose of the cofactors, the derivative of the determinant: defined for singular matrices too."""
+        if a.shape[-1] < 2:
+            return self.xp.ones_like(a)
+        determinant = self.xp.linalg.det(a)
+        if self.is_regular(a):
+            return self.xp.linalg.inv(a) * determinant[..., None, None]
+        u, s, vh = self.svd(a)
+        phase = self.xp.linalg.det(u) * self.xp.linalg.det(vh)
+        others = self.products_of_others(s)
+        v = vh.swapaxes(-1, -2).conj()
+        return (v * (phase[..., None] * others)[..., None, :]) @ u.swapaxes(-1, -2).conj()
+
+    def is_regular(self, a: Any) -> bool:
+        """Whether every matrix of a batch is so far from a singular one that its inverse is accurate."""
+        s = self.svdvals(a)
+        return bool((s[..., -1] > s[..., 0] * self.xp.finfo(s.dtype).eps ** 0.5).all())
+
+    def products_of_others(self, s: Any) -> Any:
+        """For each element of the last dim, the product of the others."""
+        before = self.xp.ones_like(s)
+        after = self.xp.ones_like(s)
+        before[..., 1:] = self.xp.cumprod(s[..., :-1], axis=-1)
+        after[..., :-1] = self.xp.cumprod(s[..., :0:-1], axis=-1)[..., ::-1]
+        return before * after

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
 
 __all__ = ["Movement"]
 
@@ -13,45 +18,149 @@ class Movement:
 
     xp: Any
 
-    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
-        return x.reshape(shape)
+    # -- views ------------------------------------------------------------------------------------------------------
 
-    def permute(self, x: Any, dims: Sequence[int]) -> Any:
-        return x.transpose(dims)
+    def shares_memory(self, view: Any, x: Any) -> bool:
+        """Whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
+        return _owner(view) is _owner(x)
 
-    def transpose(self, x: Any, dim0: int, dim1: int) -> Any:
-        return x.swapaxes(dim0, dim1) if x.ndim else x[...]
+    def expanded(self, x: Any, shape: Sequence[int]) -> Any:
+        """A view broadcast to `shape`."""
+        return self.xp.broadcast_to(x, shape)
 
-    def expand(self, x: Any, shape: Sequence[int]) -> Any:
-        """Broadcast to `shape`, in which -1 keeps a dimension."""
-        lead = len(shape) - x.ndim
-        return self.xp.broadcast_to(x, [x.shape[i - lead] if n == -1 else n for i, n in enumerate(shape)])
+    def view_dtype_kernel(self, x: Any, dtype: Any) -> Any:
+        """The memory of `x` read as another of gradcore's dtypes."""
+        new, old = dtype.numpy, x.dtype
+        if new.itemsize == old.itemsize:
+            return x.view(new)
+        names = f"to view {dtypes.from_numpy(old).scalar_name} as {dtype.scalar_name} (different element sizes)"
+        if not x.ndim:
+            raise RuntimeError(f"self.dim() cannot be 0 {names}")
+        step = x.strides[-1] // old.itemsize
+        if step != 1 and x.shape[-1] > 1:
+            raise RuntimeError(f"self.stride(-1) must be 1 {names}, but got {step}")
+        if x.shape[-1] * old.itemsize % new.itemsize:
+            ratio = new.itemsize // old.itemsize
+            raise RuntimeError(f"self.size(-1) must be divisible by {ratio} {names}, but got {x.shape[-1]}")
+        return x.view(new)
 
-    def squeeze(self, x: Any, dim: int | Sequence[int] | None = None) -> Any:
-        """Drop dimensions of size 1: all, or those named that have size 1."""
-        if dim is None:
-            return x.squeeze()
-        dims = (dim,) if isinstance(dim, int) else dim
-        drop = {d % x.ndim for d in dims} if x.ndim else set()
-        return x.reshape([n for i, n in enumerate(x.shape) if not (i in drop and n == 1)])
+    def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
+        """The diagonal as a view, writable where `x` is."""
+        out = x.diagonal(offset, dim1, dim2)
+        if not out.flags.writeable and x.flags.writeable:
+            out.flags.writeable = True
+        return out
 
-    def unsqueeze(self, x: Any, dim: int) -> Any:
-        dim = dim + x.ndim + 1 if dim < 0 else dim
-        return x[(slice(None),) * dim + (None,)]
+    def strided(self, x: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+        """A view of the memory that `x` is part of; `offset` counts from the first element of `x`."""
+        memory = self.memory_of(x)
+        offset += self.geometry_of(x)[1]
+        extent = 1 + offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        if 0 in shape:
+            return memory[:0].reshape(shape)
+        if extent > memory.size:
+            raise RuntimeError(
+                f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize "
+                f"{x.itemsize} requiring a storage size of {extent * x.itemsize} are out of bounds for storage of size "
+                f"{memory.size * x.itemsize}"
+            )
+        steps = [s * x.itemsize for s in strides]
+        return self.xp.lib.stride_tricks.as_strided(memory[offset:], shape, steps)
 
-    def flip(self, x: Any, dims: Sequence[int]) -> Any:
-        return self.xp.flip(x, tuple(dims)).copy()
+    def memory_of(self, x: Any) -> Any:
+        """All memory that `x` is part of, as elements in a row."""
+        owner = _owner(x)
+        order = sorted(range(owner.ndim), key=lambda d: -owner.strides[d])
+        return owner.transpose(order).reshape(-1).view(x.dtype)
 
-    def cat(self, tensors: Sequence[Any], dim: int = 0) -> Any:
-        return self.xp.concatenate(tensors, axis=dim)
+    def geometry_of(self, x: Any) -> tuple[tuple[int, ...], int]:
+        """Strides and offset, in elements, of `x` in its memory."""
+        start = self.address(x) - self.address(_owner(x))
+        return tuple(s // x.itemsize for s in x.strides), start // x.itemsize
 
-    def clone(self, x: Any) -> Any:
-        return x.copy()
+    def address(self, x: Any) -> int:
+        """Where the first element lies."""
+        data = x.data
+        return int(data.ptr) if hasattr(data, "ptr") else int(x.__array_interface__["data"][0])
+
+    def locations(self, like: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+        """Where in memory the elements of such a view lie, in a row."""
+        found = self.xp.full((), offset, "int64")
+        for n, s in zip(shape, strides, strict=True):
+            found = found[..., None] + self.xp.arange(n) * s
+        return found.reshape(-1)
+
+    def windows_of(self, x: Any, dim: int, size: int, step: int) -> Any:
+        """Windows along a dim, each in a new last dim, as a view."""
+        count = (x.shape[dim] - size) // step + 1
+        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
+        strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
+        return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
+
+    def unfold_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
+        """The sum of windows where they overlap."""
+        out = self.xp.zeros(shape, grad.dtype)
+        count, lead = grad.shape[dim], (slice(None),) * dim
+        if step >= size and size:
+            self.windows_of(out, dim, size, step)[...] = grad
+            return out
+        for k in range(size):
+            out[(*lead, slice(k, k + (count - 1) * step + 1, step))] += grad[..., k]
+        return out
+
+    # -- rearrangements -----------------------------------------------------------------------------------------------
+
+    def contiguous(self, x: Any) -> Any:
+        return self.xp.ascontiguousarray(x)
+
+    def adjoint(self, x: Any) -> Any:
+        """The conjugate transpose of the last two dims."""
+        return x.swapaxes(-2, -1).conj()
+
+    def tiled(self, x: Any, repeats: Sequence[int]) -> Any:
+        """Copies of `x` side by side; there are at least as many `repeats` as dims."""
+        shape = (1,) * (len(repeats) - x.ndim) + x.shape
+        out = self.xp.empty([n * r for n, r in zip(shape, repeats, strict=True)], x.dtype)
+        split = out.reshape([k for n, r in zip(shape, repeats, strict=True) for k in (r, n)])
+        split[...] = x.reshape([k for n in shape for k in (1, n)])
+        return out
+
+    # -- joins --------------------------------------------------------------------------------------------------------
+
+    def joined(self, arrays: Sequence[Any], dim: int) -> Any:
+        """Arrays one after the other along a dim, in their common dtype."""
+        return self.xp.concatenate(self.alike(arrays), axis=dim)
+
+    def alike(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The arrays in their common dtype, by PyTorch's rules."""
+        first = arrays[0].dtype
+        if all(a.dtype == first for a in arrays):
+            return arrays
+        kinds = [dtypes.from_numpy(a.dtype) for a in arrays]
+        dims = [k for k, a in zip(kinds, arrays, strict=True) if a.ndim]
+        common = dtypes.result_dtype(dims, [k for k, a in zip(kinds, arrays, strict=True) if not a.ndim], []).numpy
+        return [a.astype(common) for a in arrays]
+
+    def block_diagonal(self, blocks: Sequence[Any]) -> Any:
+        """Matrices along a diagonal, zeros elsewhere."""
+        blocks = self.alike(blocks)
+        rows, columns = zip(*(b.shape for b in blocks), strict=True)
+        out = self.xp.zeros((sum(rows), sum(columns)), blocks[0].dtype)
+        for block, i, j in zip(blocks, itertools.accumulate(rows), itertools.accumulate(columns), strict=True):
+            out[i - block.shape[0] : i, j - block.shape[1] : j] = block
+        return out
 
     def broadcast_shapes(self, *shapes: Sequence[int]) -> tuple[int, ...]:
-        import numpy as np
-
         return np.broadcast_shapes(*shapes)
 
     def zeros(self, shape: Sequence[int], dtype: Any) -> Any:
         return self.xp.zeros(shape, dtype)
+
+
+def _owner(x: Any) -> Any:
+    """The array whose memory `x` is a view of; itself if it has its own."""
+    while True:
+        base = getattr(x, "base", None)
+        if base is None or not hasattr(base, "strides"):
+            return x
+        x = base

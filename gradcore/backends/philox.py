@@ -100,7 +100,7 @@ class WordStream:
     def __getitem__(self, part: slice) -> np.ndarray:
         start, stop, _ = part.indices(self.size)
         blocks, skip = divmod(start, WORDS_PER_BLOCK)
-        return words(stop - start + skip, self.key, (self.counter + blocks) % 2**COUNTER_BITS)[skip:]
+        return words(max(stop - start, 0) + skip, self.key, (self.counter + blocks) % 2**COUNTER_BITS)[skip:]
 
 
 def word_count(n: int, dtype: Any) -> int:

@@ -1,7 +1,8 @@
 """Pooling over windows and adaptive pooling, with one to three spatial dimensions.
 
-Arrays are batched, `(N, C, *S)`. Maxima and sums are taken dimension by dimension. A maximum can be had with its index
-in the flattened spatial dimensions; as in PyTorch it is the first of equal maxima, and the last NaN.
+Arrays are batched, `(N, C, *S)`. Maxima and sums are taken dimension by dimension. A maximum can be had
+with its index in the flattened spatial dimensions; as in PyTorch it is the first of equal maxima, and the
+last NaN.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def max_pool(
     ceil_mode: bool,
     with_indices: bool = True,
 ) -> tuple[Any, Any]:
-    """Return the maximum of each window and, unless not wanted, its flat spatial index (int64, else None)."""
+    """Return the maximum of each window and, unless not wanted, its index (int64, else None)."""
     by_dim = [
         _windows(size, *rest, ceil_mode)
         for size, *rest in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)
@@ -51,7 +52,7 @@ def max_pool(
 def adaptive_max_pool(
     xp: Any, input: Any, output_size: Sequence[int], with_indices: bool = True
 ) -> tuple[Any, Any]:
-    """Return the maximum of each of `output_size` equal parts and, unless not wanted, its flat spatial index."""
+    """Return the maximum of each of `output_size` equal parts, with or without its index."""
     by_dim = list(map(_parts, input.shape[2:], output_size))
     starts = [_bounds(taps.inputs, taps.outputs)[0] for taps in by_dim]
     kernel = [max((step.tap for step in taps.steps), default=0) + 1 for taps in by_dim]
@@ -180,6 +181,8 @@ def _outer(counts: Sequence[np.ndarray]) -> np.ndarray | float:
 
 
 def _divide(xp: Any, array: Any, counts: np.ndarray | float) -> Any:
+    if isinstance(counts, float):
+        return array / array.dtype.type(counts)
     return array / xp.asarray(counts, dtype=array.dtype)
 
 
@@ -206,7 +209,7 @@ def _max(
     dilation: Sequence[int],
     with_indices: bool,
 ) -> tuple[Any, Any]:
-    lowest = -np.inf if x.dtype.kind not in "biu" else np.iinfo(x.dtype).min
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     if not with_indices:
         return _fold_all(xp.maximum, xp.max, xp, x, by_dim, lowest), None
     sizes = x.shape[2:]
@@ -231,15 +234,16 @@ def _max_along(
 ) -> tuple[Any, Any]:
     """Fold one dimension with its maximum, keeping the code of the winning tap.
 
-    A code counts taps, the last dimension fastest. A later tap has the larger code, so the winner's code is the
-    maximum of the codes that won so far, zero for those that did not: no branch on data.
+    A code counts taps, the last dimension fastest. A later tap has the larger code, so the winner's code
+    is the maximum of the codes that won so far, zero for those that did not: no branch on data.
     """
 
     def candidate(step: Step) -> tuple[Any, Any]:
         code = code_type.type(step.tap * scale)
         if codes is not None:
             code = select(xp, codes, dim, step.inputs) + code
-        return xp.ascontiguousarray(select(xp, x, dim, step.inputs)), code
+        value = select(xp, x, dim, step.inputs)
+        return np.ascontiguousarray(value) if xp is np else value, code  # used several times
 
     steps = iter(taps.steps)
     if taps.whole > 1:
@@ -252,14 +256,15 @@ def _max_along(
         if step.first:
             best[target], best_code[target] = candidate(step)
         else:
-            best[target], best_code[target] = _better(xp, best[target], best_code[target], *candidate(step))
+            so_far = select(xp, best, dim, step.outputs), select(xp, best_code, dim, step.outputs)
+            best[target], best_code[target] = _better(xp, *so_far, *candidate(step))
     return best, best_code
 
 
 def _better(xp: Any, best: Any, best_code: Any, value: Any, code: Any) -> tuple[Any, Any]:
     """Return the larger value and its code, that of `value` if both are NaN."""
     wins = value > best
-    if value.dtype.kind == "f":
+    if value.dtype.kind not in "iu":
         wins |= value != value
     return xp.maximum(best, value), xp.maximum(best_code, wins * code)
 

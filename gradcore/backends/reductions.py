@@ -1,45 +1,191 @@
-"""Kernels that reduce dimensions."""
+"""Kernels that reduce dimensions, written for any array library.
+
+`dims` is None for all dimensions, else a tuple of dimensions counted from the front. Results are arrays or NumPy scalars;
+whoever wraps them makes them arrays.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore import dtypes
+
 __all__ = ["Reductions"]
 
-Dims = int | Sequence[int] | None
+Dims = tuple[int, ...] | None
 
 
 class Reductions:
-    """Sums and their relatives. Results are arrays or NumPy scalars; whoever wraps them makes them arrays."""
+    """Sums and their relatives."""
 
     xp: Any
+    host_scalars: bool
 
-    def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        if dtype is None and x.dtype.kind in "biu":
-            dtype = "int64"
-        return self.xp.add.reduce(x, axis=_axis(dim), dtype=dtype, keepdims=keepdim)
+    # -- sums -----------------------------------------------------------------------------------------------------
+
+    def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        """Sum over dims; integers and bools in int64, unless a dtype (one of gradcore's) is given."""
+        return self.xp.add.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
 
     def sum_to_size(self, x: Any, shape: Sequence[int]) -> Any:
         """Sum the dimensions along which `shape` was broadcast to ``x.shape``."""
         lead = x.ndim - len(shape)
-        axes = (*range(lead), *(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1))
-        if axes:
-            x = self.xp.add.reduce(x, axis=axes, dtype=x.dtype)
+        dims = (*range(lead), *(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1))
+        if dims:
+            x = self.sum_over(x, dims, False, dtypes.from_numpy(x.dtype))
         return x.reshape(shape)
 
-    def amax(self, x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
-        return self.xp.amax(x, axis=_axis(dim), keepdims=keepdim)
+    def mean_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        return self.sum_over(x, dims, keepdim, dtype) / _count(x.shape, dims)
 
-    def amin(self, x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
-        return self.xp.amin(x, axis=_axis(dim), keepdims=keepdim)
+    def dot_over(self, x: Any, y: Any, dim: int) -> Any:
+        """Sum of ``x * y`` over one dim, which stays with size 1."""
+        return self.sum_over(x * y, (dim,), True)
 
-    def prod(self, x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
-        return self.xp.prod(x, axis=_axis(dim), keepdims=keepdim)
+    def var_mean_over(self, x: Any, dims: Dims, correction: float) -> tuple[Any, Any]:
+        """Variance and mean over dims, which stay with size 1: the mean first, then the squared distances from it.
+
+        Where squares of float32 overflow, the variance is a float64, as its root may be in range.
+        """
+        xp = self.xp
+        mean = self.mean_over(x, dims, True)
+        away = xp.asarray(x - mean)
+        if away.dtype.kind == "c":
+            square = away.real * away.real
+            square += away.imag * away.imag
+        else:
+            square = xp.multiply(away, away, out=away)
+        total = self.sum_over(square, dims, True)
+        if self.host_scalars and x.dtype == "float32" and not xp.isfinite(total).all():
+            return self.var_mean_over(x.astype("float64"), dims, correction)[0], mean
+        return total / max(_count(x.shape, dims) - correction, 0.0), mean
+
+    # -- products -------------------------------------------------------------------------------------------------
+
+    def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        """Product over dims; integers and bools in int64, unless a dtype (one of gradcore's) is given."""
+        return self.xp.multiply.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
+
+    def prod_others_along(self, x: Any, dim: int) -> Any:
+        """For each element the product of all others along a dim."""
+        xp = self.xp
+        zero = x == 0
+        if self.host_scalars and not zero.any():
+            return self.prod_over(x, (dim,), True) / x
+        filled = xp.where(zero, xp.ones((), x.dtype), x)
+        zeros = zero.sum(axis=dim, keepdims=True)
+        # An element's others contain a zero unless it is the only one.
+        return (zeros == zero) * (self.prod_over(filled, (dim,), True) / filled)
+
+    # -- extrema --------------------------------------------------------------------------------------------------
+
+    def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        return x.max(axis=dims, keepdims=keepdim)
+
+    def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        return x.min(axis=dims, keepdims=keepdim)
+
+    def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
+        """Index of the first maximum (of the first NaN if there is one)."""
+        return self.kept(x.argmax(axis=dim), dim, keepdim)
+
+    def argmin_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
+        """Index of the first minimum (of the first NaN if there is one)."""
+        return self.kept(x.argmin(axis=dim), dim, keepdim)
+
+    def max_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+        """Maximum along a dim and its index."""
+        return self.at_index(x, x.argmax(axis=dim), dim, keepdim)
+
+    def min_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+        """Minimum along a dim and its index."""
+        return self.at_index(x, x.argmin(axis=dim), dim, keepdim)
+
+    def at_index(self, x: Any, index: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        """The elements that an index without that dim chooses, and the index."""
+        index = self.kept(index, dim, True)
+        values = self.xp.take_along_axis(x, index, dim)
+        return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+
+    def kept(self, x: Any, dim: int, keepdim: bool = True) -> Any:
+        """A result without a dim, with that dim of size 1 if `keepdim`."""
+        return self.xp.expand_dims(x, dim) if keepdim else x
+
+    # -- tests ----------------------------------------------------------------------------------------------------
+
+    def any_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        return x.any(axis=dims, keepdims=keepdim)
+
+    def all_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        return x.all(axis=dims, keepdims=keepdim)
+
+    def count_over(self, x: Any, dims: Dims = None) -> Any:
+        """The number of elements that are not zero."""
+        return self.xp.count_nonzero(x, axis=dims)
+
+    def equal_or_nan(self, x: Any, y: Any) -> Any:
+        """Whether elements are equal, or both NaN."""
+        return (x == y) | ((x != x) & (y != y))
+
+    # -- exponentials ---------------------------------------------------------------------------------------------
+
+    def logsumexp_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
+        """``log(sum(exp(x)))`` over dims, without overflow; -inf of no elements."""
+        xp = self.xp
+        if not x.size:
+            return xp.log(self.sum_over(xp.exp(x), dims, keepdim))
+        top = x.real.max(axis=dims, keepdims=True)
+        top = xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
+        total = self.sum_over(self.exp_less(x, top), dims, keepdim)
+        return xp.log(total) + (top if keepdim else top.reshape(total.shape))
+
+    def exp_less(self, x: Any, top: Any) -> Any:
+        """``exp(x - top)``."""
+        shifted = self.xp.asarray(x - top)
+        return self.xp.exp(shifted, out=shifted)
+
+    def softmax_along(self, x: Any, dim: int) -> Any:
+        """``exp(x) / sum(exp(x))`` along a dim."""
+        if not x.size:
+            return x.copy()
+        out = self.exp_for_ratio(x, x.max(axis=dim, keepdims=True))
+        out /= self.sum_over(out, (dim,), True)
+        return out
+
+    def exp_for_ratio(self, x: Any, top: Any) -> Any:
+        """``exp(x)`` up to a factor common to the elements that share an element of `top`, their maximum."""
+        return self.exp_less(x, top)
+
+    def log_softmax_along(self, x: Any, dim: int) -> Any:
+        """``x - log(sum(exp(x)))`` along a dim."""
+        if not x.size:
+            return x.copy()
+        out = x - x.max(axis=dim, keepdims=True)
+        out -= self.xp.log(self.sum_over(self.xp.exp(out), (dim,), True))
+        return out
+
+    def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
+        """The product of softmax's (symmetric) Jacobian matrix at the result `y` with `t`."""
+        out = t - self.dot_over(t, y, dim)
+        out *= y
+        return out
+
+    def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
+        """The product of log_softmax's transposed Jacobian matrix at the result `y` with `t`."""
+        out = self.xp.exp(y)
+        out *= self.sum_over(t, (dim,), True)
+        return self.xp.subtract(t, out, out=out)
 
 
-def _axis(dim: Dims) -> Any:
-    """An axis argument; an empty tuple of dims means all of them."""
-    if dim is None or isinstance(dim, int):
-        return dim
-    return tuple(dim) or None
+def _sum_dtype(x: Any, dtype: Any) -> Any:
+    """The NumPy dtype in which to sum; None for that of `x`."""
+    if dtype is not None:
+        return dtype.numpy
+    return "int64" if x.dtype.kind in "biu" else None
+
+
+def _count(shape: tuple[int, ...], dims: Dims) -> int:
+    """How many elements a reduction over dims makes one of."""
+    return math.prod(shape) if dims is None else math.prod([shape[d] for d in dims])

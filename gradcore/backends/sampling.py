@@ -37,8 +37,8 @@ def permutation(xp: Any, words: Array) -> Array:
 def multinomial(xp: Any, words: Array, weights: Array, samples: int, replacement: bool) -> Array:
     """Random categories, with probabilities proportional to the weights of a row.
 
-    With replacement, the weights become integers, ``ceil(weight / largest * 2**s)`` with s = 62 less the whole
-    part of log2(categories), and sample i is the first category whose cumulative sum exceeds
+    With replacement, the weights become integers, ``ceil(weight / largest * 2**s)`` s being 62 less the
+    whole part of log2(categories), and sample i is the first category whose cumulative sum exceeds
     ``floor(w[i] * total / 2**64)``. (A sum of real numbers would depend on the order that a device adds in.)
     Without replacement, the categories are the first to arrive in a race of exponential times,
     ``e[j] / weight[j]``, in the order of arrival; word j makes e[j].

@@ -13,10 +13,10 @@ import numpy as np
 
 __all__ = ["Phase", "Windows", "conv_output_size", "overlap", "phases", "pool_output_size"]
 
-# Measured on a CPU: matrix products are fastest with this many columns, unless the block is then very small or large
-# (in bytes), and slow if rows lie a multiple of so many bytes apart, which collide in the cache.
+# Measured on a CPU: matrix products are fastest with so many columns, unless a block is then very small
+# or large (in bytes), and slow if rows lie a multiple of so many bytes apart, which collide in the cache.
 _COLUMNS, _LEAST, _MOST, _COLLIDING = 1536, 1 << 18, 1 << 25, 2048
-# Bytes computed from the values between two rows, up to which it is worth it to copy longer runs.
+# Bytes computed from the values between two rows, up to which it pays to copy longer runs.
 _JOINED = 800
 # Bytes of columns at a time on a GPU.
 _GPU_BLOCK = 1 << 28
@@ -54,14 +54,15 @@ def overlap(offset: int, stride: int, size: int, count: int) -> tuple[slice, sli
 class Phase(NamedTuple):
     """The taps of one dimension that read the same residue class of the padded input.
 
-    With stride `s`, the elements `residue, residue + s, residue + 2 * s, ...` form an array in which windows move by
-    one element: tap `first + m * period` of window `t` reads its element `t + shift + m * step`.
+    With stride `s`, the elements `residue, residue + s, residue + 2 * s, ...` form an array in which
+    windows move by one element: window `t` reads with tap `first + m * period` the element
+    `t + shift + m * step`.
     """
 
     residue: int
     first: int
     period: int
-    count: int
+    number: int
     shift: int
     step: int
 
@@ -73,7 +74,7 @@ class Phase(NamedTuple):
     @property
     def reach(self) -> int:
         """How far from the window's own position the last tap reads."""
-        return self.shift + (self.count - 1) * self.step
+        return self.shift + (self.number - 1) * self.step
 
 
 @lru_cache(maxsize=1024)
@@ -85,7 +86,7 @@ def phases(kernel: int, stride: int, dilation: int) -> tuple[Phase, ...]:
             residue=first * dilation % stride,
             first=first,
             period=period,
-            count=len(range(first, kernel, period)),
+            number=len(range(first, kernel, period)),
             shift=first * dilation // stride,
             step=dilation * period // stride,
         )
@@ -94,17 +95,25 @@ def phases(kernel: int, stride: int, dilation: int) -> tuple[Phase, ...]:
 
 
 class Windows:
-    """The windows of a batch `x`, zero outside, at the positions of an output of any size, block by block.
+    """The windows of a batch, which is zero outside, at the positions of an output, block by block.
 
-    A block is some images and some rows (of the first spatial dimension) of the output; its arrays have the shape
-    `(channels, images, *sizes)`. Where rows are `joined`, the last size is that of the padded input. A tap then reads one
-    long run that goes on from row to row, several times faster than short rows; the values between rows belong to no
-    window. (A GPU does not mind short rows.) Arrays of one block are valid until the next.
+    A block is some images and some rows (of the first spatial dimension) of the output. Its arrays have
+    the shape `(channels, images, *sizes)`. Where rows are `joined`, the last of `sizes` is that of the
+    padded input: one tap then reads one long run that goes on from row to row, several times faster than
+    short rows, with a few values between rows that belong to no window. (A GPU does not mind short rows.)
 
     Parameters
     ----------
+    xp : module
+        The array library.
+    x : array
+        The batch, `(N, C, *S)`.
+    kernel, stride, padding, dilation : sequence of int
+        The windows. The padding, in front, may be negative; behind there is as much as the windows ask for.
+    spatial : sequence of int
+        How many positions the windows take, which may be any number.
     outputs : int
-        How many values are computed from each window: what a value between rows costs.
+        How many values are computed from a window: what a value between rows costs.
     """
 
     def __init__(
@@ -122,25 +131,22 @@ class Windows:
         by_dim = list(map(phases, kernel, stride, dilation))
         self.phases = list(product(*by_dim))
         reach = [max(phase.reach for phase in each) for each in by_dim]
+        #: The part of each phase that windows read.
         self.extent = tuple(map(add, spatial, reach))
-        sizes = x.shape[2:]
+        #: Where each phase has elements of the input, and which.
         self.overlaps = [
-            tuple(
-                zip(
-                    *(
-                        overlap(each.residue - p, s, size, extent)
-                        for each, s, p, size, extent in zip(
-                            phase, stride, padding, sizes, self.extent, strict=True
-                        )
-                    ),
-                    strict=True,
+            [
+                overlap(each.residue - p, s, size, extent)
+                for each, s, p, size, extent in zip(
+                    phase, stride, padding, x.shape[2:], self.extent, strict=True
                 )
-            )
+            ]
             for phase in self.phases
         ]
-        # A kernel of one element that reads every input: the columns are the input.
-        self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.extent == sizes
-        self.joined = xp is np and 0 < reach[-1] * outputs * x.dtype.itemsize <= _JOINED * (len(spatial) > 1)
+        # With a kernel of one element that reads every input, the columns are the input.
+        self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.spatial == x.shape[2:]
+        between = reach[-1] if len(self.spatial) > 1 else 0
+        self.joined = xp is np and 0 < between * outputs * x.dtype.itemsize <= _JOINED
         self.padded: Any = None
         self.scratch: Any = None
         self.copies: dict[tuple[int, int, int], tuple[Any, list[tuple[Any, Any]]]] = {}
@@ -148,7 +154,7 @@ class Windows:
     def blocks(self, values: int) -> Iterator[tuple[slice, slice]]:
         """Images and rows of each block, if a position takes `values` values of scratch memory."""
         height = self.spatial[0]
-        positions = prod(self.sizes(slice(height)))
+        positions = prod(self.sizes(slice(0, height)))
         size = values * self.x.dtype.itemsize
         fit = min(max(_COLUMNS, _LEAST // size), _MOST // size) if self.xp is np else _GPU_BLOCK // size
         rows_fit = min(height, max(1, fit * height // positions))
@@ -159,24 +165,11 @@ class Windows:
 
     def sizes(self, rows: slice) -> tuple[int, ...]:
         """Sizes of the positions in the arrays of a block with these rows."""
-        sizes = (len(range(*rows.indices(self.spatial[0]))), *self.spatial[1:])
+        sizes = (rows.stop - rows.start, *self.spatial[1:])
         return (*sizes[:-1], self.extent[-1]) if self.joined else sizes
 
-    def _pad(self, images: slice) -> None:
-        """Copy the phases of some images to `self.padded`, arrays `(C, n, *extent)` with zeros around the images."""
-        if self.trivial:
-            return
-        xp, channels, count = self.xp, self.x.shape[1], images.stop - images.start
-        if self.padded is None:
-            shape = (len(self.phases), channels, count, *self.extent)
-            # Behind the end: what the last row of the last image reads as values between rows.
-            flat = xp.zeros(prod(shape) + self.extent[-1], dtype=self.x.dtype)
-            self.padded = flat[: prod(shape)].reshape(shape)
-        for target, (inside, read) in zip(self.padded, self.overlaps, strict=True):
-            target[(slice(None), slice(count), *inside)] = self.x[(images, slice(None), *read)].swapaxes(0, 1)
-
     def columns(self, images: slice, rows: slice) -> Any:
-        """The windows of a block, one a column: `(C, *kernel, n, *sizes)`."""
+        """Return the windows of a block as `(C, *kernel, n, *sizes)`, valid until the next block."""
         if self.trivial:
             return self.xp.ascontiguousarray(self.x[images, :, rows].swapaxes(0, 1))
         key = (images.stop - images.start, rows.start, rows.stop)
@@ -187,44 +180,59 @@ class Windows:
             target[...] = source
         return result
 
-    def _plan(self, count: int, begin: int, end: int) -> tuple[Any, list[tuple[Any, Any]]]:
-        """Space for the columns of a block, with the copies, one a phase, that fill it."""
-        sizes, channels = self.sizes(slice(begin, end)), self.x.shape[1]
-        positions, taps = count * prod(sizes), channels * prod(self.kernel)
-        apart = positions if positions * self.x.dtype.itemsize % _COLLIDING else positions + 16
-        if self.scratch is None:  # the first block is the largest
-            self.scratch = self.xp.empty(taps * apart, dtype=self.x.dtype)
-        result = self.scratch[: taps * apart].reshape(taps, apart)[:, :positions]
-        result = result.reshape(channels, *self.kernel, count, *sizes)
-        copies = []
-        for source, phase in zip(self.padded, self.phases, strict=True):
-            start = source[(..., slice(begin, None), *[slice(None)] * (len(phase) - 1))]
-            start = start[(..., *(slice(each.shift, None) for each in phase))]
-            along_channels, along_images, *along = start.strides
-            view = self.xp.lib.stride_tricks.as_strided(
-                start,
-                (channels, *(each.count for each in phase), count, *sizes),
-                (
-                    along_channels,
-                    *(each.step * step for each, step in zip(phase, along, strict=True)),
-                    along_images,
-                    *along,
-                ),
-            )
-            copies.append((result[(slice(None), *(each.taps for each in phase))], view))
-        return result, copies
-
     def separate(self, array: Any) -> Any:
-        """View of an array `(..., *sizes)` of a block without the values between rows."""
+        """View an array `(..., *sizes)` of a block without the values between rows."""
         return array[..., : self.spatial[-1]]
 
     def join(self, array: Any) -> Any:
-        """Values `(channels, n, ...)` at the positions of a block, contiguous, with zeros between rows."""
+        """Return a block's values `(channels, n, ...)` as `(channels, n, *sizes)`, zero between rows."""
         if not self.joined:
             return self.xp.ascontiguousarray(array)
         result = self.xp.zeros((*array.shape[:-1], self.extent[-1]), dtype=array.dtype)
         self.separate(result)[...] = array
         return result
+
+    def _pad(self, images: slice) -> None:
+        """Copy the phases of some images to `padded`: arrays `(C, n, *extent)`, zero around the images."""
+        if self.trivial:
+            return
+        channels, count = self.x.shape[1], images.stop - images.start
+        if self.padded is None:  # the first block has most images
+            shape = (len(self.phases), channels, count, *self.extent)
+            # Behind the end: what the last row of the last image reads as values between rows.
+            flat = self.xp.zeros(prod(shape) + self.extent[-1], dtype=self.x.dtype)
+            self.padded = flat[: prod(shape)].reshape(shape)
+        for target, places in zip(self.padded, self.overlaps, strict=True):
+            inside, read = zip(*places, strict=True)
+            target[(slice(None), slice(count), *inside)] = self.x[(images, slice(None), *read)].swapaxes(0, 1)
+
+    def _plan(self, count: int, begin: int, end: int) -> tuple[Any, list[tuple[Any, Any]]]:
+        """Space for the columns of a block, and pairs of views, one a phase, to copy to and from."""
+        xp, sizes, channels = self.xp, self.sizes(slice(begin, end)), self.x.shape[1]
+        positions, taps = count * prod(sizes), channels * prod(self.kernel)
+        colliding = xp is np and positions * self.x.dtype.itemsize % _COLLIDING == 0
+        apart = positions + 16 if colliding else positions
+        if self.scratch is None or self.scratch.size < taps * apart:
+            self.scratch = xp.empty(taps * apart, dtype=self.x.dtype)
+        result = self.scratch[: taps * apart].reshape(taps, apart)[:, :positions]
+        result = result.reshape(channels, *self.kernel, count, *sizes)
+        copies = []
+        for source, phase in zip(self.padded, self.phases, strict=True):
+            row, *rest = (each.shift for each in phase)
+            start = source[(..., *(slice(shift, None) for shift in (begin + row, *rest)))]
+            per_channel, per_image, *per_dim = start.strides
+            view = xp.lib.stride_tricks.as_strided(
+                start,
+                (channels, *(each.number for each in phase), count, *sizes),
+                (
+                    per_channel,
+                    *(each.step * n for each, n in zip(phase, per_dim, strict=True)),
+                    per_image,
+                    *per_dim,
+                ),
+            )
+            copies.append((result[(slice(None), *(each.taps for each in phase))], view))
+        return result, copies
 
 
 def _slices(size: int, length: int) -> Iterator[slice]:

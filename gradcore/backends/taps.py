@@ -1,7 +1,7 @@
 """Sparse linear maps along one dimension, tap by tap: what pooling windows and interpolation have in common.
 
-Each output combines a few inputs. The `t`-th inputs of all outputs are one tap, which moves as a whole: a slice where
-its inputs lie in even steps, as for windows with a stride, and an array of indices elsewhere.
+Each output combines a few inputs. The `t`-th inputs of all outputs are one tap, which moves as a whole: a
+slice where its inputs lie in even steps, as for windows with a stride, and an array of indices elsewhere.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ class Taps:
 
     def __init__(self, inputs: int, outputs: int, steps: list[Step]) -> None:
         self.inputs, self.outputs, self.steps = inputs, outputs, steps
-        covered = sum(np.arange(outputs)[step.outputs].size for step in steps if step.first)
+        covered = sum(_length(step.outputs) for step in steps if step.first)
         #: Every output has a tap.
         self.complete = covered == outputs
         #: How many steps at the beginning are for all outputs.
-        everywhere = (isinstance(step.outputs, slice) and step.outputs == slice(0, outputs, 1) for step in steps)
+        everywhere = (
+            isinstance(step.outputs, slice) and step.outputs == slice(0, outputs, 1) for step in steps
+        )
         self.whole = len(list(takewhile(bool, everywhere)))
 
     @classmethod
@@ -77,8 +79,11 @@ class Taps:
     @cached_property
     def total(self) -> bool:
         """Whether one output has all inputs, unweighted."""
-        every = [index for step in self.steps for index in np.arange(self.inputs)[step.inputs]]
-        return self.outputs == 1 and every == list(range(self.inputs)) and self.steps[0].weights is None
+        if self.outputs != 1 or len(self.steps) != self.inputs:
+            return False
+        return all(
+            step.inputs == slice(i, i + 1, 1) and step.weights is None for i, step in enumerate(self.steps)
+        )
 
     @cached_property
     def sliced(self) -> bool:
@@ -106,14 +111,13 @@ class Taps:
 
 
 def fold(xp: Any, combine: Any, x: Any, dim: int, taps: Taps, empty: Any = 0) -> Any:
-    """Combine (`xp.add`, `xp.maximum`) the weighted taps of every output along `dim`; `empty` where there is none."""
+    """Combine (by `xp.add` or `xp.maximum`) the weighted taps of every output along `dim`.
+
+    An output that has no tap is `empty`.
+    """
     steps = iter(taps.steps)
-    if taps.whole:
-        result = _part(xp, x, dim, next(steps))
-        if taps.whole > 1:
-            result = combine(result, _part(xp, x, dim, next(steps)))
-        else:
-            result = xp.array(result)
+    if taps.whole > 1:
+        result = combine(_part(xp, x, dim, next(steps)), _part(xp, x, dim, next(steps)))
     else:
         shape = (*x.shape[:dim], taps.outputs, *x.shape[dim + 1 :])
         result = xp.empty(shape, dtype=x.dtype) if taps.complete else xp.full(shape, empty, dtype=x.dtype)
@@ -125,7 +129,7 @@ def fold(xp: Any, combine: Any, x: Any, dim: int, taps: Taps, empty: Any = 0) ->
             view = result[target]
             combine(view, part, out=view)
         else:
-            result[target] = combine(result[target], part)
+            result[target] = combine(part, select(xp, result, dim, step.outputs))
     return result
 
 
@@ -163,7 +167,12 @@ def _part(xp: Any, x: Any, dim: int, step: Step) -> Any:
 def _weighted(xp: Any, part: Any, dim: int, step: Step) -> Any:
     if step.weights is None:
         return part
-    return part * xp.asarray(step.weights, dtype=part.dtype).reshape(-1, *[1] * (part.ndim - dim - 1))
+    weights = xp.asarray(step.weights, dtype=part.dtype).reshape(-1, *[1] * (part.ndim - dim - 1))
+    return part * weights if isinstance(step.inputs, slice) else xp.multiply(part, weights, out=part)
+
+
+def _length(index: Index) -> int:
+    return len(range(index.start, index.stop, index.step)) if isinstance(index, slice) else len(index)
 
 
 def _slice(numbers: range) -> slice:

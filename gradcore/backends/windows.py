@@ -1,13 +1,137 @@
-"""Convolution, pooling, resampling."""
+"""Kernels of convolution, pooling, resampling and padding, under the table's names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
+
+from gradcore.backends import convolution, pooling
 
 __all__ = ["Windows"]
 
+Ints = Sequence[int]
+
 
 class Windows:
-    """Convolution, pooling, resampling."""
+    """Convolution, pooling, resampling, padding. Only convolution insists on a batch dim."""
 
     xp: Any
+
+    # -- convolution -----------------------------------------------------------------------------------------
+
+    def convolution(
+        self,
+        x: Any,
+        weight: Any,
+        bias: Any,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        transposed: bool,
+        output_padding: Ints,
+        groups: int,
+    ) -> Any:
+        if transposed:
+            size = [
+                (n - 1) * s - 2 * p + d * (k - 1) + o + 1
+                for n, k, s, p, d, o in zip(
+                    x.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True
+                )
+            ]
+            out = convolution.conv_input(self.xp, x, weight, size, stride, padding, dilation, groups)
+        else:
+            out = convolution.conv(self.xp, x, weight, stride, padding, dilation, groups)
+        if bias is not None:
+            out += bias.reshape(-1, *(1,) * (out.ndim - 2))
+        return out
+
+    def conv_output(
+        self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+    ) -> Any:
+        out = convolution.conv(self.xp, x, weight, stride, padding, dilation, groups)
+        return out[(..., *map(slice, size))]  # output_padding can make it larger
+
+    def conv_input(
+        self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+    ) -> Any:
+        return convolution.conv_input(self.xp, x, weight, size, stride, padding, dilation, groups)
+
+    def conv_weight(
+        self, x: Any, other: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+    ) -> Any:
+        return convolution.conv_weight(self.xp, x, other, size, stride, padding, dilation, groups)
+
+    # -- pooling ---------------------------------------------------------------------------------------------
+
+    def max_pool(
+        self, x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+    ) -> tuple[Any, Any]:
+        batch = _batched(x, len(kernel))
+        out, indices = pooling.max_pool(self.xp, batch, kernel, stride, padding, dilation, ceil_mode)
+        return _like(out, x), _like(indices, x)
+
+    def adaptive_max_pool(self, x: Any, size: Ints) -> tuple[Any, Any]:
+        out, indices = pooling.adaptive_max_pool(self.xp, _batched(x, len(size)), size)
+        return _like(out, x), _like(indices, x)
+
+    def max_pool_spread(self, x: Any, indices: Any, size: Ints) -> Any:
+        n = len(size)
+        return _like(pooling.max_pool_backward(self.xp, _batched(x, n), _batched(indices, n), size), x)
+
+    def max_pool_gather(self, x: Any, indices: Any, n: int) -> Any:
+        return _like(pooling.max_pool_gather(self.xp, _batched(x, n), _batched(indices, n)), x)
+
+    def max_unpool(self, x: Any, indices: Any, size: Ints) -> Any:
+        if indices.size and (indices.min() < 0 or indices.max() >= prod(size)):
+            worst = int(indices.min()) if indices.min() < 0 else int(indices.max())
+            volume = "x".join(map(str, size))
+            raise RuntimeError(f"Found an invalid max index: {worst} (output volumes are of size {volume})")
+        planes = prod(x.shape[: -len(size)])
+        result = self.xp.zeros((planes, prod(size)), dtype=x.dtype)
+        rows = self.xp.arange(planes).reshape(-1, 1)
+        result[rows, indices.reshape(planes, prod(x.shape[-len(size) :]))] = x.reshape(planes, -1)
+        return result.reshape(*x.shape[: -len(size)], *size)
+
+    def avg_pool(
+        self,
+        x: Any,
+        kernel: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor: int | None,
+    ) -> Any:
+        settings = (kernel, stride, padding, ceil_mode, count_include_pad, divisor)
+        return _like(pooling.avg_pool(self.xp, _batched(x, len(kernel)), *settings), x)
+
+    def avg_pool_spread(
+        self,
+        x: Any,
+        size: Ints,
+        kernel: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor: int | None,
+    ) -> Any:
+        settings = (kernel, stride, padding, ceil_mode, count_include_pad, divisor)
+        return _like(pooling.avg_pool_backward(self.xp, _batched(x, len(size)), size, *settings), x)
+
+    def adaptive_avg_pool(self, x: Any, size: Ints) -> Any:
+        return _like(pooling.adaptive_avg_pool(self.xp, _batched(x, len(size)), size), x)
+
+    def adaptive_avg_pool_spread(self, x: Any, size: Ints) -> Any:
+        return _like(pooling.adaptive_avg_pool_backward(self.xp, _batched(x, len(size)), size), x)
+
+
+def _batched(x: Any, n: int) -> Any:
+    """`x` with a batch dim in front of the channels and the `n` spatial dims."""
+    return x.reshape(1, *x.shape) if x.ndim == n + 1 else x
+
+
+def _like(out: Any, x: Any) -> Any:
+    """`out` without the batch dim if `x` has none."""
+    return out.reshape(out.shape[1:]) if x.ndim < out.ndim else out

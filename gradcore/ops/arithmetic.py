@@ -1,8 +1,8 @@
-"""Arithmetic: sums, products, quotients and powers."""
+"""Arithmetic: sums, products, quotients, remainders, and what is made of them."""
 
 from __future__ import annotations
 
-from gradcore.ops.table import elementwise
+from gradcore.ops.table import composite, elementwise
 
 Number = complex
 
@@ -11,16 +11,57 @@ def _scaled(t, alpha):
     return t if alpha == 1 else t * alpha
 
 
-@elementwise(self=lambda F, t: t, other=lambda F, t, alpha: _scaled(t, alpha), kernel="add_scaled")
+def _by_number(name, position):
+    """A node's name where PyTorch counts overloads: 0 if the argument at that position is a number, 1 if a tensor."""
+    return lambda *args: f"{name}Backward{0 if getattr(args[position], '_constant', False) else 1}"
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+@elementwise(self=lambda F, t: t, other=lambda F, t, alpha: _scaled(t, alpha), kernel="add_scaled", promotion="add")
 def add(F, self, other, *, alpha: Number = 1):
     """``self + alpha * other``."""
     return F.add(self, _scaled(other, alpha))
 
 
-@elementwise(self=lambda F, t: t, other=lambda F, t, alpha: -_scaled(t, alpha), kernel="sub_scaled", aliases=("subtract",))
+@elementwise(
+    self=lambda F, t: t,
+    other=lambda F, t, alpha: -_scaled(t, alpha),
+    kernel="sub_scaled",
+    promotion="subtract",
+    aliases=("subtract",),
+)
 def sub(F, self, other, *, alpha: Number = 1):
     """``self - alpha * other``."""
     return F.sub(self, _scaled(other, alpha))
+
+
+@elementwise(
+    self=lambda F, t, alpha: -_scaled(t, alpha),
+    other=lambda F, t: t,
+    node=lambda self, other, alpha: f"RsubBackward{1 if getattr(other, '_constant', False) else 0}",
+    promotion="subtract",
+)
+def rsub(F, self, other, *, alpha: Number = 1):
+    """``other - alpha * self``."""
+    return F.sub(other, _scaled(self, alpha))
+
+
+@elementwise(lambda F, t: -t, promotion="negate", aliases=("negative",))
+def neg(self):
+    """``-self``."""
+
+
+@composite()
+def positive(F, self):
+    """The tensor itself; bools are refused, as for negation."""
+    if self.dtype.category == 0:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return self
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
 
 
 @elementwise(self=lambda F, t, other: t * other, other=lambda F, t, self: t * self, aliases=("multiply",))
@@ -28,16 +69,121 @@ def mul(self, other):
     """``self * other``."""
 
 
-@elementwise(lambda F, t: -t, aliases=("negative",))
-def neg(self):
-    """``-self``."""
+@elementwise(
+    self=lambda F, t: t,
+    tensor1=lambda F, t, tensor2, value: _scaled(t * tensor2, value),
+    tensor2=lambda F, t, tensor1, value: _scaled(t * tensor1, value),
+)
+def addcmul(F, self, tensor1, tensor2, *, value: Number = 1):
+    """``self + value * tensor1 * tensor2``."""
+    return self + _scaled(tensor1 * tensor2, value)
 
 
-@elementwise(lambda F, t, result: t * (1 - result * result))
-def tanh(self):
-    """Hyperbolic tangent of every element."""
+@elementwise(
+    self=lambda F, t: t,
+    tensor1=lambda F, t, tensor2, value: t * (value / tensor2),
+    tensor2=lambda F, t, tensor1, tensor2, value: -t * (value * tensor1 / (tensor2 * tensor2)),
+    promotion="default -bool -integer",
+)
+def addcdiv(F, self, tensor1, tensor2, *, value: Number = 1):
+    """``self + value * tensor1 / tensor2``."""
+    return self + _scaled(tensor1 / tensor2, value)
 
 
-@elementwise(lambda F, t, result: t * result, promotion="float")
-def exp(self):
-    """Exponential of every element."""
+@elementwise(
+    self=lambda F, t, weight: t * (1 - weight),
+    end=lambda F, t, weight: t * weight,
+    weight=lambda F, t, self, end: t * (end - self),
+    node=_by_number("Lerp", 2),
+    promotion="default -bool -integer",
+)
+def lerp(F, self, end, weight):
+    """Linear interpolation, ``self + weight * (end - self)``; exactly `end` where the weight is 1."""
+    step = end - self
+    near_start = abs(weight) < 0.5
+    return F.where(near_start, self + weight * step, end - step * (1 - weight))
+
+
+# -- quotients --------------------------------------------------------------------------------------------------------
+
+
+def _quotient(F, t, other, rounding_mode):
+    return t / other if rounding_mode is None else F.zeros_like(t)
+
+
+def _quotient_by_other(F, t, self, other, rounding_mode):
+    return -t * ((self / other) / other) if rounding_mode is None else F.zeros_like(t)
+
+
+@elementwise(
+    self=lambda F, t, other, rounding_mode: _quotient(F, t, other, rounding_mode),
+    other=lambda F, t, self, other, rounding_mode: _quotient_by_other(F, t, self, other, rounding_mode),
+    kernel="div_rounded",
+    promotion="divide",
+    aliases=("divide",),
+)
+def div(F, self, other, *, rounding_mode: str | None = None):
+    """``self / other``, rounded towards zero (``"trunc"``) or down (``"floor"``) if `rounding_mode` says so."""
+    if rounding_mode is None:
+        return F.div(self, other)
+    return F.floor_divide(self, other) if rounding_mode == "floor" else F.trunc_divide(self, other)
+
+
+@composite(inplace=True)
+def true_divide(F, self, other):
+    """``self / other`` in floating point."""
+    return F.div(self, other)
+
+
+@composite(function=False, method=False)
+def rdiv(F, self, other):
+    """``other / self``, as PyTorch computes it for a number `other`."""
+    return F.reciprocal(self) * other
+
+
+@elementwise(promotion="default -bool -complex")
+def floor_divide(self, other):
+    """``self / other`` rounded down; no derivative."""
+
+
+@elementwise(
+    self=lambda F, t: t,
+    other=lambda F, t, self, other: -t * F.floor_divide(self, other),
+    node=_by_number("Remainder", 1),
+    promotion="default -bool -complex",
+)
+def remainder(self, other):
+    """Python's modulus, ``self - other * floor(self / other)``: the sign is that of `other`."""
+
+
+@elementwise(
+    self=lambda F, t: t,
+    other=lambda F, t, self, other: -t * F.trunc_divide(self, other),
+    node=_by_number("Fmod", 1),
+    promotion="default -bool -complex",
+)
+def fmod(self, other):
+    """C's modulus, ``self - other * trunc(self / other)``: the sign is that of `self`."""
+
+
+@elementwise(promotion="default -complex", function=False, method=False)
+def trunc_divide(self, other):
+    """``self / other`` rounded towards zero; no derivative."""
+
+
+@elementwise(lambda F, t, result: -t * (result * result), promotion="float")
+def reciprocal(self):
+    """``1 / self``."""
+
+
+# -- integers ---------------------------------------------------------------------------------------------------------
+
+
+@elementwise(promotion="default -bool -float -complex")
+def gcd(self, other):
+    """Greatest common divisor."""
+
+
+@elementwise(promotion="default -bool -float -complex")
+def lcm(self, other):
+    """Least common multiple."""

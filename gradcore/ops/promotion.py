@@ -1,14 +1,28 @@
-"""Rules for the dtype in which an elementwise operation computes, and that of its result."""
+"""Rules for the dtype in which an elementwise operation computes, and that of its result.
+
+A declaration names its rule, and after it the categories of dtypes that it refuses: ``"float -complex"`` computes integers
+in the default dtype and has no kernel for complex numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any
 
 from gradcore import dtypes
 from gradcore.dtypes import dtype
 
-__all__ = ["RULES", "promoted"]
+__all__ = ["RULES", "is_number", "keeps_floats", "promoted"]
+
+#: What a rule returns: the dtype to compute in, and that of the result (None: whatever the kernel returns).
+Dtypes = tuple[dtype, dtype | None]
+Rule = Callable[[Any, Sequence[Any], Sequence[Any], tuple[Any, ...]], Dtypes]
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a Python or NumPy number."""
+    return isinstance(value, Number)
 
 
 def promoted(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
@@ -23,44 +37,199 @@ def promoted(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
     return dtypes.result_dtype(dims, zero_dims, numbers)
 
 
-Rule = Callable[[Any, Sequence[Any], Sequence[Any], tuple[Any, ...]], tuple[dtype, dtype | None]]
-
-
-def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> tuple[dtype, dtype | None]:
+def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     common = promoted(tensors, numbers)
     return common, common
 
 
-def to_float(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> tuple[dtype, dtype | None]:
+def to_float(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Integers and bools are computed in the default dtype."""
     common = promoted(tensors, numbers)
-    if common.category < 2:
+    if common.category < dtypes.FLOATING:
         common = dtypes.get_default_dtype()
     return common, common
 
 
-def compared(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> tuple[dtype, dtype | None]:
+def to_double(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """Everything is computed in double precision."""
+    common = dtypes.complex128 if promoted(tensors, numbers).is_complex else dtypes.float64
+    return common, common
+
+
+def compared(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Computed in the common dtype, the result is bool."""
     return promoted(tensors, numbers), dtypes.bool_
 
 
-def real_valued(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> tuple[dtype, dtype | None]:
+def real_valued(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Computed in the common dtype, the result of complex numbers is real."""
     common = promoted(tensors, numbers)
     return common, common.to_real()
 
 
-def no_bool(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> tuple[dtype, dtype | None]:
+def real_float(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """Integers are computed in the default dtype, the result of complex numbers is real."""
+    common, _ = to_float(op, tensors, numbers, args)
+    return common, common.to_real()
+
+
+def numeric(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """As default, and bool computes in int64."""
     common = promoted(tensors, numbers)
     return (dtypes.int64, dtypes.int64) if common is dtypes.bool_ else (common, common)
 
 
+def with_settings(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """As default, and settings that are numbers take part: bounds, exponents."""
+    settings = [a for i, a in enumerate(args) if i not in op.tensors and is_number(a)]
+    common = promoted(tensors, [*numbers, *settings])
+    return common, common
+
+
+def raised(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """The exponent takes part; integers to negative integers would not be integers."""
+    compute, result = with_settings(op, tensors, numbers, args)
+    if compute.category < dtypes.FLOATING and args[op.position["exponent"]] < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    return compute, result
+
+
+def divided(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """A division without `rounding_mode` is computed in floating point."""
+    mode = args[op.position["rounding_mode"]]
+    if mode is None:
+        return to_float(op, tensors, numbers, args)
+    if mode not in ("trunc", "floor"):
+        raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'")
+    return RULES["default -complex"](op, tensors, numbers, args)
+
+
+def scaled(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """As default, and `alpha` must not be of a higher category than the common dtype."""
+    common = promoted(tensors, numbers)
+    alpha = args[op.position["alpha"]]
+    if alpha is True and common is not dtypes.bool_:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and common.category < dtypes.FLOATING:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and not common.is_complex:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    return common, common
+
+
+def subtracted(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """As for a sum, and differences of bools are refused."""
+    if any(t._dtype is dtypes.bool_ for t in tensors):
+        several = len(tensors) > 1 and all(t._dtype is dtypes.bool_ for t in tensors)
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            "operator instead."
+            if several
+            else "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
+            "mask, use the `~` or `logical_not()` operator instead."
+        )
+    return scaled(op, tensors, numbers, args)
+
+
+def negated(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    if tensors[0]._dtype is dtypes.bool_:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
+            "`~` or `logical_not()` operator instead."
+        )
+    return default(op, tensors, numbers, args)
+
+
+def selected(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """The condition is bool, the alternatives are promoted."""
+    condition = args[0]
+    if condition._dtype is not dtypes.bool_:
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition._dtype.scalar_name}"
+        )
+    return default(op, tensors, numbers, args)
+
+
+def alike(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """The dtypes must be the same."""
+    first: dtype = tensors[0]._dtype
+    if any(t._dtype is not first for t in tensors):
+        raise RuntimeError(f"{op.name} is not yet implemented for tensors with different dtypes.")
+    return first, first
+
+
+def paired(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """Two real tensors of one dtype make complex numbers."""
+    first, second = tensors
+    for t in tensors:
+        if t._dtype.is_reduced or not t._dtype.is_floating_point:
+            raise RuntimeError(
+                f"Expected both inputs to be Half, Float or Double tensors but got {first._dtype.scalar_name} and "
+                f"{second._dtype.scalar_name}"
+            )
+    if second._dtype is not first._dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {first._dtype.scalar_name} but got scalar type "
+            f"{second._dtype.scalar_name} for second argument"
+        )
+    return first._dtype, first._dtype.to_complex()
+
+
+def refusing(rule: Rule, categories: frozenset[int]) -> Rule:
+    """`rule`, with an error where it would compute in a dtype of one of the categories."""
+
+    def checked(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+        compute, result = rule(op, tensors, numbers, args)
+        if compute.category in categories:
+            where = tensors[0]._device.type
+            raise NotImplementedError(f"\"{op.name}_{where}\" not implemented for '{compute.scalar_name}'")
+        return compute, result
+
+    return checked
+
+
+_CATEGORIES = {
+    "-bool": dtypes.BOOL, "-integer": dtypes.INTEGER, "-float": dtypes.FLOATING, "-complex": dtypes.COMPLEX
+}  # fmt: skip
+
+
+class _Rules(dict[str, Rule]):
+    """Rules by name; those that refuse categories are made when first asked for."""
+
+    def __missing__(self, name: str) -> Rule:
+        base, *refused = name.split()
+        if not refused:
+            raise KeyError(f"there is no promotion rule {name!r}")
+        rule = self[name] = refusing(self[base], frozenset(_CATEGORIES[word] for word in refused))
+        return rule
+
+
 #: By the name that a declaration gives.
-RULES: dict[str, Rule] = {
-    "default": default,
-    "float": to_float,
-    "compare": compared,
-    "real": real_valued,
-    "no_bool": no_bool,
-}
+RULES: dict[str, Rule] = _Rules(
+    default=default,
+    float=to_float,
+    double=to_double,
+    compare=compared,
+    real=real_valued,
+    real_float=real_float,
+    numeric=numeric,
+    settings=with_settings,
+    power=raised,
+    divide=divided,
+    add=scaled,
+    subtract=subtracted,
+    negate=negated,
+    where=selected,
+    alike=alike,
+    complex=paired,
+)
+
+
+def keeps_floats(name: str) -> bool:
+    """Whether the rule of that name computes tensors of one real floating-point dtype in that dtype."""
+    base, *refused = name.split()
+    return base in _KEEP_FLOATS and "-float" not in refused
+
+
+_KEEP_FLOATS = {"default", "float", "real", "real_float", "numeric", "divide", "add", "subtract", "negate"}

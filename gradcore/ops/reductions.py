@@ -1,23 +1,185 @@
-"""Reductions: sums, means, products, extrema and norms over dims."""
+"""Reductions: sums, means, products and tests over dims."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradcore.ops.shapes import kept
-from gradcore.ops.table import linear
+from gradcore.ops.checks import scalar_name
+from gradcore.ops.samples import bools, case, floats, ints
+from gradcore.ops.shapes import along, axes, kept, reduced_size
+from gradcore.ops.table import composite, constant, general, linear
 
 Dims = int | Sequence[int] | None
 
 
-def _spread(F, grad, shape, dim):
+def spread(F, grad, shape, dim):
     """Undo a reduction's removal of dims, and repeat along them."""
     return F.expand(F.reshape(grad, kept(shape, dim)), shape)
 
 
+def _name_by_dim(name):
+    """Node names as PyTorch numbers them: 0 without dims, 1 with."""
+    return lambda self, dim=None, *_: f"{name}Backward{0 if dim is None else 1}"
+
+
+def _sum_samples():
+    x = floats(3, 4, 2)
+    return [
+        case(x), case(x, dim=1), case(x, dim=(0, 2), keepdim=True), case(x, dim=()), case(x, dim=-1),
+        case(floats(), dim=0), case(floats(0, 3), dim=0), case(floats(40, 60), dim=0),
+    ]  # fmt: skip
+
+
+# -- sums and means ---------------------------------------------------------------------------------------------------
+
+
 @linear(
-    lambda F, grad, self_shape, dim: _spread(F, grad, self_shape, dim),
-    node=lambda self, dim, *_: "SumBackward0" if dim is None else "SumBackward1",
+    lambda F, grad, self_shape, dim: spread(F, grad, self_shape, dim), node=_name_by_dim("Sum"), samples=_sum_samples
 )
-def sum(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Sum over `dim` (all dims if None)."""
+def sum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+    """Sum over `dim` (all dims if None); integers and bools are summed in int64."""
+    return F.sum_over(self, axes(dim, self.ndim), keepdim, dtype)
+
+
+@general(
+    lambda F, grad, self, dim: spread(F, grad, self.shape, dim) * (self == self), node="NansumBackward0",
+    samples=_sum_samples,
+)  # fmt: skip
+def nansum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+    """Sum over `dim` in which NaN counts as zero."""
+    if self.dtype.kind == "c":
+        raise RuntimeError("nansum on CPU does not support complex inputs")
+    if self.dtype.kind == "f":
+        self = F.where(self == self, self, F.zeros_like(self))
+    return F.sum_over(self, axes(dim, self.ndim), keepdim, dtype)
+
+
+@nansum.jvp("self")
+def _(F, t, self, dim, keepdim):
+    return F.sum(t * (self == self), dim, keepdim)
+
+
+@linear(
+    lambda F, grad, self_shape, dim: spread(F, grad / reduced_size(self_shape, dim), self_shape, dim),
+    node=_name_by_dim("Mean"),
+    samples=_sum_samples,
+)
+def mean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+    """Arithmetic mean over `dim` (all dims if None)."""
+    if dtype is None and self.dtype.kind in "biu":
+        raise RuntimeError(
+            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"Got: {scalar_name(self)}"
+        )
+    return F.mean_over(self, axes(dim, self.ndim), keepdim, dtype)
+
+
+@composite()
+def nanmean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+    """Arithmetic mean over `dim` of the elements that are not NaN."""
+    if self.dtype.category < 2:
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got " + self.dtype.scalar_name
+        )
+    return F.nansum(self, dim, keepdim, dtype=dtype) / F.sum(self == self, dim, keepdim)
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+def _others(F, self, dim):
+    """For each element the product of the others that a reduction over `dim` (None: all) multiplies it with."""
+    if dim is not None and self.shape:
+        return F.prod_others(self, dim)
+    return F.reshape(F.prod_others(F.reshape(self, (-1,)), 0), self.shape)
+
+
+def _prod_samples():
+    zeros = floats(3, 4, form="some_zeros")
+    return [
+        case(floats(3, 4)), case(floats(3, 4), dim=1), case(floats(3, 4), dim=0, keepdim=True), case(zeros, dim=0),
+        case(zeros), case(floats(), dim=0), case(floats(0, 2), dim=0), case(floats(2, 7), dim=-1),
+    ]  # fmt: skip
+
+
+@general(
+    lambda F, grad, self, dim: F.reshape(grad, kept(self.shape, dim)) * F.conj(_others(F, self, dim)),
+    node=_name_by_dim("Prod"),
+    samples=_prod_samples,
+)
+def prod(F, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):
+    """Product over `dim` (all dims if None); integers and bools are multiplied in int64."""
+    return F.prod_over(self, axes(dim, self.ndim), keepdim, dtype)
+
+
+@prod.jvp("self")
+def _(F, t, self, dim, keepdim):
+    return F.sum(t * _others(F, self, dim), dim, keepdim)
+
+
+def _products_without(F, t, self, dim):
+    """``out[j] = sum over i != j of t[i] * (product of all but the elements i and j)``, without a division."""
+    before = F.shift(F.cumprod(self, dim), dim, 1, 1)
+    after = F.shift(F.flip(F.cumprod(F.flip(self, (dim,)), dim), (dim,)), dim, -1, 1)
+    change_before = F.shift(F.scan(self, t * before, dim), dim, 1)
+    change_after = F.shift(F.scan(self, t * after, dim, True), dim, -1)
+    return change_before * after + before * change_after
+
+
+@general(
+    lambda F, grad, self, dim: _products_without(F, grad, F.conj(self), dim),
+    function=False,
+    method=False,
+    samples=lambda: [case(floats(4, 3), 0), case(floats(4, 3, form="some_zeros"), 0), case(floats(2, 5), -1)],
+)
+def prod_others(F, self, dim: int):
+    """For each element the product of all others along a dim, also where there are zeros."""
+    return along(F.prod_others_along, self, dim)
+
+
+@prod_others.jvp("self")
+def _(F, t, self, dim):
+    return _products_without(F, t, self, dim)
+
+
+# -- tests ------------------------------------------------------------------------------------------------------------
+
+
+def _test_samples():
+    x = bools(3, 4)
+    return [case(x), case(x, dim=1), case(x, dim=(0, 1), keepdim=True), case(ints(2, 3), dim=0), case(bools(0, 2), dim=0)]
+
+
+def _tested(F, found, self):
+    """The result of a test: bool, but uint8 for uint8."""
+    return F.astype(found, "uint8") if self.dtype == "uint8" else found
+
+
+@constant(samples=_test_samples)
+def any(F, self, dim: Dims = None, keepdim: bool = False):
+    """Whether any element over `dim` is not zero."""
+    return _tested(F, F.any_over(self, axes(dim, self.ndim), keepdim), self)
+
+
+@constant(samples=_test_samples)
+def all(F, self, dim: Dims = None, keepdim: bool = False):
+    """Whether no element over `dim` is zero."""
+    return _tested(F, F.all_over(self, axes(dim, self.ndim), keepdim), self)
+
+
+@constant(samples=lambda: [case(ints(3, 4, high=2)), case(ints(3, 4, high=2), dim=(0, 1)), case(floats(2, 0), dim=1)])
+def count_nonzero(F, self, dim: Dims = None):
+    """The number of elements over `dim` that are not zero."""
+    return F.count_over(self != 0, axes(dim, self.ndim))
+
+
+@composite()
+def equal(F, self, other):
+    """Whether two tensors have the same shape and equal elements, as a bool."""
+    return self.shape == other.shape and bool(F.all(self == other))
+
+
+@composite()
+def allclose(F, self, other, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
+    """Whether ``abs(self - other) <= atol + rtol * abs(other)`` everywhere, as a bool."""
+    return bool(F.all(F.isclose(self, other, rtol, atol, equal_nan)))

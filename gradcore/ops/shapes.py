@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
-__all__ = ["all_dims", "kept", "wrap_dim"]
+__all__ = ["all_dims", "along", "axes", "kept", "reduced_size", "removed", "wrap_dim"]
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
@@ -43,3 +45,28 @@ def kept(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ..
     """`shape` with the reduced dims of size 1, as ``keepdim=True`` gives it."""
     dims = all_dims(dim, len(shape))
     return tuple(1 if i in dims else n for i, n in enumerate(shape))
+
+
+def removed(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ...]:
+    """`shape` without the reduced dims."""
+    dims = all_dims(dim, len(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in dims)
+
+
+def reduced_size(shape: Sequence[int], dim: int | Sequence[int] | None) -> int:
+    """How many elements a reduction over `dim` makes one of."""
+    return math.prod(shape[i] for i in all_dims(dim, len(shape)))
+
+
+def axes(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...] | None:
+    """`dim` as reducing kernels take it: None for all dims, else a tuple counted from the front."""
+    return None if dim is None or dim == () else all_dims(dim, ndim)
+
+
+def along(kernel: Callable[..., Any], x: Any, dim: int, *settings: Any) -> Any:
+    """Run a kernel along one dim; an array without dims takes part as one of size 1."""
+    dim = wrap_dim(dim, x.ndim)
+    if x.ndim:
+        return kernel(x, dim, *settings)
+    out = kernel(x.reshape((1,)), 0, *settings)
+    return tuple(o.reshape(()) for o in out) if isinstance(out, tuple) else out.reshape(())

@@ -7,7 +7,7 @@ settings. The decorator says which *kind* of derivative the operation has:
 
 ==============  ===========================================================================================
 `elementwise`   per tensor input the differential, ``(F, t, ...) -> linear in t``: both modes follow
-`linear`        jointly linear in its tensors: forward mode is the operation itself, `adjoint` is reverse mode
+`linear`        jointly linear in the tensors that have an adjoint: forward mode is the operation itself
 `bilinear`      linear in each of its tensors: one adjoint per tensor
 `general`       vector-Jacobian products, and Jacobian-vector products where they are worth writing
 `constant`      results that carry no derivative
@@ -21,6 +21,7 @@ A formula's further parameters name what it reads: inputs (``self``), outputs (`
 from __future__ import annotations
 
 import inspect
+import re
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -66,7 +67,7 @@ class Op:
         Formulas by input name; a `vjps` key may be a tuple of names whose formula returns one gradient for each.
     """
 
-    def __init__(self, kind: str, function: Callable[..., Any], **options: Any) -> None:
+    def __init__(self, kind: str, function: Callable[..., Any], /, **options: Any) -> None:
         parameters = list(inspect.signature(function).parameters.values())
         has_body = bool(parameters) and parameters[0].name == "F"
         if has_body:
@@ -83,6 +84,8 @@ class Op:
         self.tensors = tuple(
             i for i, p in enumerate(parameters) if p.annotation is p.empty or (i == 0 and self.sequence)
         )
+        #: Positions of settings that hold tuples of index tensors: never differentiated, raw in kernels, kept unchanged.
+        self.indices = tuple(i for i, p in enumerate(parameters) if p.annotation == "Indices")
         self.edge_of = {position: i for i, position in enumerate(self.tensors)}
         self.body = _all_positional(function) if has_body else None
         self.path: str = options.pop("path", self.name)
@@ -92,7 +95,10 @@ class Op:
         self.differentiable: tuple[int, ...] = tuple(options.pop("differentiable", range(len(self.outputs))))
         self.view: bool = options.pop("view", False)
         self.multi_view: bool = self.view and self.variadic
-        self.inplace: bool = options.pop("inplace", kind == "elementwise")
+        #: Whether there is a method ``name_``; ``"function"``: a function too, as for every operation of one tensor.
+        self.inplace: bool | str = options.pop("inplace", kind == "elementwise")
+        #: Whether the method is an attribute (which can be assigned to).
+        self.attribute: bool = options.pop("attribute", False)
         self.function: bool = options.pop("function", True)
         self.method: bool | str = options.pop("method", "." not in self.path)
         self.aliases: tuple[str, ...] = tuple(options.pop("aliases", ()))
@@ -100,6 +106,8 @@ class Op:
         #: Positions of tensors that keep their own dtype (a condition, say).
         self.unpromoted = frozenset(self.position[n] for n in options.pop("unpromoted", ()))
         self.node_name: str | Callable[..., str] = options.pop("node", camel_case(self.name) + "Backward0")
+        #: The node's name where a view operation had to copy.
+        self.copies: str | None = options.pop("copies", None)
         self.upcast: bool = options.pop("upcast", not self.view)
         self.samples: Any = options.pop("samples", None)
         self.domain: tuple[float, float] = options.pop("domain", (-2.0, 2.0))
@@ -108,6 +116,8 @@ class Op:
         #: Whether the shape of the result depends on the data.
         self.data_dependent: bool = options.pop("data_dependent", False)
         self.random: bool = options.pop("random", False)
+        #: One tensor in front, one result: the short path of a call.
+        self.simple = self.tensors == (0,) and not (self.sequence or self.indices or self.variadic or len(self.outputs) > 1)
         self.vjps: dict[str | tuple[str, ...], Formula] = {}
         self.differentials: dict[str, Formula] = {}
         self.jvps: dict[str, Formula] = {}
@@ -147,8 +157,8 @@ class Op:
 
 
 def camel_case(name: str) -> str:
-    """``log_softmax`` as it stands in a node's name: ``LogSoftmax``."""
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+    """``log_softmax`` as it stands in a node's name: ``LogSoftmax`` (and ``log1p``: ``Log1P``)."""
+    return re.sub(r"(^|_|\d)([a-z])", lambda match: match[1].strip("_") + match[2].upper(), name)
 
 
 def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -199,7 +209,7 @@ def elementwise(differential: Callable[..., Any] | None = None, /, **options: An
 
 
 def linear(adjoint: Callable[..., Any] | None = None, /, **options: Any) -> Callable[..., Op]:
-    """Declare an operation that is linear in all of its tensors together; `adjoint` maps the upstream gradient back."""
+    """Declare an operation that is linear in all tensors with an adjoint together; `adjoint` is that of the first."""
 
     def declare(function: Callable[..., Any]) -> Op:
         formulas = _split(options, function)

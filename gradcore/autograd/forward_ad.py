@@ -1,0 +1,152 @@
+"""Forward-mode differentiation: dual tensors by hand."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gradcore.autograd.forward import Level, attach, check_tangent, primal, tangent_of
+from gradcore.autograd.graph import Variable, gradient_edge
+from gradcore.autograd.modes import local
+from gradcore.autograd.views import same_as
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+class UnpackedDualTensor(NamedTuple):
+    """The two parts of a dual tensor; the tangent is None where there is none."""
+
+    primal: Any
+    tangent: Any | None
+
+
+def enter_dual_level() -> int:
+    """Open a forward-mode level in this thread, inside those that are open; returns its number."""
+    return _open(Level())
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Close the innermost level; its tangents are forgotten.
+
+    Raises
+    ------
+    RuntimeError
+        If no level is open, or if `level` is not the innermost.
+    """
+    levels = local.state.levels
+    if not levels:
+        raise RuntimeError("Trying to exit a forward AD level but no level exists.")
+    if level is not None and level != len(levels) - 1:
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
+        )
+    levels[-1].close()
+
+
+def _open(level: Level) -> int:
+    level.__enter__()
+    return len(local.state.levels) - 1
+
+
+def _level(number: int | None) -> Level | None:
+    """The level of that number, by default the innermost; None if there is none."""
+    levels = local.state.levels
+    if number is None:
+        return levels[-1] if levels else None
+    return levels[number] if 0 <= number < len(levels) else None
+
+
+def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+    """A dual tensor: a view of `tensor` that carries `tangent` through all operations.
+
+    Parameters
+    ----------
+    tensor, tangent : Tensor
+        Of equal shape.
+    level : int, optional
+        The forward-mode level; by default the innermost.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    RuntimeError
+        If no level is open, if the shapes differ, or if either has a tangent at this level already.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.autograd import forward_ad
+    >>> with forward_ad.dual_level():
+    ...     x = forward_ad.make_dual(gradcore.tensor(3.0), gradcore.tensor(1.0))
+    ...     forward_ad.unpack_dual(x * x)
+    UnpackedDualTensor(primal=tensor(9.), tangent=tensor(6.))
+    """
+    where = _level(level)
+    if where is None:
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+        )
+    for name, t in (("primal", tensor), ("tangent", tangent)):
+        if not isinstance(t, Variable):
+            raise TypeError(f"make_dual(): the {name} must be a Tensor, not {type(t).__name__}")
+        if t._dtype.category < 2:
+            raise ValueError(f"Expected {name} to be floating point or complex, but got: {t._dtype!r}")
+    if tangent_of(tensor, where) is not None:
+        raise RuntimeError(
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level is not "
+            "supported."
+        )
+    if tangent_of(tangent, where) is not None:
+        raise RuntimeError("Setting a forward grad that itself has a forward gradient at the same level is not supported.")
+    check_tangent(tensor, tangent)
+    dual = same_as(tensor, gradient_edge(tensor))
+    if tensor._meta is not None and tensor._meta.tangents:
+        for other, outer in tensor._meta.tangents.items():
+            attach(dual, other, outer)
+    return attach(dual, where, tangent)
+
+
+def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+    """The value and the tangent of a tensor.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    level : int, optional
+        The forward-mode level; by default the innermost. Outside of every level there is no tangent.
+
+    Returns
+    -------
+    UnpackedDualTensor
+        ``(primal, tangent)``.
+    """
+    if not isinstance(tensor, Variable):
+        raise TypeError(f"unpack_dual(): argument 'tensor' must be Tensor, not {type(tensor).__name__}")
+    where = _level(level)
+    if where is None:
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(primal(tensor, where), tangent_of(tensor, where))
+
+
+class dual_level:
+    """A forward-mode level as a context manager; at its end the tangents are forgotten.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.autograd import forward_ad
+    >>> x, v = gradcore.tensor([1.0, 2.0]), gradcore.tensor([1.0, 0.0])
+    >>> with forward_ad.dual_level():
+    ...     y = (forward_ad.make_dual(x, v) ** 2).sum()
+    ...     forward_ad.unpack_dual(y).tangent
+    tensor(2.)
+    """
+
+    def __enter__(self) -> int:
+        self._level = Level()
+        return _open(self._level)
+
+    def __exit__(self, *exc: object) -> None:
+        self._level.close()

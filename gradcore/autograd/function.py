@@ -1,0 +1,443 @@
+"""Operations with a derivative of one's own: subclasses of `Function`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from gradcore.autograd import anomaly_mode, forward, views
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.function_results import finish
+from gradcore.autograd.graph import FREED, Node, Variable, alias, gradient_edge, new, requires_grad, tick, wrap
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.autograd.saved import SavedTensor
+from gradcore.backends.registry import CPU
+
+__all__ = ["BackwardFunction", "Function", "FunctionCtx", "once_differentiable"]
+
+
+class FunctionCtx:
+    """What `forward`, `backward` and `jvp` of a `Function` get as ``ctx``; takes any further attribute."""
+
+    #: What `forward` has noted, until the call is finished.
+    to_save: tuple[Any, ...] | None
+    saved_for_forward: tuple[Any, ...] | None
+    dirty_tensors: tuple[Any, ...] | None
+    non_differentiable: tuple[Any, ...] | None
+    materialize_grads: bool
+    #: For each argument of ``apply``, whether it is a tensor that requires grad.
+    needs_input_grad: tuple[bool, ...]
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors (or None) for `backward`, which finds them in ``ctx.saved_tensors``.
+
+        In-place writes to them are noticed, and what is an input or an output of the function has its history there,
+        so that `backward` can itself be differentiated.
+        """
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keep tensors (or None) for `jvp`, which finds them in ``ctx.saved_tensors``."""
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Say which inputs `forward` has written in place; they must be among what it returns."""
+        self.dirty_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Say which results carry no derivative; `backward` still gets a gradient (zeros) for each."""
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Choose whether `backward` gets zeros (the default) or None where a result has no gradient.
+
+        The same holds for `jvp` and inputs without tangent.
+        """
+        self.materialize_grads = value
+
+
+class BackwardFunction(FunctionCtx, Node):
+    """The node of a call of a `Function`, which is also its ``ctx``."""
+
+    _forward_cls: ClassVar[type[Function]]
+
+    def __init__(self) -> None:
+        self.to_save = self.saved_for_forward = self.dirty_tensors = self.non_differentiable = None
+        self.materialize_grads = True
+        self.needs_input_grad = ()
+        self._hooks = None
+        self._edges = ()
+        self._device = CPU
+        #: The saved tensors; None once they have been freed.
+        self._saved: tuple[SavedTensor, ...] | None = ()
+        self._forward_mode = False
+        #: Positions of the tensors among the arguments, and (shape, dtype, device) of each.
+        self._argument_count = 0
+        self._tensor_positions: tuple[int, ...] = ()
+        self._input_metas: tuple[Any, ...] = ()
+        #: (shape, dtype, device) of each result, None for what is no differentiable tensor.
+        self._output_metas: list[Any] = []
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What `save_for_backward` (in `jvp`: `save_for_forward`) was given.
+
+        Raises
+        ------
+        RuntimeError
+            If the graph has been freed, or if one of them was written in place meanwhile.
+        """
+        if self._forward_mode:
+            return self.saved_for_forward or ()
+        if self._saved is None:
+            raise RuntimeError(FREED)
+        return tuple(saved.unpack(self) for saved in self._saved)
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        if self._saved is None:
+            raise RuntimeError(FREED)
+        return self._saved
+
+    @property
+    def _input_devices(self) -> tuple[Any, ...]:  # type: ignore[override]
+        return tuple(device for _, _, device in self._input_metas)
+
+    def release(self) -> None:
+        self._saved = None
+
+    def maybe_clear_saved_tensors(self) -> None:
+        """Let go of the saved tensors."""
+        self.release()
+
+    def apply(self, *grads: Any) -> Any:
+        """Call the function's own `backward` with gradients of its results."""
+        return self._vjp()(self, *grads)
+
+    def _vjp(self) -> Callable[..., Any]:
+        cls = self._forward_cls
+        if cls.vjp is Function.vjp:
+            return cls.backward
+        if cls.backward is not Function.backward:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement "
+                "one of them."
+            )
+        return cls.vjp
+
+    def backward(self, grads: Any, raw: bool) -> list[Any]:
+        """What the engine calls: gradients for the edges, checked against the inputs."""
+        grads = list(grads) if self._n_outputs > 1 else [grads]
+        results = self.apply(*(self._incoming(g, meta, raw) for g, meta in zip(grads, self._output_metas, strict=True)))
+        pieces = [self._outgoing(piece, i) for i, piece in enumerate(self._by_tensor(results))]
+        return [p._array if raw and p is not None else p for p in pieces]
+
+    def _incoming(self, grad: Any, meta: Any, raw: bool) -> Any:
+        """A gradient as the user's backward sees it: a tensor on its result's device, or None."""
+        if meta is None:
+            return None
+        shape, dtype, device = meta
+        if grad is None:
+            return TENSORS.zeros(shape, dtype=dtype, device=device) if self.materialize_grads else None
+        grad = wrap(grad, self._device) if raw else grad
+        return grad if grad._device is device else TENSORS.to(grad, device)
+
+    def _by_tensor(self, results: Any) -> list[Any]:
+        """The gradients of the tensors among the arguments."""
+        results = list(results) if isinstance(results, tuple) else [results]
+        count = self._argument_count
+        if len(results) > count and all(r is None for r in results[count:]):
+            del results[count:]
+        if len(results) != count:
+            raise RuntimeError(
+                f"function {type(self).__name__} returned an incorrect number of gradients (expected {count}, got "
+                f"{len(results)})"
+            )
+        for i, result in enumerate(results):
+            if i in self._tensor_positions:
+                if result is not None and not isinstance(result, Variable):
+                    raise RuntimeError(f"expected Variable or None (got {type(result).__name__})")
+            elif result is not None:
+                raise RuntimeError(
+                    f"function {type(self).__name__} returned a gradient different than None at position {i + 1}, but "
+                    "the corresponding forward input was not a Variable"
+                )
+        return [results[i] for i in self._tensor_positions]
+
+    def _outgoing(self, grad: Any, i: int) -> Any:
+        """A gradient with the shape, the dtype and the device of the input that it belongs to."""
+        if grad is None or self._edges[i] is None:
+            return None
+        shape, dtype, device = self._input_metas[i]
+        problem = f"Function {type(self).__name__} returned an invalid gradient at index {i} - "
+        if grad._array.shape != shape:
+            if not _expandable(shape, grad._array.shape):
+                raise RuntimeError(
+                    f"{problem}got {list(grad._array.shape)} but expected shape compatible with {list(shape)}"
+                )
+            grad = TENSORS.sum_to_size(grad, shape)
+        if grad._dtype is not dtype:
+            if grad._dtype.is_complex and not dtype.is_complex:
+                raise RuntimeError(f"{problem}expected a {dtype.name} gradient but got {grad._dtype.name}")
+            grad = TENSORS.to(grad, dtype)
+        if grad._device is not device:
+            if grad._array.ndim:
+                raise RuntimeError(f"{problem}expected device {device} but got {grad._device}")
+            grad = TENSORS.to(grad, device)
+        return grad
+
+
+def _expandable(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether a tensor of `shape` can be broadcast to the shape `to`."""
+    return len(shape) <= len(to) and all(
+        a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False)
+    )
+
+
+class Function:
+    """An operation with hand-written forward and backward: subclass it and call ``apply``.
+
+    Either `forward` takes the context as its first argument, or it does not and `setup_context` fills the context
+    afterwards. Both run without recording.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> class Cube(gradcore.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x * x
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 3 * x * x * grad
+    >>> x = gradcore.tensor(2.0, requires_grad=True)
+    >>> y = Cube.apply(x)
+    >>> y
+    tensor(8., grad_fn=<CubeBackward>)
+    >>> y.backward()
+    >>> x.grad
+    tensor(12.)
+    """
+
+    _backward_cls: ClassVar[type[BackwardFunction]]
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        body = {"_forward_cls": cls, "__module__": "torch.autograd.function", "__doc__": f"Node of `{cls.__name__}`."}
+        cls._backward_cls = type(f"{cls.__name__}Backward", (BackwardFunction,), body)
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
+            "version.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method, and call its apply()."
+        )
+
+    @staticmethod
+    def forward(*args: Any, **named: Any) -> Any:
+        """Compute the results: ``forward(ctx, *args)``, or ``forward(*args)`` beside a `setup_context`."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep on `ctx` what `backward` and `jvp` need of the inputs and the output of `forward`."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Return a gradient (or None) for each argument, given one for each result."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
+
+    #: Another name for `backward`; only one of the two may be given.
+    vjp = staticmethod(lambda ctx, *grads: Function.backward(ctx, *grads))
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Return a tangent (or None) for each result, given one for each argument (None for what is no tensor)."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any, **named: Any) -> Any:
+        """Call the operation.
+
+        Parameters
+        ----------
+        *args, **named
+            The arguments of `forward` after the context. Tensors among them (not in lists or dictionaries) take part
+            in differentiation.
+
+        Returns
+        -------
+        object
+            What `forward` returns, with the tensors in it (or in the tuple that it is) made part of the graph.
+        """
+        if named or cls.setup_context is not Function.setup_context:
+            args = _bound(cls, args, named)
+        ctx, result = _call(cls, args)
+        ctx.saved_for_forward = None  # outputs among them would hold the node that holds them
+        return result
+
+
+def _bound(cls: type[Function], args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """All arguments by position, with the defaults of `forward`."""
+    with_context = cls.setup_context is Function.setup_context
+    bound = inspect.signature(cls.forward).bind(*((None, *args) if with_context else args), **named)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(f"{cls.__name__}.apply(): keyword-only arguments of forward are not supported")
+    return bound.args[1:] if with_context else bound.args
+
+
+def _call(cls: type[Function], args: tuple[Any, ...]) -> tuple[BackwardFunction, Any]:
+    """Run `forward`, and `jvp` for every forward-mode level that is open in the arguments."""
+    state = local.state
+    if state.mode & DUAL:
+        level = forward.innermost_of(args)
+        if level is not None:
+            return _call_dual(cls, args, level)
+    ctx = cls._backward_cls()
+    ctx.needs_input_grad = tuple(isinstance(a, Variable) and requires_grad(a) for a in args)
+    record = bool(state.mode & GRAD) and any(ctx.needs_input_grad)
+    edges = tuple(gradient_edge(a) for a in args if isinstance(a, Variable)) if record else ()
+    before, state.mode = state.mode, state.mode & ~(GRAD | DUAL)
+    separate = cls.setup_context is not Function.setup_context
+    try:
+        if separate:
+            result = cls.forward(*args)
+            cls.setup_context(ctx, args, result)
+        else:
+            result = cls.forward(ctx, *args)
+    finally:
+        state.mode = before
+    ctx._edges = edges
+    ctx._argument_count = len(args)
+    ctx._tensor_positions = tuple(i for i, a in enumerate(args) if isinstance(a, Variable))
+    ctx._input_metas = tuple((args[i]._array.shape, args[i]._dtype, args[i]._device) for i in ctx._tensor_positions)
+    ctx._seq = tick()
+    result = finish(ctx, args, result, record, separate)
+    if record and state.mode & ANOMALY:
+        anomaly_mode.note(ctx)
+    return ctx, result
+
+
+def _call_dual(cls: type[Function], args: tuple[Any, ...], level: Any) -> tuple[BackwardFunction, Any]:
+    """The call on duals of one level: results from the primals, tangents from `jvp`."""
+    primals = tuple(forward.primal(a, level) if isinstance(a, Variable) else a for a in args)
+    ctx, result = _call(cls, primals)
+    outs = list(result) if isinstance(result, tuple) else [result]
+    tangents = [forward.tangent_of(a, level) if isinstance(a, Variable) else None for a in args]
+    if ctx.materialize_grads:
+        tangents = [
+            TENSORS.zeros_like(a) if t is None and isinstance(a, Variable) and a._dtype.category > 1 else t
+            for a, t in zip(primals, tangents, strict=True)
+        ]
+    ctx._forward_mode = True
+    try:
+        found = cls.jvp(ctx, *tangents)
+    finally:
+        ctx._forward_mode = False
+    found = list(found) if isinstance(found, tuple) else [found]
+    if len(found) != len(outs):
+        raise RuntimeError(
+            f"Function's jvp returned an invalid number of forward gradients (expected {len(outs)} but got {len(found)})"
+        )
+    constant = {id(t) for t in ctx.non_differentiable or ()}
+    originals = {id(p): (a, t) for p, a, t in zip(primals, args, tangents, strict=True)}
+    for i, (out, tangent) in enumerate(zip(outs, found, strict=True)):
+        if id(out) in originals:
+            outs[i] = _written_dual(out, *originals[id(out)], tangent)
+        if tangent is None:
+            continue
+        if not isinstance(tangent, Variable):
+            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {i}.")
+        if not isinstance(out, Variable) or out._dtype.category < 2 or id(out) in constant:
+            raise RuntimeError(
+                f"Function's jvp returned a gradient at position {i}, but the corresponding forward output is not a "
+                "differentiable Tensor. You should return None at that position instead."
+            )
+        if out._is_view() and outs[i] is out and not tangent._is_view():
+            raise RuntimeError(
+                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
+            )
+        forward.check_tangent(out, tangent)
+        forward.attach(outs[i], level, tangent)
+    for saved in ctx._saved or ():  # backward in this level has tangents
+        if id(saved.value) in originals:
+            saved.value = originals[id(saved.value)][0]
+    return ctx, tuple(outs) if isinstance(result, tuple) else outs[0]
+
+
+def _written_dual(primal: Any, original: Any, before: Any, tangent: Any) -> Any:
+    """The argument that forward has written in place, of which it saw the primal."""
+    if tangent is not before:
+        raise RuntimeError(
+            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying "
+            "an input inplace, then the jvp function must modify the corresponding gradient inplace."
+        )
+    if primal._edge is not None and isinstance(primal._edge[0], BackwardFunction):
+        if original._meta is not None:
+            views.check_writable(original)
+        views.rebase(original, primal._edge)
+    return original
+
+
+class DelayedError(Node):
+    """A node whose backward is an error."""
+
+    __slots__ = ("_n_outputs", "message")
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        raise RuntimeError(self.message)
+
+
+def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a `backward` that cannot be differentiated itself: it runs unrecorded, and a second derivative raises.
+
+    Parameters
+    ----------
+    function : callable
+        The function's `backward`.
+
+    Returns
+    -------
+    callable
+    """
+
+    @functools.wraps(function)
+    def wrapper(ctx: Any, *grads: Any) -> Any:
+        state = local.state
+        before, state.mode = state.mode, state.mode & ~GRAD
+        try:
+            results = function(ctx, *grads)
+        finally:
+            state.mode = before
+        if not before & GRAD or not any(isinstance(g, Variable) and requires_grad(g) for g in grads):
+            return results
+        several = results if isinstance(results, tuple) else (results,)
+        node = new(DelayedError)
+        node.message = "trying to differentiate twice a function that was marked with @once_differentiable"
+        node._device, node._edges, node._hooks, node._seq = ctx._device, (), None, tick()
+        node._n_outputs = len(several)
+        failing = tuple(alias(r, (node, i)) if isinstance(r, Variable) else r for i, r in enumerate(several))
+        return failing if isinstance(results, tuple) else failing[0]
+
+    return wrapper

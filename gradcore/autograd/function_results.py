@@ -1,0 +1,146 @@
+"""What `Function.apply` returns: the results of a user's forward, made part of the graph."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from gradcore.autograd import forward, views
+from gradcore.autograd.graph import Variable, bump, gradient_edge, requires_grad
+from gradcore.autograd.modes import DUAL, local
+from gradcore.autograd.saved import SavedTensor
+
+__all__ = ["finish"]
+
+
+def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate: bool) -> Any:
+    """Give the tensors of a call's `result` their history and keep what was saved.
+
+    Parameters
+    ----------
+    ctx : BackwardFunction
+        The call's node, with the notes of `forward`.
+    args : tuple
+        The arguments of the call.
+    result : object
+        What `forward` returned: the outputs are the elements of a tuple, or the only one.
+    record : bool
+        Whether the call is recorded.
+    separate : bool
+        Whether the notes were made by `setup_context`.
+    """
+    raw = list(result) if isinstance(result, tuple) else [result]
+    inputs = {id(a) for a in args if isinstance(a, Variable)}
+    dirty = _tensor_ids(ctx.dirty_tensors, "mark_dirty can only accept variables, but argument {i} is of type {type}")
+    constant = _tensor_ids(
+        ctx.non_differentiable, "mark_non_differentiable only accepts variable arguments, but got {type}"
+    )
+    saved = _tensor_ids(
+        [t for t in ctx.to_save or () if t is not None],
+        "save_for_backward can only save variables, but argument {i} is of type {type}",
+        TypeError,
+    )
+    if not dirty <= {id(t) for t in raw}:
+        raise RuntimeError(
+            "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+            "modified inplace must all be outputs of the Function."
+        )
+    if dirty - inputs:
+        warnings.warn(
+            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should "
+            "be passed to ctx.mark_dirty().",
+            stacklevel=4,
+        )
+    differentiable = [
+        record and isinstance(t, Variable) and t._dtype.category > 1 and id(t) not in constant for t in raw
+    ]
+    if record:
+        ctx._n_outputs = len(raw)
+        ctx._output_metas = [
+            (t._array.shape, t._dtype, t._device) if keep else _constant_meta(t)
+            for t, keep in zip(raw, differentiable, strict=True)
+        ]
+        places = [t._device for t, keep in zip(raw, differentiable, strict=True) if keep]
+        places += [a._device for a in args if isinstance(a, Variable)]
+        ctx._device = places[0]
+    outputs: list[Any] = []
+    for i, t in enumerate(raw):
+        if not isinstance(t, Variable):
+            outputs.append(t)
+            continue
+        is_input, is_dirty = id(t) in inputs, id(t) in dirty
+        if is_dirty:
+            bump(t)
+        if not differentiable[i]:
+            t = _without_history(t, is_input, is_dirty)
+        elif is_dirty:
+            _written(ctx, args, t, i, len(raw))
+        elif is_input:
+            if separate and id(t) in saved:
+                raise RuntimeError(
+                    "An input that has been returned as-is as output is being saved for backward. This is not supported "
+                    "if you override setup_context. You should return and save a view of the input instead, e.g. with "
+                    "x.view_as(x) or setup ctx inside the forward function itself."
+                )
+            t = views.same_as(t, (ctx, i))
+        else:
+            t._edge = (ctx, i)
+            if t._meta is not None and t._meta.base is not None:
+                t._meta.edge_version = t._vc.version
+        if t._meta is not None and t._meta.base is not None and not (is_input and is_dirty):
+            t._meta.creation = "multi" if sum(differentiable) > 1 else "custom"
+        outputs.append(t)
+    _save(ctx, outputs, record)
+    return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def _tensor_ids(values: Any, message: str, error: type[Exception] = RuntimeError) -> set[int]:
+    for i, t in enumerate(values or ()):
+        if not isinstance(t, Variable):
+            raise error(message.format(i=i, type=type(t).__name__))
+    return {id(t) for t in values or ()}
+
+
+def _constant_meta(t: Any) -> Any:
+    """Shape, dtype and device of the zeros that stand for the gradient of an output without derivative."""
+    return (t._array.shape, t._dtype, t._device) if isinstance(t, Variable) else None
+
+
+def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) -> None:
+    """History of an input that forward has written in place."""
+    edge = gradient_edge(t)
+    if edge is not None and edge[0].is_leaf_sink:
+        raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
+    if t._meta is not None:
+        views.check_writable(t)
+        if t._meta.base is not None and n_outputs > 1:
+            raise RuntimeError(
+                "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
+                "return more than one Tensor. This is not supported by the current autograd engine. You should either "
+                "make sure the input is not a view (using .clone() for example) or make your Function only return one "
+                "Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single Tensor "
+                "and a second one that does the other operations)."
+            )
+    tensors = [a for a in args if isinstance(a, Variable)]
+    views.rebase(t, (ctx, i), next((k for k, a in enumerate(tensors) if a is t), 0))
+
+
+def _without_history(t: Any, is_input: bool, is_dirty: bool) -> Any:
+    """An output that carries no derivative."""
+    if not requires_grad(t):
+        return views.same_as(t, None) if is_input and not is_dirty else t
+    if is_input:
+        return t.detach()
+    return t if t._is_view() else t.detach_()
+
+
+def _save(ctx: Any, outputs: list[Any], record: bool) -> None:
+    """Keep what `save_for_backward` was given; an output is kept without its history, which is the node itself."""
+    if record:
+        own = {id(t) for t in outputs if isinstance(t, Variable) and t._edge is not None and t._edge[0] is ctx}
+        if local.state.mode & DUAL:  # tangents that outputs get later belong to what is saved of them
+            for t in outputs:
+                if id(t) in own:
+                    forward.tangents_of(t)
+        ctx._saved = tuple(SavedTensor(t, id(t) in own) for t in ctx.to_save or ())
+    ctx.to_save = None

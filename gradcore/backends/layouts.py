@@ -1,0 +1,131 @@
+"""Where elements lie in memory, as arithmetic on shapes and strides: what views need to know, without any memory.
+
+Shapes are tuples of ints; strides, also tuples, are in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+__all__ = ["contiguous", "is_contiguous", "kept_order", "picked", "reshaped", "resolved_shape"]
+
+Ints = tuple[int, ...]
+
+
+def contiguous(shape: Sequence[int], itemsize: int) -> Ints:
+    """The strides of an array in C order."""
+    strides, step = [], itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Whether the elements lie in a row, in C order; strides of dims of size 1 do not count."""
+    if 0 in shape:
+        return True
+    for n, step in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1 and step != itemsize:
+            return False
+        itemsize *= n
+    return True
+
+
+def kept_order(shape: Ints, itemsize: int, operands: Iterable[tuple[Ints, Ints]]) -> Ints:
+    """The strides of a new array whose dims have the order that they have in the operands (NumPy's order "K").
+
+    `operands` are the (shape, strides) of what was broadcast to `shape`. Where they disagree, C order wins.
+    """
+    steps = [_broadcast_strides(shape, *operand) for operand in operands]
+    order: list[int] = []  # dims from the fastest to the slowest
+    for dim in reversed(range(len(shape))):
+        place = len(order)
+        for i in reversed(range(place)):
+            pairs = [(abs(s[dim]), abs(s[order[i]])) for s in steps if s[dim] and s[order[i]]]
+            if not pairs:
+                continue
+            if any(mine >= other for mine, other in pairs):
+                break
+            place = i
+        order.insert(place, dim)
+    strides, step = [0] * len(shape), itemsize
+    for dim in order:
+        strides[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(strides)
+
+
+def _broadcast_strides(shape: Ints, own: Ints, strides: Ints) -> Ints:
+    return (0,) * (len(shape) - len(own)) + tuple(0 if n == 1 else s for n, s in zip(own, strides, strict=True))
+
+
+def resolved_shape(size: int, shape: Sequence[int]) -> Ints:
+    """`shape` with -1 replaced by what `size` elements leave for it.
+
+    Raises
+    ------
+    ValueError
+        If no array of that shape has so many elements.
+    """
+    known = prod(n for n in shape if n >= 0)
+    if sum(n < 0 for n in shape) == 1 and known and size % known == 0:
+        return tuple(size // known if n < 0 else n for n in shape)
+    if min(shape, default=0) < 0 or known != size:
+        raise ValueError(f"cannot reshape array of size {size} into shape {tuple(shape)}")
+    return tuple(shape)
+
+
+def reshaped(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Ints | None:
+    """The strides of a view in another shape; None where the elements have to be copied."""
+    if 0 in shape or is_contiguous(shape, strides, itemsize):
+        return contiguous(new, itemsize)
+    runs: list[list[int]] = []  # [elements, step]: dims that are one even sequence of elements
+    for n, step in zip(shape, strides, strict=True):
+        if n == 1:
+            continue
+        if runs and runs[-1][1] == n * step:
+            runs[-1] = [runs[-1][0] * n, step]
+        else:
+            runs.append([n, step])
+    result: list[int] = []
+    left, step = runs.pop() if runs else (1, itemsize)
+    for n in reversed(new):
+        if n > 1 and left == 1:
+            left, step = runs.pop()
+        if left % n:
+            return None
+        result.append(step)
+        left //= n
+        step *= n
+    return tuple(reversed(result))
+
+
+def picked(shape: Ints, strides: Ints, index: Sequence[Any]) -> tuple[Ints, Ints, int]:
+    """Shape, strides and offset of the view that ints, slices and None select; one for each dim, but for None.
+
+    Raises
+    ------
+    IndexError
+        If an int is out of range.
+    """
+    sizes, steps, offset, dim = [], [], 0, 0
+    for entry in index:
+        if entry is None:
+            sizes.append(1)
+            steps.append(0)
+            continue
+        n, step = shape[dim], strides[dim]
+        if isinstance(entry, slice):
+            numbers = range(n)[entry]
+            sizes.append(len(numbers))
+            steps.append(step * numbers.step)
+            offset += numbers.start * step if len(numbers) else 0
+        elif -n <= entry < n:
+            offset += entry % n * step
+        else:
+            raise IndexError(f"index {entry} is out of bounds for axis {dim} with size {n}")
+        dim += 1
+    return tuple(sizes), tuple(steps), offset

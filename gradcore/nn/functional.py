@@ -1,0 +1,20 @@
+"""Functions for neural networks: convolution, pooling, activations, normalization, dropout, losses.
+
+Every function is declared in `gradcore.ops`, under the path ``nn.functional``, with its derivative.
+
+Examples
+--------
+>>> import gradcore
+>>> import gradcore.nn.functional as F
+>>> F.mse_loss(gradcore.tensor([1.0, 2.0]), gradcore.tensor([1.0, 4.0]))
+tensor(2.)
+"""
+
+from __future__ import annotations
+
+from gradcore import namespaces
+
+_functions = namespaces.functions("nn.functional")
+globals().update(_functions)
+
+__all__ = sorted(_functions)  # noqa: PLE0605

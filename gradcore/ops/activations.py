@@ -1,0 +1,342 @@
+"""Activation functions.
+
+PyTorch has them in ``nn.functional``, many with an argument ``inplace``, and some at the top level too. The operations
+declared here are what both faces call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import wrap_dim
+from gradcore.ops.table import Op, composite, elementwise, general
+
+Number = complex
+_REAL = "default -bool -integer -complex"
+_HALF_ROOT = math.sqrt(0.5)
+_DENSITY = 1 / math.sqrt(2 * math.pi)
+_GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+_SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804934193349852946}
+
+
+def _functional(op: Op, name: str = "", *, writes: bool = False, **fixed) -> None:
+    """Declare the function in ``nn.functional`` for an operation, with an argument `inplace`.
+
+    `fixed` gives the values of the operation's last settings, which the function does not have; `writes` says whether
+    PyTorch has the function ``name_`` too.
+    """
+    plain, writing = op.name, op.name + "_"
+    values = tuple(fixed.values())
+
+    def call(F, *args):
+        return getattr(F, writing if args[-1] else plain)(*args[:-1], *values)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    free = [p for p in op.parameters if p.name not in fixed]
+    flag = inspect.Parameter("inplace", kind, default=False, annotation="bool")
+    call.__signature__ = inspect.Signature([inspect.Parameter("F", kind), *free, flag])
+    call.__doc__ = op.doc
+    name = name or op.name
+    required = [0.5 for p in free[1:] if p.default is p.empty]
+    composite(
+        name=f"functional_{name}",
+        path=f"nn.functional.{name}",
+        inplace="function" if writes else False,
+        samples=lambda: [case(floats(3, 4), *required), case(floats(0, 2), *required)],
+    )(call)
+
+
+# -- with corners -----------------------------------------------------------------------------------------------------
+
+
+@elementwise(lambda F, t, result: F.where(result <= 0, 0, t), promotion="default -bool -complex")
+def relu(self):
+    """``maximum(self, 0)``; the derivative at 0 is 0."""
+
+
+@elementwise(
+    lambda F, t, self, negative_slope: F.where(self > 0, t, t * negative_slope),
+    promotion=_REAL,
+    function=False,
+    method=False,
+)
+def leaky_relu(F, self, negative_slope: float = 0.01):
+    """`self` where positive, ``negative_slope * self`` elsewhere."""
+    return F.where(self > 0, self, self * negative_slope)
+
+
+@elementwise(
+    self=lambda F, t, self, weight: F.where(self >= 0, t, weight * t),
+    weight=lambda F, t, self: F.where(self >= 0, 0, t * self),
+    promotion=_REAL,
+    node="PreluKernelBackward0",
+    function=False,
+    method=False,
+    inplace=False,
+)
+def prelu_kernel(F, self, weight):
+    """`self` where not negative, ``weight * self`` elsewhere."""
+    return F.where(self >= 0, self, weight * self)
+
+
+@composite(
+    aliases=("nn.functional.prelu",),
+    samples=lambda: [case(floats(2, 3, 4), floats(3)), case(floats(5), floats(1)), case(floats(), floats())],
+)
+def prelu(F, self, weight):
+    """`self` where not negative, ``weight * self`` elsewhere, with a weight for all elements or one a channel (dim 1)."""
+    if weight.ndim > 1:
+        raise RuntimeError(
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        )
+    if weight.numel() != 1:
+        if not self.ndim:
+            raise RuntimeError("prelu: Not allow zero-dim input tensor.")
+        channels = self.shape[1] if self.ndim > 1 else 1
+        if channels != weight.numel():
+            raise RuntimeError(
+                f"prelu: Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}."
+            )
+        weight = F.reshape(weight, (-1,) + (1,) * (self.ndim - 2))
+    elif weight.ndim:
+        weight = F.reshape(weight, (1,) * self.ndim)
+    return F.prelu_kernel(self, weight)
+
+
+@elementwise(
+    lambda F, t, self, min_val, max_val: F.where((self <= min_val) | (self >= max_val), 0, t),
+    promotion="default -bool -complex",
+    function=False,
+    method=False,
+)
+def hardtanh(F, self, min_val: float = -1.0, max_val: float = 1.0):
+    """`self` within `min_val` and `max_val`; the derivative at the bounds is 0."""
+    return F.clamp(self, min_val, max_val)
+
+
+@elementwise(
+    lambda F, t, self: F.where((self > -3) & (self < 3), t / 6, 0), promotion=_REAL, function=False, method=False
+)
+def hardsigmoid(F, self):
+    """``self / 6 + 1/2`` within 0 and 1."""
+    return F.clamp(self + 3, 0, 6) / 6
+
+
+@elementwise(
+    lambda F, t, self: F.where(self <= -3, 0, F.where(self < 3, t * (self / 3 + 0.5), t)),
+    promotion=_REAL,
+    function=False,
+    method=False,
+)
+def hardswish(F, self):
+    """``self * hardsigmoid(self)``."""
+    return self * F.clamp(self + 3, 0, 6) / 6
+
+
+@elementwise(
+    lambda F, t, self, threshold: F.where(self <= threshold, 0, t),
+    promotion="default -bool -complex",
+    method=False,
+    inplace="function",
+    samples=lambda: [case(floats(3, 4), 0.1, 20.0), case(floats(), -0.5, 0)],
+)
+def threshold(F, self, threshold: Number, value: Number):
+    """`self` where it is greater than `threshold`, and `value` elsewhere."""
+    return F.where(self <= threshold, value, self)
+
+
+@elementwise(
+    lambda F, t, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, t),
+    promotion=_REAL,
+    inplace=False,
+    aliases=("nn.functional.hardshrink",),
+)
+def hardshrink(F, self, lambd: float = 0.5):
+    """`self` where its magnitude is greater than `lambd`, and 0 elsewhere."""
+    return F.where((self >= -lambd) & (self <= lambd), 0, self)
+
+
+@elementwise(
+    lambda F, t, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, t),
+    promotion=_REAL,
+    path="nn.functional.softshrink",
+)
+def softshrink(F, self, lambd: float = 0.5):
+    """`self` moved by `lambd` towards 0, which is not crossed."""
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
+    return self - F.clamp(self, -lambd, lambd)
+
+
+# -- exponential ------------------------------------------------------------------------------------------------------
+
+
+@elementwise(promotion=_REAL, function=False, method=False)
+def elu(F, self, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0):
+    """``scale * self`` where positive, ``scale * alpha * (exp(input_scale * self) - 1)`` elsewhere."""
+    below = F.expm1(F.clamp_max(self, 0) * input_scale) * (alpha * scale)
+    return F.where(self > 0, self * scale, below)
+
+
+@elu.derivative("self")
+def _(F, t, self, alpha, scale, input_scale):
+    below = F.exp(F.clamp_max(self, 0) * input_scale) * (alpha * scale * input_scale)
+    return F.where(self > 0, t * scale, t * below)
+
+
+@elementwise(
+    lambda F, t, self, alpha: F.where(self > 0, t, t * F.exp(F.clamp_max(self, 0) / alpha)),
+    promotion=_REAL,
+    method=False,
+    inplace="function",
+)
+def celu(F, self, alpha: float = 1.0):
+    """`self` where positive, ``alpha * (exp(self / alpha) - 1)`` elsewhere."""
+    if alpha == 0:
+        raise ZeroDivisionError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return F.where(self > 0, self, F.expm1(F.clamp_max(self, 0) / alpha) * alpha)
+
+
+@composite(method=False, inplace="function", samples=lambda: [case(floats(3, 4)), case(floats())])
+def selu(F, self):
+    """`elu`, scaled so that it keeps mean 0 and variance 1."""
+    return F.elu(self, _SELU["alpha"], _SELU["scale"], 1)
+
+
+@elementwise(
+    lambda F, t, self, beta, threshold: F.where(self * beta > threshold, t, t * F.sigmoid(self * beta)),
+    promotion=_REAL,
+    path="nn.functional.softplus",
+    samples=lambda: [case(floats(3, 4)), case(floats(3, 4), 2), case(floats(5, low=-2, high=4), 1.5, 3), case(floats(0, 2))],
+)
+def softplus(F, self, beta: float = 1, threshold: float = 20):
+    """``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`."""
+    x = self * beta
+    return F.where(x > threshold, self, F.log1p(F.exp(F.clamp_max(x, threshold))) / beta)
+
+
+@elementwise(
+    lambda F, t, self: t * F.sigmoid(-self), promotion=_REAL, path="nn.functional.logsigmoid", node="LogSigmoidBackward0"
+)
+def logsigmoid(F, self):
+    """``log(sigmoid(self))``, without overflow."""
+    return F.clamp_max(self, 0) - F.log1p(F.exp(-abs(self)))
+
+
+@elementwise(promotion="default -bool -integer", function=False, method=False)
+def silu(F, self):
+    """``self * sigmoid(self)``."""
+    return self * F.sigmoid(self)
+
+
+@silu.derivative("self")
+def _(F, t, self):
+    gate = F.sigmoid(self)
+    return t * (gate * (1 + self * (1 - gate)))
+
+
+@elementwise(promotion=_REAL, function=False, method=False)
+def mish(F, self):
+    """``self * tanh(softplus(self))``."""
+    return self * F.tanh(F.softplus(self))
+
+
+@mish.derivative("self")
+def _(F, t, self):
+    gate = F.tanh(F.softplus(self))
+    return t * (gate + self * F.sigmoid(self) * (1 - gate * gate))
+
+
+@elementwise(
+    promotion=_REAL,
+    path="nn.functional.gelu",
+    samples=lambda: [case(floats(3, 4)), case(floats(3, 4), approximate="tanh"), case(floats()), case(floats(0, 2))],
+)
+def gelu(F, self, *, approximate: str = "none"):
+    """`self` times the distribution function of the standard normal distribution, or an approximation (``"tanh"``)."""
+    if approximate == "tanh":
+        return 0.5 * self * (1 + F.tanh(_gelu_inner(self)))
+    if approximate != "none":
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return 0.5 * self * (1 + F.erf(self * _HALF_ROOT))
+
+
+def _gelu_inner(x):
+    return _GELU_SCALE * x * (1 + _GELU_CUBE * x * x)
+
+
+@gelu.derivative("self")
+def _(F, t, self, approximate):
+    if approximate == "none":
+        gate = 0.5 * (1 + F.erf(self * _HALF_ROOT))
+        return t * (gate + self * (F.exp(-0.5 * self * self) * _DENSITY))
+    wave = F.tanh(_gelu_inner(self))
+    slope = _GELU_SCALE * (1 + 3 * _GELU_CUBE * self * self)
+    return t * (0.5 * (1 + wave) + 0.5 * self * (1 - wave * wave) * slope)
+
+
+# -- made of others ---------------------------------------------------------------------------------------------------
+
+
+@composite(path="nn.functional.softsign", samples=lambda: [case(floats(3, 4)), case(floats())])
+def softsign(F, self):
+    """``self / (1 + abs(self))``."""
+    return self / (abs(self) + 1)
+
+
+@composite(path="nn.functional.tanhshrink", samples=lambda: [case(floats(3, 4)), case(floats())])
+def tanhshrink(F, self):
+    """``self - tanh(self)``."""
+    return self - F.tanh(self)
+
+
+@general(
+    path="nn.functional.glu", samples=lambda: [case(floats(3, 4)), case(floats(4, 2, 3), 0), case(floats(2, 0, 4), 1)]
+)
+def glu(F, self, dim: int = -1):
+    """The first half along a dim, times the sigmoid of the second."""
+    first, gate = _halves(self, dim)
+    return first * F.sigmoid(gate)
+
+
+@glu.vjp("self")
+def _(F, grad, self, dim):
+    first, second = _halves(self, dim)
+    gate = F.sigmoid(second)
+    return F.cat([grad * gate, grad * first * (gate * (1 - gate))], dim)
+
+
+@glu.jvp("self")
+def _(F, t, self, dim):
+    first, second = _halves(self, dim)
+    t_first, t_second = _halves(t, dim)
+    gate = F.sigmoid(second)
+    return t_first * gate + first * (gate * (1 - gate)) * t_second
+
+
+def _halves(x, dim):
+    if not x.ndim:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    dim = wrap_dim(dim, x.ndim)
+    size = x.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    lead = (slice(None),) * dim
+    return x[(*lead, slice(size // 2))], x[(*lead, slice(size // 2, None))]
+
+
+# -- as functions of nn.functional ------------------------------------------------------------------------------------
+
+_functional(relu, writes=True)
+_functional(hardtanh, writes=True)
+_functional(hardtanh, "relu6", min_val=0.0, max_val=6.0)
+_functional(leaky_relu, writes=True)
+_functional(elu, writes=True, scale=1.0, input_scale=1.0)
+_functional(selu, writes=True)
+_functional(celu, writes=True)
+_functional(threshold, writes=True)
+for _op in (silu, mish, hardsigmoid, hardswish):
+    _functional(_op)

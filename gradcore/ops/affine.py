@@ -1,0 +1,188 @@
+"""Products with a summand: linear layers, and BLAS's ``beta * self + alpha * product``."""
+
+from __future__ import annotations
+
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import composite, general
+
+Number = complex
+
+
+def _summed(F, grad, shape):
+    """The gradient of a summand of that shape, which was expanded to the shape of `grad`."""
+    shape, whole = tuple(shape), tuple(grad.shape)
+    if whole == shape:
+        return grad
+    return F.sum_rows(grad) if shape == whole[-1:] else F.sum_to_size(grad, shape)
+
+
+def _scaled(t, number):
+    """``t * number`` without the product where the number is 1."""
+    return t if number == 1 else t * number
+
+
+# -- linear layers ----------------------------------------------------------------------------------------------------
+
+
+def _linear_node(input, weight, bias):
+    """What PyTorch's last step is called."""
+    if bias is not None:
+        return "AddmmBackward0" if input.ndim == 2 else "ViewBackward0"
+    return {1: "SqueezeBackward4", 2: "MmBackward0"}.get(input.ndim, "UnsafeViewBackward0")
+
+
+def _weight_gradient(F, grad, input, shape):
+    input = F.conj(input)
+    if input.ndim == 2 == len(shape):
+        return F.matmul(F.transpose(grad, 0, 1), input)
+    batch = tuple(range(2, 1 + input.ndim))
+    if len(shape) == 1:
+        return F.contract(grad, input, batch, (*batch, 1), (1,))
+    return F.contract(grad, input, (*batch, 0), (*batch, 1), (0, 1))
+
+
+@general(
+    input=lambda F, grad, weight: (
+        F.matmul(grad, F.conj(weight)) if weight.ndim == 2 else F.unsqueeze(grad, -1) * F.conj(weight)
+    ),
+    weight=lambda F, grad, input, weight_shape: _weight_gradient(F, grad, input, weight_shape),
+    bias=lambda F, grad, bias_shape: _summed(F, grad, bias_shape),
+    path="nn.functional.linear",
+    node=_linear_node,
+    samples=lambda: [
+        case(floats(2, 3), floats(4, 3), floats(4)), case(floats(2, 3), floats(4, 3)), case(floats(3), floats(4, 3), floats(4)),
+        case(floats(5, 2, 3), floats(4, 3), floats(4)), case(floats(0, 3), floats(4, 3), floats(4)),
+        case(floats(2, 1), floats(4, 1), floats(4)), case(floats(2, 3), floats(3), floats()),
+    ],
+)  # fmt: skip
+def linear(input, weight, bias=None):
+    """``input @ weight.T + bias``: a linear layer, with the weight as (out features, in features)."""
+
+
+linear.jvp("input")(lambda F, t, weight: F.linear(t, weight))
+linear.jvp("weight")(lambda F, t, input: F.linear(input, t))
+linear.jvp("bias")(lambda F, t: t)
+
+
+@composite(path="nn.functional.bilinear", samples=lambda: [
+    case(floats(2, 3), floats(2, 4), floats(5, 3, 4), floats(5)), case(floats(3), floats(4), floats(5, 3, 4)),
+])  # fmt: skip
+def nn_bilinear(F, input1, input2, weight, bias=None):
+    """``input1 @ weight[k] @ input2 + bias[k]`` for every output feature `k`."""
+    if input1.ndim != input2.ndim:
+        raise RuntimeError(
+            f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}"
+        )
+    for name, x, n in (("input1", input1, 1), ("input2", input2, 2)):
+        if x.shape[-1] != weight.shape[n]:
+            raise RuntimeError(
+                f"bilinear(): {name} size does not match weight size: got {x.shape[-1]} but expected {weight.shape[n]}"
+            )
+    batch = tuple(range(3, 2 + input1.ndim))
+    by_second = F.contract(input1, weight, (*batch, 1), (0, 1, 2), (*batch, 0, 2))
+    out = F.contract(by_second, input2, (*batch, 0, 2), (*batch, 2), (*batch, 0))
+    return out if bias is None else out + bias
+
+
+# -- beta * self + alpha * product --------------------------------------------------------------------------------------
+
+
+def _samples(self, *operands):
+    """The summand in full, expanded with other factors, and left out."""
+
+    def cases():
+        products = [floats(*shape) for shape in operands]
+        return [
+            case(floats(*self), *products),
+            case(floats(1), *products, beta=0.5, alpha=-2.0),
+            case(floats(), *products, beta=0),
+        ]
+
+    return cases
+
+
+def _of_summand(F, grad, self_shape, beta):
+    return _summed(F, _scaled(grad, beta.conjugate()), self_shape)
+
+
+def _times_second(F, grad, second, alpha):
+    return _scaled(F.matmul(grad, F.hermitian(second)), alpha.conjugate())
+
+
+def _times_first(F, grad, first, alpha):
+    return _scaled(F.matmul(F.hermitian(first), grad), alpha.conjugate())
+
+
+@general(
+    self=_of_summand,
+    mat1=lambda F, grad, mat2, alpha: _times_second(F, grad, mat2, alpha),
+    mat2=lambda F, grad, mat1, alpha: _times_first(F, grad, mat1, alpha),
+    inplace=True,
+    samples=_samples((2, 4), (2, 3), (3, 4)),
+)
+def addmm(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * (mat1 @ mat2)`` of matrices."""
+    return F.add_product(self, F.mm(mat1, mat2), beta, alpha)
+
+
+@general(
+    self=_of_summand,
+    batch1=lambda F, grad, batch2, alpha: _times_second(F, grad, batch2, alpha),
+    batch2=lambda F, grad, batch1, alpha: _times_first(F, grad, batch1, alpha),
+    inplace=True,
+    samples=_samples((2, 2, 4), (2, 2, 3), (2, 3, 4)),
+)
+def baddbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices."""
+    return F.add_product(self, F.bmm(batch1, batch2), beta, alpha)
+
+
+@general(
+    self=_of_summand,
+    batch1=lambda F, grad, batch2, alpha: _times_second(F, grad, batch2, alpha),
+    batch2=lambda F, grad, batch1, alpha: _times_first(F, grad, batch1, alpha),
+    inplace=True,
+    samples=_samples((2, 4), (5, 2, 3), (5, 3, 4)),
+)
+def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * sum(batch1 @ batch2)``: the products of a batch are summed."""
+    return F.add_product(self, F.sum_of_products(batch1, batch2), beta, alpha)
+
+
+@general(
+    self=_of_summand,
+    mat=lambda F, grad, vec, alpha: _scaled(F.outer(grad, F.conj(vec)), alpha.conjugate()),
+    vec=lambda F, grad, mat, alpha: _times_first(F, grad, mat, alpha),
+    inplace=True,
+    samples=_samples((2,), (2, 3), (3,)),
+)
+def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * (mat @ vec)``."""
+    return F.add_product(self, F.mv(mat, vec), beta, alpha)
+
+
+@general(
+    self=_of_summand,
+    vec1=lambda F, grad, vec2, alpha: _scaled(F.matmul(grad, F.conj(vec2)), alpha.conjugate()),
+    vec2=lambda F, grad, vec1, alpha: _scaled(F.matmul(F.transpose(grad, 0, 1), F.conj(vec1)), alpha.conjugate()),
+    inplace=True,
+    samples=_samples((2, 3), (2,), (3,)),
+)
+def addr(F, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * outer(vec1, vec2)``."""
+    return F.add_product(self, F.outer(vec1, vec2), beta, alpha)
+
+
+for _op in (addmm, baddbmm, addbmm, addmv, addr):
+    _op.jvp("self")(lambda F, t, beta: _scaled(t, beta))
+
+addmm.jvp("mat1")(lambda F, t, mat2, alpha: _scaled(F.mm(t, mat2), alpha))
+addmm.jvp("mat2")(lambda F, t, mat1, alpha: _scaled(F.mm(mat1, t), alpha))
+baddbmm.jvp("batch1")(lambda F, t, batch2, alpha: _scaled(F.bmm(t, batch2), alpha))
+baddbmm.jvp("batch2")(lambda F, t, batch1, alpha: _scaled(F.bmm(batch1, t), alpha))
+addbmm.jvp("batch1")(lambda F, t, batch2, alpha: _scaled(F.sum_of_products(t, batch2), alpha))
+addbmm.jvp("batch2")(lambda F, t, batch1, alpha: _scaled(F.sum_of_products(batch1, t), alpha))
+addmv.jvp("mat")(lambda F, t, vec, alpha: _scaled(F.mv(t, vec), alpha))
+addmv.jvp("vec")(lambda F, t, mat, alpha: _scaled(F.mv(mat, t), alpha))
+addr.jvp("vec1")(lambda F, t, vec2, alpha: _scaled(F.outer(t, vec2), alpha))
+addr.jvp("vec2")(lambda F, t, vec1, alpha: _scaled(F.outer(vec1, t), alpha))

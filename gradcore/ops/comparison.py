@@ -1,0 +1,90 @@
+"""Comparisons and tests of elements; the results are bool and carry no derivative."""
+
+from __future__ import annotations
+
+from gradcore.ops.table import composite, elementwise
+
+
+@elementwise(promotion="compare")
+def eq(self, other):
+    """``self == other``."""
+
+
+@elementwise(promotion="compare", aliases=("not_equal",))
+def ne(self, other):
+    """``self != other``."""
+
+
+@elementwise(promotion="compare -complex", aliases=("less",))
+def lt(self, other):
+    """``self < other``."""
+
+
+@elementwise(promotion="compare -complex", aliases=("less_equal",))
+def le(self, other):
+    """``self <= other``."""
+
+
+@elementwise(promotion="compare -complex", aliases=("greater",))
+def gt(self, other):
+    """``self > other``."""
+
+
+@elementwise(promotion="compare -complex", aliases=("greater_equal",))
+def ge(self, other):
+    """``self >= other``."""
+
+
+@elementwise(promotion="compare", inplace=False)
+def isnan(self):
+    """Whether an element is not a number."""
+
+
+@elementwise(promotion="compare", inplace=False)
+def isinf(self):
+    """Whether an element is infinite."""
+
+
+@elementwise(promotion="compare", inplace=False)
+def isfinite(self):
+    """Whether an element is neither infinite nor NaN."""
+
+
+@elementwise(promotion="compare -complex", inplace=False)
+def isposinf(F, self):
+    """Whether an element is positive infinity."""
+    return F.isinf(self) & ~F.signbit(self)
+
+
+@elementwise(promotion="compare -complex", inplace=False)
+def isneginf(F, self):
+    """Whether an element is negative infinity."""
+    return F.isinf(self) & F.signbit(self)
+
+
+@elementwise(promotion="compare", inplace=False)
+def isreal(F, self):
+    """Whether the imaginary part is zero."""
+    return F.imag(self) == 0
+
+
+@composite()
+def isclose(F, self, other, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
+    """Whether elements are equal, or finite and ``abs(self - other) <= atol + rtol * abs(other)``.
+
+    With `equal_nan`, NaN is close to NaN.
+    """
+    if self.dtype is not other.dtype:
+        raise RuntimeError(f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}")
+    if rtol < 0:
+        raise RuntimeError(f"rtol must be greater than or equal to zero, but got {rtol}")
+    if atol < 0:
+        raise RuntimeError(f"atol must be greater than or equal to zero, but got {atol}")
+    close = self == other
+    if equal_nan and self.dtype.category > 1:
+        close = close | (F.isnan(self) & F.isnan(other))
+    if rtol == 0 and atol == 0:
+        return close
+    distance = abs(self - other) if self.dtype.category else F.logical_xor(self, other)
+    allowed = atol + abs(rtol * other)
+    return close | (F.isfinite(distance) & (distance <= allowed))

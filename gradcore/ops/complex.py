@@ -1,0 +1,185 @@
+"""Complex numbers: their parts, their conjugates, and what they are made of."""
+
+from __future__ import annotations
+
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import composite, elementwise, linear
+
+# -- parts, which share memory with the number ------------------------------------------------------------------------
+
+
+@linear(lambda F, grad: F.view_as_complex(grad), view=True, samples=lambda: [])
+def view_as_real(self):
+    """Complex numbers as pairs of real ones, in a last dim of size 2; a view."""
+
+
+@linear(
+    lambda F, grad: F.view_as_real(grad), view=True, samples=lambda: [case(floats(3, 2)), case(floats(2)), case(floats(0, 2))]
+)
+def view_as_complex(self):
+    """Pairs of real numbers, in a last dim of size 2, as complex ones; a view."""
+
+
+@composite(method=False, attribute=True)
+def real(F, self):
+    """The real part, a view; real tensors are their own."""
+    return F.real_part(self) if self.is_complex() else self
+
+
+@composite(method=False, attribute=True)
+def imag(F, self):
+    """The imaginary part, a view."""
+    if not self.is_complex():
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return F.imaginary_part(self)
+
+
+@linear(
+    lambda F, grad: grad,
+    view=True,
+    node="SelectBackward0",
+    kernel="real",
+    function=False,
+    method=False,
+    samples=lambda: [],
+)
+def real_part(self):
+    """The real part of complex numbers."""
+
+
+@linear(
+    lambda F, grad: grad * 1j,
+    view=True,
+    node="SelectBackward0",
+    kernel="imag",
+    function=False,
+    method=False,
+    samples=lambda: [],
+)
+def imaginary_part(self):
+    """The imaginary part of complex numbers."""
+
+
+# -- conjugates -------------------------------------------------------------------------------------------------------
+
+
+@composite()
+def conj(F, self):
+    """The complex conjugate; real tensors are their own."""
+    return F.conjugated(self) if self.is_complex() else self
+
+
+@composite(inplace=True)
+def conj_physical(F, self):
+    """The complex conjugate, in memory of its own."""
+    return F.conjugated_physically(self) if self.is_complex() else self
+
+
+@composite()
+def resolve_conj(F, self):
+    """The tensor itself: conjugates are computed at once."""
+    return self
+
+
+@composite()
+def resolve_neg(F, self):
+    """The tensor itself: negatives are computed at once."""
+    return self
+
+
+@linear(
+    lambda F, grad: F.conj(grad), node="ConjBackward0", kernel="conj", function=False, method=False, samples=lambda: []
+)
+def conjugated(self):
+    """The conjugate of complex numbers."""
+
+
+@linear(
+    lambda F, grad: F.conj(grad),
+    node="ConjPhysicalBackward0",
+    kernel="conj",
+    function=False,
+    method=False,
+    samples=lambda: [],
+)
+def conjugated_physically(self):
+    """The conjugate of complex numbers."""
+
+
+# -- polar and rectangular form ---------------------------------------------------------------------------------------
+
+
+@elementwise(promotion="complex", method=False, inplace=False)
+def complex(F, real, imag):
+    """``real + 1j * imag``."""
+    return real + 1j * imag
+
+
+complex.vjp("real")(lambda F, grad, imag: F.real(grad))
+complex.vjp("imag")(lambda F, grad, real: F.imag(grad))
+complex.jvp("real")(lambda F, t: F.complex(t, F.zeros_like(t)))
+complex.jvp("imag")(lambda F, t: F.complex(F.zeros_like(t), t))
+
+
+@elementwise(promotion="complex", method=False, inplace=False)
+def polar(F, abs, angle):
+    """``abs * exp(1j * angle)``."""
+    return F.complex(abs * F.cos(angle), abs * F.sin(angle))
+
+
+@polar.vjp("abs")
+def _(F, grad, angle):
+    return F.real(grad) * F.cos(angle) + F.imag(grad) * F.sin(angle)
+
+
+@polar.vjp("angle")
+def _(F, grad, abs, angle):
+    return abs * (F.imag(grad) * F.cos(angle) - F.real(grad) * F.sin(angle))
+
+
+@polar.jvp("abs")
+def _(F, t, angle):
+    return F.complex(t * F.cos(angle), t * F.sin(angle))
+
+
+@polar.jvp("angle")
+def _(F, t, abs, angle):
+    return F.complex(-t * abs * F.sin(angle), t * abs * F.cos(angle))
+
+
+@elementwise(promotion="real_float", inplace=False)
+def angle(self):
+    """The angle to the positive real axis: of real numbers 0, or pi if negative."""
+
+
+@angle.vjp("self")
+def _(F, grad, self):
+    if not F.is_complex(self):
+        return F.zeros_like(grad)
+    x, y = F.real(self), F.imag(self)
+    size = x * x + y * y
+    return F.where(size == 0, 0, F.complex(-y, x) * (grad / size))
+
+
+@angle.jvp("self")
+def _(F, t, self):
+    if not F.is_complex(self):
+        return F.zeros_like(t)
+    x, y = F.real(self), F.imag(self)
+    size = x * x + y * y
+    return F.where(size == 0, 0, (x * F.imag(t) - y * F.real(t)) / size)
+
+
+# -- tests ------------------------------------------------------------------------------------------------------------
+
+
+@composite(method=False)
+def is_complex(F, self):
+    """Whether the dtype is complex."""
+    return self.dtype.is_complex
+
+
+@composite(method=False)
+def is_floating_point(F, self):
+    """Whether the dtype is a real floating-point type."""
+    return self.dtype.is_floating_point

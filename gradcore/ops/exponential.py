@@ -1,0 +1,186 @@
+"""Exponentials, logarithms, powers and roots."""
+
+from __future__ import annotations
+
+import math
+
+from gradcore import dtypes
+from gradcore.ops.promotion import is_number
+from gradcore.ops.table import composite, elementwise, general
+
+Number = complex
+
+# -- exponentials and logarithms --------------------------------------------------------------------------------------
+
+
+@elementwise(lambda F, t, result: t * result, promotion="float")
+def exp(self):
+    """Exponential of every element."""
+
+
+@elementwise(lambda F, t, result: t * result * math.log(2), promotion="float", aliases=("special.exp2",))
+def exp2(self):
+    """Two to the power of every element."""
+
+
+@elementwise(lambda F, t, result: t * (result + 1), promotion="float", aliases=("special.expm1",))
+def expm1(self):
+    """``exp(self) - 1``, accurate near zero."""
+
+
+@elementwise(lambda F, t, self: t / self, promotion="float", domain=(0.1, 3))
+def log(self):
+    """Natural logarithm."""
+
+
+@elementwise(lambda F, t, self: t / (self * math.log(2)), promotion="float", domain=(0.1, 3))
+def log2(self):
+    """Logarithm to base 2."""
+
+
+@elementwise(lambda F, t, self: t / (self * math.log(10)), promotion="float", domain=(0.1, 3))
+def log10(self):
+    """Logarithm to base 10."""
+
+
+@elementwise(lambda F, t, self: t / (self + 1), promotion="float", domain=(-0.9, 3), aliases=("special.log1p",))
+def log1p(self):
+    """``log(1 + self)``, accurate near zero."""
+
+
+@elementwise(
+    self=lambda F, t, self, other: t / (1 + F.exp(other - self)),
+    other=lambda F, t, self, other: t / (1 + F.exp(self - other)),
+    promotion="default -bool -integer",
+)
+def logaddexp(self, other):
+    """``log(exp(self) + exp(other))``, without overflow."""
+
+
+@elementwise(
+    self=lambda F, t, self, other: t / (1 + F.exp2(other - self)),
+    other=lambda F, t, self, other: t / (1 + F.exp2(self - other)),
+    promotion="default -bool -integer -complex",
+)
+def logaddexp2(self, other):
+    """``log2(2**self + 2**other)``, without overflow."""
+
+
+@elementwise(lambda F, t, result: t * ((1 - result) * result), promotion="float", aliases=("special.expit",))
+def sigmoid(self):
+    """``1 / (1 + exp(-self))``."""
+
+
+@elementwise(promotion="float -complex", domain=(0.1, 0.9), aliases=("special.logit",))
+def logit(F, self, eps: float | None = None):
+    """``log(self / (1 - self))``, with `self` clamped to ``[eps, 1 - eps]`` if `eps` is given."""
+    if eps is not None:
+        self = F.minimum(F.maximum(self, eps), 1 - eps)
+    return F.log(self / (1 - self))
+
+
+@logit.derivative("self")
+def _(F, t, self, eps):
+    low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
+    return F.where((self >= low) & (self <= high), t / (self * (1 - self)), outside)
+
+
+# -- powers and roots -------------------------------------------------------------------------------------------------
+
+
+def _power_rule(F, t, self, exponent):
+    if exponent == 0:
+        return F.zeros_like(t)
+    if exponent == 2:
+        return t * (2 * self)
+    return t * (exponent * F.pow(self, exponent - 1))
+
+
+@composite(inplace=True)
+def pow(F, self, exponent):
+    """``self ** exponent``, of which one may be a number."""
+    return F.pow_number(self, exponent) if is_number(exponent) else F.pow_tensor(self, exponent)
+
+
+@elementwise(
+    lambda F, t, self, exponent: _power_rule(F, t, self, exponent),
+    node="PowBackward0",
+    promotion="power",
+    domain=(0.1, 2),
+    function=False,
+    method=False,
+    kernel="pow",
+)
+def pow_number(self, exponent: Number = 2):
+    """``self ** exponent`` for a number."""
+
+
+@elementwise(
+    self=lambda F, t, self, exponent: F.where(exponent == 0, 0, t * (exponent * F.pow(self, exponent - 1))),
+    exponent=lambda F, t, self, exponent, result: F.where(
+        _zero_to_positive(F, self, exponent), 0, t * (result * F.log(self))
+    ),
+    node=lambda self, exponent: f"PowBackward{2 if getattr(self, '_constant', False) else 1}",
+    domain=(0.1, 2),
+    function=False,
+    method=False,
+    kernel="pow",
+)
+def pow_tensor(self, exponent):
+    """``self ** exponent`` for a tensor `exponent`."""
+
+
+def _zero_to_positive(F, self, exponent):
+    """Where the base is zero and the power's derivative by the exponent is zero too, though log(0) is infinite."""
+    if F.is_complex(exponent):
+        return (self == 0) & (F.imag(exponent) == 0) & (F.real(exponent) >= 0)
+    return (self == 0) & (exponent >= 0)
+
+
+@composite(function=False, method=False)
+def rpow(F, self, other):
+    """``other ** self``."""
+    return F.pow_tensor(other, self)
+
+
+@composite(inplace=True)
+def float_power(F, self, exponent):
+    """``self ** exponent`` in double precision."""
+    is_complex = any(isinstance(x, complex) if is_number(x) else x.is_complex() for x in (self, exponent))
+    dtype = dtypes.complex128 if is_complex else dtypes.float64
+    return F.pow(*(x if is_number(x) else F.to(x, dtype) for x in (self, exponent)))
+
+
+@elementwise(lambda F, t, self: t * (2 * self), promotion="numeric", node="PowBackward0")
+def square(self):
+    """The square of every element."""
+
+
+@elementwise(lambda F, t, result: t / (2 * result), promotion="float", domain=(0.1, 3))
+def sqrt(self):
+    """The square root of every element."""
+
+
+@elementwise(lambda F, t, result: t * (-0.5 * F.pow(result, 3)), promotion="float", domain=(0.1, 3))
+def rsqrt(F, self):
+    """``1 / sqrt(self)``."""
+    return F.reciprocal(F.sqrt(self))
+
+
+@elementwise(
+    self=lambda F, t, other: t * F.exp2(other),
+    other=lambda F, t, result: t * (result * math.log(2)),
+    promotion="float",
+)
+def ldexp(self, other):
+    """``self * 2**other``."""
+
+
+@general(
+    lambda F, grad, exponent: F.ldexp(grad, -exponent),
+    outputs=("mantissa", "exponent"),
+    differentiable=(0,),
+    output_type="frexp",
+)
+def frexp(self):
+    """The mantissa (between 1/2 and 1 in magnitude) and the int32 exponent of ``mantissa * 2**exponent``."""

@@ -1,0 +1,240 @@
+"""Extrema: over dims, along one dim with their index, and running along a dim.
+
+Where elements tie, the gradient of an extremum over dims is shared evenly; that of an extremum with an index goes to the
+element of the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+
+from gradcore.ops.checks import check_implemented, check_reducible
+from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import along, axes, kept
+from gradcore.ops.table import composite, constant, general
+
+Dims = int | Sequence[int] | None
+
+
+# -- over dims --------------------------------------------------------------------------------------------------------
+
+
+def _ties(F, self, chosen):
+    """1 where an element equals the chosen one, else 0."""
+    return F.ones_like(chosen) * (self == chosen)
+
+
+def _shared(F, grad, self, chosen, dim):
+    """The gradient of extrema over dims, shared evenly by the elements that tie."""
+    shape = kept(self.shape, dim)
+    ties = _ties(F, self, F.reshape(chosen, shape))
+    return F.reshape(grad, shape) / F.sum(ties, dim, True) * ties
+
+
+def _averaged(F, t, self, chosen, dim, keepdim):
+    """The tangent of extrema over dims: the mean over the elements that tie."""
+    ties = _ties(F, self, F.reshape(chosen, kept(self.shape, dim)))
+    return F.sum(t * ties, dim, keepdim) / F.sum(ties, dim, keepdim)
+
+
+def _tied_samples():
+    x = floats(3, 4, form="ties")
+    return [
+        case(x), case(x, dim=1), case(x, dim=(0, 1), keepdim=True), case(floats(), dim=0), case(floats(0, 3), dim=1),
+    ]  # fmt: skip
+
+
+def _over_dims(name, word):
+    def over(F, self, dim: Dims = (), keepdim: bool = False):
+        check_reducible(f"a{name}", self.shape, dim)
+        check_implemented(f"{name}_values_cpu", self, "c")
+        return getattr(F, f"{name}_over")(self, axes(dim, self.ndim), keepdim)
+
+    over.__doc__ = f"The {word} over `dim` (all dims if empty); elements that tie share the gradient evenly."
+    op = general(
+        lambda F, grad, self, result, dim: _shared(F, grad, self, result, dim), name=f"a{name}", samples=_tied_samples
+    )(over)
+    op.jvp("self")(lambda F, t, self, result, dim, keepdim: _averaged(F, t, self, result, dim, keepdim))
+
+
+_over_dims("max", "maximum")
+_over_dims("min", "minimum")
+
+
+@general(
+    outputs=("min", "max"),
+    output_type="aminmax",
+    samples=lambda: [
+        case(floats(3, 4, form="ties")), case(floats(3, 4, form="ties"), dim=1), case(floats(2, 3), dim=0, keepdim=True)
+    ],
+)  # fmt: skip
+def aminmax(F, self, *, dim: int | None = None, keepdim: bool = False):
+    """The minimum and the maximum of all elements or along a dim, as a named tuple ``(min, max)``."""
+    if dim is None and 0 in self.shape:
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
+    check_reducible("aminmax", self.shape, dim)
+    check_implemented("aminmax_cpu", self, "c")
+    dims = axes(dim, self.ndim)
+    return F.min_over(self, dims, keepdim), F.max_over(self, dims, keepdim)
+
+
+@aminmax.vjp("self")
+def _(F, grads, self, min, max, dim):
+    return _shared(F, grads[0], self, min, dim) + _shared(F, grads[1], self, max, dim)
+
+
+@aminmax.jvp("self")
+def _(F, t, self, min, max, dim, keepdim):
+    return _averaged(F, t, self, min, dim, keepdim), _averaged(F, t, self, max, dim, keepdim)
+
+
+# -- of all elements ----------------------------------------------------------------------------------------------------
+
+
+@constant(function=False, method=False)
+def same(F, self, other):
+    """Whether elements are equal, or both NaN."""
+    return F.equal_or_nan(self, other)
+
+
+def shared_by_equals(F, grad, self, result):
+    """The gradient of a single element that was chosen among all, shared evenly by those that equal it."""
+    equals = F.same(self, result)
+    return F.where(equals, grad / F.sum(F.ones_like(grad) * equals), F.zeros_like(grad))
+
+
+def mean_of_equals(F, t, self, result):
+    """The tangent of a single element that was chosen among all: the mean over those that equal it."""
+    equals = F.ones_like(result) * F.same(self, result)
+    return F.sum(t * equals) / F.sum(equals)
+
+
+# -- along a dim, with the index ----------------------------------------------------------------------------------------
+
+
+def at_index(F, x, dim, index):
+    """The elements of `x` at an index of one element along `dim` (which the index has with size 1, or not)."""
+    if not x.shape:
+        return x
+    return F.reshape(F.gather(x, dim, F.reshape(index, kept(x.shape, dim))), index.shape)
+
+
+def put_at_index(F, grad, shape, dim, index):
+    """Zeros of `shape`, but for `grad` where the index points: the transpose of `at_index`."""
+    if not shape:
+        return grad
+    one = kept(shape, dim)
+    return F.scatter_add(F.new_zeros(grad, shape), dim, F.reshape(index, one), F.reshape(grad, one))
+
+
+def selection(function, path, /, **options):
+    """Declare an operation that picks one element along a dim, and its index."""
+    op = general(
+        lambda F, grad, self_shape, dim, indices: put_at_index(F, grad, self_shape, dim, indices),
+        path=path, outputs=("values", "indices"), differentiable=(0,), output_type=path, **options,
+    )(function)  # fmt: skip
+    op.jvp("self")(lambda F, t, dim, indices: at_index(F, t, dim, indices))
+    return op
+
+
+def _selection_samples():
+    x = floats(3, 4, form="ties")
+    return [case(x, 1), case(x, 0, True), case(floats(), 0), case(floats(0, 2), 1), case(floats(2, 3, 4), -2)]
+
+
+def _overloaded(name, word):
+    """``max`` and ``min``: of all elements, along a dim with the index, or of two tensors."""
+    title = name.title()
+    hidden = {"function": False, "method": False}
+
+    def of_all(F, self):
+        check_reducible(name, self.shape, None)
+        check_implemented(f"{name}_all", self, "c")
+        return getattr(F, f"{name}_over")(self)
+
+    def along_dim(F, self, dim: int, keepdim: bool = False):
+        check_reducible(name, self.shape, dim)
+        if self.dtype.kind == "c":
+            raise RuntimeError(f"{name}(): does not support complex input")
+        return along(getattr(F, f"{name}_along"), self, dim, keepdim)
+
+    def overloads(F, self, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
+        if dim is None and other is None:
+            return getattr(F, f"{name}_all")(self)
+        if isinstance(dim, Integral):
+            return getattr(F, f"{name}_dim")(self, dim, keepdim)
+        return getattr(F, f"{name}imum")(self, dim if other is None else other)
+
+    of_all.__doc__ = f"The {word} of all elements."
+    along_dim.__doc__ = f"The {word} along a dim, and its index."
+    overloads.__doc__ = f"""The {word} of all elements, along one dim, or of two tensors element by element.
+
+    Parameters
+    ----------
+    dim : int or Tensor, optional
+        Without it, the result is the {word} of all elements; those that tie share the gradient evenly. Along a dim, the
+        result is a named tuple ``(values, indices)``; the gradient goes to the element of the index. With a tensor in
+        its place, the result is ``{name}imum(self, other)``.
+    keepdim : bool
+        Whether the dim stays, with size 1.
+    """
+    op = general(
+        shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward1",
+        samples=lambda: [case(floats(3, 4, form="ties")), case(floats())], **hidden,
+    )(of_all)  # fmt: skip
+    op.jvp("self")(mean_of_equals)
+    selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward0", samples=_selection_samples, **hidden)
+    composite(name=name)(overloads)
+
+
+_overloaded("max", "maximum")
+_overloaded("min", "minimum")
+
+
+def _index_of(name, word):
+    def index(F, self, dim: int | None = None, keepdim: bool = False):
+        check_reducible(f"arg{name}", self.shape, dim, IndexError)
+        if self.dtype.kind in "bc":
+            kind = "bool" if self.dtype.kind == "b" else "complex"
+            raise RuntimeError(f"arg{name}(): does not support {kind} input")
+        kernel = getattr(F, f"arg{name}_along")
+        if dim is None:
+            found = kernel(self.reshape((-1,)), 0, False)
+            return found.reshape((1,) * self.ndim) if keepdim else found
+        return along(kernel, self, dim, keepdim)
+
+    index.__doc__ = f"""The index of the {word} along a dim; without a dim, that in the flattened tensor.
+
+    Where elements tie, it is the first one's; NaN counts as the {word}.
+    """
+    constant(name=f"arg{name}", samples=_selection_samples)(index)
+
+
+_index_of("max", "maximum")
+_index_of("min", "minimum")
+
+
+# -- running along a dim ------------------------------------------------------------------------------------------------
+
+
+def _running(name, word):
+    def running(F, self, dim: int):
+        check_implemented(f"{name}_cpu", self, "c")
+        return along(getattr(F, f"{name}_along"), self, dim)
+
+    running.__doc__ = f"The {word} of the elements up to each one along a dim, and its index (of ties the last one's)."
+    op = general(
+        lambda F, grad, self_shape, dim, indices: (
+            F.scatter_add(F.new_zeros(grad, self_shape), dim, indices, grad) if self_shape else grad
+        ),
+        name=name, outputs=("values", "indices"), differentiable=(0,), output_type=name,
+        samples=lambda: [case(floats(3, 4, form="ties"), 1), case(floats(5, 2), 0), case(floats(), 0), case(floats(0), 0)],
+    )(running)  # fmt: skip
+    op.jvp("self")(lambda F, t, dim, indices: F.gather(t, dim, indices) if t.shape else t)
+
+
+_running("cummax", "maximum")
+_running("cummin", "minimum")

@@ -1,0 +1,403 @@
+"""Joining tensors into one, and splitting one into several."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.ops.geometry import broadcast_shape, each
+from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import wrap_dim
+from gradcore.ops.table import composite, linear
+
+Ints = int | Sequence[int]
+
+# -- joins ------------------------------------------------------------------------------------------------------------
+
+
+def _is_skipped(shape):
+    """One-dimensional empty tensors join with tensors of any shape."""
+    return tuple(shape) == (0,)
+
+
+def _check_joinable(shapes, dim):
+    first = next((s for s in shapes if not _is_skipped(s)), None)
+    for i, shape in enumerate(shapes):
+        if not shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+        if first is None or _is_skipped(shape):
+            continue
+        if len(shape) != len(first):
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
+        for d, (a, b) in enumerate(zip(first, shape, strict=True)):
+            if d != dim and a != b:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {a} but got size {b} for "
+                    f"tensor number {i} in the list."
+                )
+
+
+def _pieces(F, grad, shapes, dim):
+    """The parts of a joined gradient that belong to tensors of these shapes."""
+    kept = [s for s in shapes if not _is_skipped(s)]
+    if not kept:
+        return [grad] * len(shapes)
+    dim = wrap_dim(dim, len(kept[0]))
+    starts = itertools.accumulate((0 if _is_skipped(s) else s[dim] for s in shapes[:-1]), initial=0)
+    return [
+        F.new_zeros(grad, s) if _is_skipped(s) and len(kept[0]) > 1 else F.slice_of(grad, dim, start, start + s[dim])
+        for s, start in zip(shapes, starts, strict=True)
+    ]
+
+
+@linear(
+    tensors=lambda F, grad, tensors_shape, dim: _pieces(F, grad, tensors_shape, dim),
+    aliases=("concat", "concatenate"),
+    method=False,
+    upcast=False,
+    samples=lambda: [
+        case([floats(2, 3), floats(1, 3)]),
+        case([floats(2, 3), floats(2, 0), floats(2, 2)], dim=-1),
+        case([floats(0), floats(2, 3)]),
+        case([floats(4)]),
+    ],
+)
+def cat(F, tensors: Arrays, dim: int = 0):
+    """Tensors one after the other along a dim."""
+    shapes = [x.shape for x in tensors]
+    kept = [x for x in tensors if not _is_skipped(x.shape)] or tensors
+    dim = wrap_dim(dim, kept[0].ndim)
+    _check_joinable(shapes, dim)
+    if len(kept) < len(tensors):
+        kept = [x for x in F.alike(tensors) if not _is_skipped(x.shape)] or tensors
+    return F.joined(kept, dim)
+
+
+@linear(
+    tensors=lambda F, grad, dim: F.unbind(grad, dim),
+    method=False,
+    upcast=False,
+    samples=lambda: [case([floats(2, 3), floats(2, 3)]), case([floats(2), floats(2)], dim=-1), case([floats()])],
+)
+def stack(F, tensors: Arrays, dim: int = 0):
+    """Tensors of one shape side by side along a new dim."""
+    first = tensors[0].shape
+    for i, x in enumerate(tensors):
+        if x.shape != first:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(x.shape)} at "
+                f"entry {i}"
+            )
+    dim = wrap_dim(dim, len(first) + 1)
+    key = (slice(None),) * dim + (None,)
+    return F.joined([x[key] for x in tensors], dim)
+
+
+@composite(method=False, samples=lambda: [case([floats(2), floats(3)]), case([floats(2, 1), floats(2, 3)]), case([floats(), floats()])])
+def hstack(F, tensors: Arrays):
+    """Tensors one after the other along the second dim, vectors along their only one."""
+    tensors = F.atleast_1d(tensors)
+    return F.cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
+
+
+@composite(method=False, aliases=("row_stack",), samples=lambda: [case([floats(2), floats(2)]), case([floats(1, 2), floats(3, 2)])])
+def vstack(F, tensors: Arrays):
+    """Tensors, vectors taken as rows, one after the other along the first dim."""
+    return F.cat(F.atleast_2d(tensors), 0)
+
+
+@composite(method=False, samples=lambda: [case([floats(2), floats(2)]), case([floats(2, 3), floats(2, 3)])])
+def dstack(F, tensors: Arrays):
+    """Tensors one after the other along the third dim."""
+    return F.cat(F.atleast_3d(tensors), 2)
+
+
+@composite(method=False, samples=lambda: [case([floats(2), floats(2, 2)]), case([floats(), floats()])])
+def column_stack(F, tensors: Arrays):
+    """Tensors, vectors taken as columns, one after the other along the second dim."""
+    return F.hstack([F.reshape(x, (math.prod(x.shape), 1)) if x.ndim <= 1 else x for x in tensors])
+
+
+def _blocks_of(F, grad, shapes):
+    shapes = [_as_matrix(s) for s in shapes]
+    rows = itertools.accumulate((s[0] for s in shapes), initial=0)
+    columns = itertools.accumulate((s[1] for s in shapes), initial=0)
+    return [
+        F.slice_of(F.slice_of(grad, 0, i, i + m), 1, j, j + n)
+        for (m, n), i, j in zip(shapes, rows, columns, strict=False)
+    ]
+
+
+def _as_matrix(shape):
+    return (1,) * (2 - len(shape)) + tuple(shape)
+
+
+@linear(
+    tensors=lambda F, grad, tensors_shape: [
+        F.reshape(g, s) for g, s in zip(_blocks_of(F, grad, tensors_shape), tensors_shape, strict=True)
+    ],
+    upcast=False,
+    method=False,
+    varargs=True,
+    samples=lambda: [case([floats(2, 3), floats(), floats(2), floats(0, 1)])],
+)
+def block_diag(F, tensors: Arrays):
+    """Matrices along the diagonal of a matrix of zeros."""
+    for i, x in enumerate(tensors):
+        if x.ndim > 2:
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x.ndim} dimensions"
+            )
+    return F.block_diagonal([x.reshape(_as_matrix(x.shape)) for x in tensors])
+
+
+# -- splits -----------------------------------------------------------------------------------------------------------
+
+
+def _split_node(self, split_size, dim=0):
+    return "SplitBackward0" if hasattr(split_size, "__index__") else "SplitWithSizesBackward0"
+
+
+def _sections(size, split, dim):
+    """The sizes of the pieces of a dim of that size."""
+    if hasattr(split, "__index__"):
+        split = each(split)[0]
+        if split < 0:
+            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split}")
+        if not split:
+            if size:
+                raise RuntimeError(
+                    f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}"
+                )
+            return (0,)
+        return tuple(min(split, size - start) for start in range(0, max(size, 1), split))
+    split = each(split)
+    if any(n < 0 for n in split):
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(split)}"
+        )
+    if sum(split) != size:
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), but "
+            f"got split_sizes={list(split)}"
+        )
+    return split
+
+
+@linear(
+    lambda F, grads, dim: F.cat(grads, dim),
+    view=True,
+    variadic_outputs=True,
+    node=_split_node,
+    samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 4), dim=-1), case(floats(0, 2), 3), case(floats(3), 5)],
+)
+def split(F, tensor, split_size_or_sections: Ints, dim: int = 0):
+    """Views of the pieces of a dim: of one size (the last may be smaller), or of the sizes in a sequence."""
+    if not tensor.ndim:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    dim = wrap_dim(dim, tensor.ndim)
+    sections = _sections(tensor.shape[dim], split_size_or_sections, dim)
+    lead = (slice(None),) * dim
+    return [
+        tensor[(*lead, slice(start, start + n))]
+        for n, start in zip(sections, itertools.accumulate(sections, initial=0), strict=False)
+    ]
+
+
+@composite(samples=lambda: [case(floats(5, 2), (2, 3))])
+def split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
+    """Views of the pieces of a dim of these sizes."""
+    return F.split(self, tuple(split_sizes), dim)
+
+
+@composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 3), 5, dim=1)])
+def chunk(F, self, chunks: int, dim: int = 0):
+    """Views of at most `chunks` pieces of a dim, all but the last of one size."""
+    if not self.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    dim = wrap_dim(dim, self.ndim)
+    size = -(-self.shape[dim] // chunks)
+    return F.split(self, size, dim) if size else F.split(self, (0,) * chunks, dim)
+
+
+@linear(
+    lambda F, grads, dim: F.stack(grads, dim),
+    view=True,
+    variadic_outputs=True,
+    samples=lambda: [case(floats(3, 2)), case(floats(2, 3), dim=-1), case(floats(2, 0), dim=0)],
+)
+def unbind(F, self, dim: int = 0):
+    """Views of the slices along a dim, without that dim."""
+    if not self.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    dim = wrap_dim(dim, self.ndim)
+    lead = (slice(None),) * dim
+    return [self[(*lead, i, ...)] for i in range(self.shape[dim])]
+
+
+def _bounds(size, split):
+    """Where the pieces of a dim begin and end."""
+    if hasattr(split, "__index__"):
+        sections = each(split)[0]
+        if sections <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        small, larger = divmod(size, sections)
+        ends = list(itertools.accumulate(small + (i < larger) for i in range(sections)))
+    else:
+        ends = [*each(split), size]
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+@composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 3), dim=1), case(floats(3), (2, 5, -1))])
+def tensor_split(F, self, indices_or_sections: Any, dim: int = 0):
+    """Views of the pieces of a dim: so many of nearly one size, or those between the given indices."""
+    if not self.ndim:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    dim = wrap_dim(dim, self.ndim)
+    if F.is_tensor(indices_or_sections):
+        indices_or_sections = _split_points(indices_or_sections)
+    return tuple(F.slice_of(self, dim, start, end) for start, end in _bounds(self.shape[dim], indices_or_sections))
+
+
+def _split_points(points):
+    if points.ndim > 1:
+        raise RuntimeError(
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got "
+            f"a tensor with {points.ndim} dims"
+        )
+    if str(points.dtype) != "torch.int64":
+        raise RuntimeError("tensor_split expected tensor_indices_or_sections to have dtype of long, but got " + str(points.dtype))
+    return points.tolist()
+
+
+def _split_along(F, self, name, split, dim, least):
+    """What `hsplit`, `vsplit` and `dsplit` share."""
+    if self.ndim < least:
+        raise RuntimeError(
+            f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor "
+            f"with {self.ndim} dimensions!"
+        )
+    if hasattr(split, "__index__") and (not split or self.shape[dim] % split):
+        raise RuntimeError(
+            f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {self.shape[dim]} is "
+            f"not divisible by the split_size {split}!"
+        )
+    return F.tensor_split(self, split, dim)
+
+
+@composite(samples=lambda: [case(floats(4), 2), case(floats(2, 4), (1, 3))])
+def hsplit(F, self, indices_or_sections: Ints):
+    """Views of the pieces of the second dim, of vectors of their only one."""
+    return _split_along(F, self, "hsplit", indices_or_sections, 0 if self.ndim == 1 else 1, 1)
+
+
+@composite(samples=lambda: [case(floats(4, 2), 2)])
+def vsplit(F, self, indices_or_sections: Ints):
+    """Views of the pieces of the first dim."""
+    return _split_along(F, self, "vsplit", indices_or_sections, 0, 2)
+
+
+@composite(samples=lambda: [case(floats(1, 2, 4), 2)])
+def dsplit(F, self, indices_or_sections: Ints):
+    """Views of the pieces of the third dim."""
+    return _split_along(F, self, "dsplit", indices_or_sections, 2, 3)
+
+
+# -- several tensors to one shape -------------------------------------------------------------------------------------
+
+
+def _listed(F, tensors):
+    return [tensors] if F.is_tensor(tensors) else list(tensors)
+
+
+def _for_each(F, tensors, function):
+    """`function` of one tensor, or the tuple of its results for several."""
+    return function(tensors) if F.is_tensor(tensors) else tuple(map(function, tensors))
+
+
+@composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2)]), case(floats())])
+def atleast_1d(F, tensors: Arrays):
+    """Tensors with at least one dim."""
+    return _for_each(F, tensors, lambda x: x if x.ndim else F.reshape(x, (1,)))
+
+
+@composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2)]), case(floats(2, 3))])
+def atleast_2d(F, tensors: Arrays):
+    """Tensors with at least two dims; vectors become rows."""
+    return _for_each(
+        F, tensors, lambda x: F.reshape(x, (1, 1)) if not x.ndim else F.unsqueeze(x, 0) if x.ndim == 1 else x
+    )
+
+
+@composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2), floats(2, 3)]), case(floats(1, 2, 3))])
+def atleast_3d(F, tensors: Arrays):
+    """Tensors with at least three dims; vectors get one in front and one at the end."""
+
+    def grown(x):
+        if not x.ndim:
+            return F.reshape(x, (1, 1, 1))
+        if x.ndim == 1:
+            return F.unsqueeze(F.unsqueeze(x, 0), -1)
+        return F.unsqueeze(x, -1) if x.ndim == 2 else x
+
+    return _for_each(F, tensors, grown)
+
+
+@composite(method=False, varargs=True, samples=lambda: [case([floats(3, 1), floats(4)])])
+def broadcast_tensors(F, tensors: Arrays):
+    """Views of the tensors, expanded to their common shape."""
+    tensors = _listed(F, tensors)
+    shape = broadcast_shape([x.shape for x in tensors])
+    return tuple(F.expand(x, shape) for x in tensors)
+
+
+@composite(method=False, varargs=True, samples=lambda: [case([floats(2), floats(3)]), case([floats(2), floats(3)], indexing="xy")])
+def meshgrid(F, tensors: Arrays, *, indexing: str = "ij"):
+    """The grid that vectors span: each of them expanded along the dims of the others.
+
+    With ``indexing="xy"`` the first two dims of the grid are exchanged.
+    """
+    tensors = _listed(F, tensors)
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for x in tensors:
+        if x.ndim > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
+    n, sizes = len(tensors), [math.prod(x.shape) for x in tensors]
+    grids = [
+        F.expand(F.view_shape(x, [size if i == k else 1 for k in range(n)]), sizes)
+        for i, (x, size) in enumerate(zip(tensors, sizes, strict=True))
+    ]
+    return tuple(F.transpose(g, 0, 1) for g in grids) if indexing == "xy" and n > 1 else tuple(grids)
+
+
+@composite(method=False, varargs=True, samples=lambda: [case([floats(2), floats(3)]), case([floats(2)])])
+def cartesian_prod(F, tensors: Arrays):
+    """All combinations of one element from each vector, as rows."""
+    tensors = _listed(F, tensors)
+    for x in tensors:
+        if x.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return F.stack([F.flatten(g) for g in F.meshgrid(tensors)], 1)
+
+
+@composite(samples=lambda: [case(floats(4)), case(floats(3), 2, True), case(floats(3), 1)])
+def combinations(F, input, r: int = 2, with_replacement: bool = False):
+    """All combinations of `r` elements of a vector, as rows."""
+    if input.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if not r:
+        return F.new_zeros(input, (0,))
+    draw = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    chosen = [list(c) for c in draw(range(input.shape[0]), r)]
+    return F.reshape(F.index_select(input, 0, F.index_tensor(sum(chosen, []), input)), (len(chosen), r))

@@ -1,0 +1,309 @@
+"""Losses of numbers: how far predictions are from targets, and what reduces a loss to one number."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from math import log, pi, prod
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import camel_case, composite, general
+
+__all__ = ["chosen_reduction", "pair", "reduced", "upstream"]
+
+# -- reduction ---------------------------------------------------------------------------------------------
+
+
+def reduced(F: Any, losses: Any, reduction: str) -> Any:
+    """All losses, their sum, or their mean."""
+    if reduction == "mean":
+        return F.mean(losses)
+    return F.sum(losses) if reduction == "sum" else losses
+
+
+def upstream(grad: Any, shape: Sequence[int], reduction: str) -> Any:
+    """The gradient of each loss, up to broadcasting, from that of the reduced losses."""
+    return grad / prod(shape) if reduction == "mean" else grad
+
+
+def chosen_reduction(
+    reduction: str, size_average: bool | None = None, reduce: bool | None = None, *, also: tuple[str, ...] = ()
+) -> str:
+    """The reduction, which the two older arguments override.
+
+    Raises
+    ------
+    ValueError
+        If there is no such reduction.
+    """
+    if size_average is not None or reduce is not None:
+        mean = size_average is None or size_average
+        reduction = ("mean" if mean else "sum") if reduce is None or reduce else "none"
+        warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
+    if reduction not in ("none", "mean", "sum", *also):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def warn(message: str) -> None:
+    """Warn from the user's line: above this and its caller, the operation's body and its two callers."""
+    warnings.warn(message, stacklevel=6)
+
+
+def pair(F: Any, input: Any, target: Any) -> tuple[Any, Any]:
+    """Prediction and target in one shape (with a warning if that takes broadcasting) and one dtype."""
+    if input.shape != target.shape:
+        warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
+            "This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size."
+        )
+        input, target = F.broadcast_tensors(input, target)
+    dtype = dtypes.promote_types(input.dtype, target.dtype)
+    if input.dtype is not dtype:
+        input = F.to(input, dtype)
+    if target.dtype is not dtype:
+        target = F.to(target, dtype)
+    return input, target
+
+
+def weighted(F: Any, losses: Any, weight: Any, input: Any, reduction: str) -> Any:
+    """Losses with a weight for each, reduced; their mean is the weighted one."""
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+    losses = losses * weight
+    return F.sum(losses) / F.sum(weight) if reduction == "mean" else reduced(F, losses, reduction)
+
+
+# -- losses of the difference ------------------------------------------------------------------------------
+
+
+def _declare_difference(
+    name: str,
+    value: Callable[[Any, Any, float], Any],
+    derivative: Callable[[Any, Any, Any, float], Any],
+) -> None:
+    """Declare the loss ``value(F, d, width)`` of a difference, with ``derivative(F, t, d, width)`` along `t`."""
+
+    def loss(F, self, target, reduction: str, width: float):
+        return reduced(F, value(F, self - target, width), reduction)
+
+    loss.__doc__ = f"`{name}` of tensors of one shape and dtype."
+    op = general(
+        lambda F, grad, self, target, self_shape, reduction, width: derivative(
+            F, upstream(grad, self_shape, reduction), self - target, width
+        ),
+        target=lambda F, grad, self, target, self_shape, reduction, width: derivative(
+            F, -upstream(grad, self_shape, reduction), self - target, width
+        ),
+        name=f"{name}_of",
+        node=camel_case(name) + "Backward0",
+        function=False,
+        method=False,
+    )(loss)
+    op.jvp("self")(
+        lambda F, t, self, target, reduction, width: reduced(
+            F, derivative(F, t, self - target, width), reduction
+        )
+    )
+    op.jvp("target")(
+        lambda F, t, self, target, reduction, width: reduced(
+            F, derivative(F, -t, self - target, width), reduction
+        )
+    )
+
+
+def _huber(F: Any, d: Any, width: float) -> Any:
+    """``d ** 2 / 2`` up to `width`, and the tangent of that beyond."""
+    near = F.clamp(d, -width, width)
+    return near * (d - near / 2)
+
+
+_declare_difference("mse_loss", lambda F, d, width: F.square(d), lambda F, t, d, width: 2 * t * d)
+_declare_difference("huber_loss", _huber, lambda F, t, d, width: t * F.clamp(d, -width, width))
+_declare_difference(
+    "smooth_l1_loss",
+    lambda F, d, width: _huber(F, d, width) / width,
+    lambda F, t, d, width: t / width * F.clamp(d, -width, width),
+)
+
+# -- the functions -----------------------------------------------------------------------------------------
+
+
+def _pairs(**more: Any) -> Any:
+    """Samples for a loss of two tensors of one shape."""
+    return lambda: [
+        case(floats(3, 4), floats(3, 4), **more),
+        case(floats(3, 4), floats(3, 4), reduction="sum", **more),
+        case(floats(2, 3, 2), floats(2, 3, 2), reduction="none", **more),
+        case(floats(), floats(), **more),
+        case(floats(0, 2), floats(0, 2), reduction="sum", **more),
+    ]
+
+
+@composite(path="nn.functional.mse_loss", samples=_pairs())
+def mse_loss(
+    F,
+    input,
+    target,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight=None,
+):
+    """``(input - target) ** 2``, with an optional `weight` for each element."""
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    shape = input
+    input, target = pair(F, input, target)
+    if weight is not None:
+        return weighted(F, F.square(input - target), weight, shape, reduction)
+    return F.mse_loss_of(input, target, reduction, 1.0)
+
+
+@composite(path="nn.functional.l1_loss", samples=_pairs())
+def l1_loss(
+    F,
+    input,
+    target,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight=None,
+):
+    """``abs(input - target)``, with an optional `weight` for each element."""
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    shape = input
+    input, target = pair(F, input, target)
+    if weight is not None:
+        return weighted(F, F.abs(input - target), weight, shape, reduction)
+    return reduced(F, F.abs(input - target), reduction)
+
+
+@composite(path="nn.functional.smooth_l1_loss", samples=_pairs(beta=0.7))
+def smooth_l1_loss(
+    F,
+    input,
+    target,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+):
+    """The absolute difference, rounded off: ``d ** 2 / (2 * beta)`` up to `beta`, ``abs(d) - beta / 2`` beyond."""
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    input, target = pair(F, input, target)
+    if beta == 0:
+        return reduced(F, F.abs(input - target), reduction)
+    return F.smooth_l1_loss_of(input, target, reduction, beta)
+
+
+@composite(path="nn.functional.huber_loss", samples=_pairs(delta=1.3))
+def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, weight=None):
+    """``d ** 2 / 2`` of the difference up to `delta`, ``delta * (abs(d) - delta / 2)`` beyond."""
+    reduction = chosen_reduction(reduction)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    shape = input
+    input, target = pair(F, input, target)
+    if weight is None:
+        return F.huber_loss_of(input, target, reduction, delta)
+    if weight.shape != shape.shape:
+        raise ValueError("Weights and input must have the same size.")
+    return reduced(F, F.huber_loss_of(input, target, "none", delta) * weight, reduction)
+
+
+@composite(
+    path="nn.functional.poisson_nll_loss",
+    samples=lambda: [
+        case(floats(3, 4), floats(3, 4, low=0.2, high=5.0)),
+        case(floats(3, 4), floats(3, 4, low=1.2, high=5.0), full=True, reduction="sum"),
+        case(floats(3, low=0.2), floats(3, low=0.1, high=0.8), log_input=False, full=True, reduction="none"),
+    ],
+    aliases=(".poisson_nll_loss",),
+)
+def poisson_nll_loss(
+    F,
+    input,
+    target,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+):
+    """Negative log-likelihood of counts, up to a constant.
+
+    Parameters
+    ----------
+    input : Tensor
+        The expected count, or (with `log_input`) its logarithm.
+    target : Tensor
+        The counts.
+    log_input : bool
+    full : bool
+        Whether to add Stirling's approximation of ``log(target!)`` where the target is above 1.
+    eps : float
+        Keeps the logarithm of an expected count of zero finite.
+    """
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    losses = F.exp(input) - target * input if log_input else input - target * F.log(input + eps)
+    if full:
+        stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
+        losses = losses + F.where(target > 1, stirling, F.zeros_like(stirling))
+    return reduced(F, losses, reduction)
+
+
+@composite(
+    path="nn.functional.gaussian_nll_loss",
+    samples=lambda: [
+        case(floats(3, 4), floats(3, 4), floats(3, 4, low=0.3)),
+        case(floats(3, 4), floats(3, 4), floats(3, low=0.3), full=True, reduction="sum"),
+        case(floats(3, 4), floats(3, 4), floats(3, 1, low=0.3), reduction="none"),
+    ],
+)
+def gaussian_nll_loss(
+    F, input, target, var, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+):
+    """Negative log-likelihood of targets that are normally distributed around the input.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Expected values and observed ones.
+    var : Tensor or float
+        Variances: one for each element, or one for all along the last dim, or along dims of size 1.
+    full : bool
+        Whether to add the constant ``log(2 * pi) / 2``.
+    eps : float
+        The least variance; gradients pass as if smaller ones had been kept.
+    """
+    var = _variance(F, input, var)
+    reduction = chosen_reduction(reduction)
+    var = F.clone(var)
+    var.detach().clamp_(min=eps)
+    losses = 0.5 * (F.log(var) + F.square(input - target) / var)
+    return reduced(F, losses + 0.5 * log(2 * pi) if full else losses, reduction)
+
+
+def _variance(F: Any, input: Any, var: Any) -> Any:
+    """The variances in a shape that broadcasts with the input's."""
+    if isinstance(var, float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        return F.ones_like(input) * var
+    if not var.is_meta and bool((var < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    if var.shape == input.shape:
+        return var
+    if input.shape[:-1] == var.shape:
+        return F.unsqueeze(var, -1)
+    if input.ndim == var.ndim:
+        different = [b for a, b in zip(input.shape, var.shape, strict=True) if a != b]
+        if different == [1]:
+            return var
+    raise ValueError("var is of incorrect size")

@@ -1,0 +1,351 @@
+"""Products of vectors, matrices and batches of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import wrap_dim
+from gradcore.ops.table import bilinear, composite, linear
+
+# -- helpers of formulas ----------------------------------------------------------------------------------------------
+
+
+@linear(lambda F, grad: F.hermitian(grad), view=True, function=False, method=False, node="TransposeBackward0",
+        samples=lambda: [case(floats(2, 3)), case(floats(2, 3, 3))])  # fmt: skip
+def hermitian(self):
+    """The conjugate transpose of the last two dims: a view where nothing is to be conjugated."""
+
+
+@linear(lambda F, grad, self_shape: F.expand(grad, self_shape), function=False, method=False, node="SumBackward1",
+        samples=lambda: [case(floats(5, 3)), case(floats(70, 2, 60)), case(floats(4)), case(floats(0, 3))])  # fmt: skip
+def sum_rows(self):
+    """The sum over all dims but the last."""
+
+
+@bilinear(
+    self=lambda F, grad, other, of_self, of_other, out: F.contract(grad, F.conj(other), out, of_other, of_self),
+    other=lambda F, grad, self, of_self, of_other, out: F.contract(F.conj(self), grad, of_self, out, of_other),
+    node=lambda self, other, of_self, of_other, out: (
+        "MulBackward0" if set(out) >= {*of_self, *of_other} else "ViewBackward0"
+    ),
+    function=False,
+    method=False,
+    samples=lambda: [
+        case(floats(2, 3, 4), floats(4, 2, 5), (0, 1, 2), (2, 0, 3), (3, 0, 1)),
+        case(floats(2, 3, 4), floats(4, 3, 5), (0, 1, 2), (2, 1, 3), (3, 0)),
+        case(floats(3, 2), floats(4, 3), (0, 1), (2, 0), (2, 1)),
+        case(floats(3), floats(2), (0,), (1,), (1, 0)),
+        case(floats(2, 0), floats(0, 3), (0, 1), (1, 2), (0, 2)),
+    ],
+)
+def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
+    """The sum of products over the labels of dims that `out` lacks.
+
+    Every label of one operand is in the other or in `out`, and none is repeated: so the derivatives are contractions too.
+    """
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+@composite(samples=lambda: [
+    case(floats(3), floats(3)), case(floats(2, 3), floats(3)), case(floats(3), floats(3, 2)),
+    case(floats(2, 3), floats(3, 4)), case(floats(4, 2, 3), floats(3, 2)), case(floats(2, 3), floats(4, 3, 2)),
+    case(floats(4, 1, 2, 3), floats(5, 3, 2)), case(floats(4, 2, 3), floats(3)), case(floats(3), floats(4, 3, 2)),
+    case(floats(2, 1), floats(1, 3)), case(floats(0, 3), floats(3, 2)), case(floats(2, 0), floats(0, 3)),
+])  # fmt: skip
+def matmul(F, self, other):
+    """The matrix product; vectors take part as rows or columns, further dims are batches and broadcast."""
+    try:
+        ndim, other_ndim = self.ndim, other.ndim
+    except AttributeError:
+        raise TypeError(
+            f"matmul(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        ) from None
+    if ndim == 2 and other_ndim == 2:
+        return F.mm(self, other)
+    if other_ndim == 1 and 1 <= ndim <= 2:
+        return F.dot(self, other) if ndim == 1 else F.mv(self, other)
+    return F.batched_matmul(self, other)
+
+
+@composite(path="linalg.matmul", method=False, samples=lambda: [case(floats(2, 3), floats(3, 4))])
+def linalg_matmul(F, self, other):
+    """The matrix product; see `gradcore.matmul`."""
+    return F.matmul(self, other)
+
+
+@bilinear(
+    self=lambda F, grad, mat2: F.matmul(grad, F.hermitian(mat2)),
+    mat2=lambda F, grad, self: F.matmul(F.hermitian(self), grad),
+    samples=lambda: [case(floats(2, 3), floats(3, 4)), case(floats(2, 1), floats(1, 3)), case(floats(2, 0), floats(0, 3))],
+)
+def mm(self, mat2):
+    """The product of two matrices."""
+
+
+@bilinear(
+    self=lambda F, grad, mat2: F.matmul(grad, F.hermitian(mat2)),
+    mat2=lambda F, grad, self: F.matmul(F.hermitian(self), grad),
+    samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
+)
+def bmm(self, mat2):
+    """The products of the matrices of two batches."""
+
+
+@bilinear(
+    self=lambda F, grad, mat2: F.matmul(grad, F.hermitian(mat2)),
+    mat2=lambda F, grad, self: F.matmul(F.hermitian(self), grad),
+    function=False,
+    method=False,
+    samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
+)
+def sum_of_products(self, mat2):
+    """The sum of the products of the matrices of two batches."""
+
+
+@bilinear(
+    self=lambda F, grad, vec: F.outer(grad, F.conj(vec)),
+    vec=lambda F, grad, self: F.matmul(F.hermitian(self), grad),
+    samples=lambda: [case(floats(2, 3), floats(3)), case(floats(0, 3), floats(3)), case(floats(3, 0), floats(0))],
+)
+def mv(self, vec):
+    """The product of a matrix and a vector."""
+
+
+@bilinear(
+    self=lambda F, grad, tensor: grad * F.conj(tensor),
+    tensor=lambda F, grad, self: grad * F.conj(self),
+    samples=lambda: [case(floats(3), floats(3)), case(floats(0), floats(0))],
+)
+def dot(self, tensor):
+    """The sum of the products of the elements of two vectors."""
+
+
+@bilinear(
+    self=lambda F, grad, other: F.conj(grad) * other,
+    other=lambda F, grad, self: grad * self,
+    samples=lambda: [case(floats(3), floats(3)), case(floats(0), floats(0))],
+)
+def vdot(self, other):
+    """The inner product of two vectors, the first of them conjugated."""
+
+
+@bilinear(
+    self=lambda F, grad, vec2: F.matmul(grad, F.conj(vec2)),
+    vec2=lambda F, grad, self: F.matmul(F.transpose(grad, 0, 1), F.conj(self)),
+    node="MulBackward0",
+    aliases=("ger",),
+    samples=lambda: [case(floats(3), floats(2)), case(floats(0), floats(2))],
+)
+def outer(self, vec2):
+    """The products of each element of a vector with each one of another."""
+
+
+def _left_gradient(F, grad, other, shape):
+    """With respect to the first operand, of that shape, of a product with batches."""
+    other = F.conj(other)
+    batch = tuple(range(3, 3 + max(len(shape), other.ndim) - 2))
+    if len(shape) == 1:
+        return F.contract(grad, other, (*batch, 2), (*batch, 1, 2), (1,))
+    if other.ndim == 1:
+        return F.unsqueeze(grad, -1) * other
+    if len(shape) == 2:
+        return F.contract(grad, other, (*batch, 0, 2), (*batch, 1, 2), (0, 1))
+    product = F.matmul(grad, F.transpose(other, -2, -1))
+    return product if tuple(product.shape) == tuple(shape) else F.sum_to_size(product, shape)
+
+
+def _right_gradient(F, grad, self, shape):
+    """With respect to the second operand, of that shape, of a product with batches."""
+    self = F.conj(self)
+    batch = tuple(range(3, 3 + max(len(shape), self.ndim) - 2))
+    if len(shape) == 1:
+        return F.contract(self, grad, (*batch, 0, 1), (*batch, 0), (1,))
+    if self.ndim == 1:
+        return F.unsqueeze(self, -1) * F.unsqueeze(grad, -2)
+    if len(shape) == 2:
+        return F.contract(self, grad, (*batch, 0, 1), (*batch, 0, 2), (1, 2))
+    product = F.matmul(F.transpose(self, -2, -1), grad)
+    return product if tuple(product.shape) == tuple(shape) else F.sum_to_size(product, shape)
+
+
+@bilinear(
+    self=lambda F, grad, other, self_shape: _left_gradient(F, grad, other, self_shape),
+    other=lambda F, grad, self, other_shape: _right_gradient(F, grad, self, other_shape),
+    node=lambda self, other: "SqueezeBackward4" if 1 in (self.ndim, other.ndim) else "UnsafeViewBackward0",
+    function=False,
+    method=False,
+    samples=lambda: [
+        case(floats(4, 2, 3), floats(3, 2)), case(floats(2, 3), floats(4, 3, 2)), case(floats(4, 1, 2, 3), floats(5, 3, 2)),
+        case(floats(4, 2, 3), floats(3)), case(floats(3), floats(4, 3, 2)), case(floats(4, 1, 2, 3), floats(1, 5, 3, 2)),
+        case(floats(3), floats(3, 2)), case(floats(2, 0, 3), floats(3, 2)), case(floats(2, 2, 1), floats(2, 1, 3)),
+    ],
+)  # fmt: skip
+def batched_matmul(self, other):
+    """`matmul` where an operand has batch dims, or a vector stands in front of a matrix."""
+
+
+@composite(samples=lambda: [case(floats(3), floats(3)), case(floats(2, 3), floats(4, 3)), case(floats(), floats(2))])
+def inner(F, self, other):
+    """Sums of products over the last dims of both tensors."""
+    if not self.ndim or not other.ndim:
+        return F.mul(self, other)
+    if self.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            "inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(self.shape)} and {list(other.shape)}"
+        )
+    if self.ndim == 1 == other.ndim:
+        return F.dot(self, other)
+    return F.tensordot(self, other, ([-1], [-1]))
+
+
+@composite(method=False, samples=lambda: [
+    case(floats(2, 3, 4), floats(3, 4, 2)), case(floats(2, 3), floats(4, 2), dims=([0], [1])),
+    case(floats(2, 3), floats(4), dims=0), case(floats(2, 3, 4), floats(4, 2, 3), dims=([2, 0], [0, 1])),
+])  # fmt: skip
+def tensordot(F, a, b, dims: Any = 2):
+    """The sums of products over several dims: the last `dims` of `a` with the first of `b`, or a pair of lists of dims."""
+    if F.is_tensor(dims):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.ndim, b.ndim):
+            raise RuntimeError(
+                f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}"
+            )
+        dims = (range(-dims, 0), range(dims))
+    dims_a, dims_b = ([each] if isinstance(each, int) else list(each) for each in dims)
+    if len(dims_a) != len(dims_b):
+        raise RuntimeError("both dimension lists should have same length")
+    labels = list(range(a.ndim, a.ndim + b.ndim))
+    of_a = tuple(range(a.ndim))
+    for i, j in zip(dims_a, dims_b, strict=True):
+        p, q = wrap_dim(i, a.ndim), wrap_dim(j, b.ndim)
+        n, m = a.shape[p], b.shape[q]
+        if n == 1 != m:
+            b = F.sum(b, q, True)
+        elif m == 1 != n:
+            a = F.sum(a, p, True)
+        elif n != m:
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {n} in dim {i} and second has size {m} in dim {j}"
+            )
+        labels[q] = p
+    of_b = tuple(labels)
+    out = tuple(label for label in (*of_a, *of_b) if (label in of_a) != (label in of_b))
+    return F.contract(a, b, of_a, of_b, out)
+
+
+@composite(samples=lambda: [case(floats(2, 3), floats(3, 2)), case(floats(2), floats(2, 2)), case(floats(), floats(2))])
+def kron(F, self, other):
+    """The Kronecker product."""
+    ndim = max(self.ndim, other.ndim)
+    sizes = [(1,) * (ndim - len(s)) + tuple(s) for s in (self.shape, other.shape)]
+    first = F.reshape(self, [n for size in sizes[0] for n in (size, 1)])
+    second = F.reshape(other, [n for size in sizes[1] for n in (1, size)])
+    return F.reshape(first * second, [n * m for n, m in zip(*sizes, strict=True)])
+
+
+@composite(path="linalg.vecdot", method=False, samples=lambda: [
+    case(floats(2, 3), floats(2, 3)), case(floats(3), floats(3)), case(floats(2, 3), floats(2, 1), dim=0),
+])  # fmt: skip
+def linalg_vecdot(F, x, y, *, dim: int = -1):
+    """The inner products of the vectors along `dim`, those of `x` conjugated."""
+    if x.ndim == 1 == y.ndim:
+        return F.vdot(x, y)
+    return F.sum(F.conj(x) * y, dim)
+
+
+@bilinear(
+    self=lambda F, grad, other, dim: F.linalg_cross(F.conj(other), grad, dim),
+    other=lambda F, grad, self, dim: F.linalg_cross(grad, F.conj(self), dim),
+    path="linalg.cross",
+    broadcasts=True,
+    samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(3, 2), floats(3, 1), dim=0), case(floats(0, 3), floats(1, 3))],
+)
+def linalg_cross(F, self, other, *, dim: int = -1):
+    """The cross products of the vectors of size 3 along `dim`."""
+    if self.ndim != other.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    axis = wrap_dim(dim, self.ndim)
+    if self.shape[axis] != 3 or other.shape[axis] != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {self.shape[axis]} and {other.shape[axis]}"
+        )
+    return F.cross_product(self, other, axis)
+
+
+@composite(samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(3, 4), floats(3, 4), dim=0)])
+def cross(F, self, other, dim: int | None = None):
+    """The cross products of the vectors along `dim`, by default the first dim of size 3."""
+    if dim is None:
+        dim = next((i for i, n in enumerate(self.shape) if n == 3), None)
+        if dim is None:
+            raise RuntimeError("no dimension of size 3 in input")
+    return F.linalg_cross(self, other, dim=dim)
+
+
+# -- chains of products -----------------------------------------------------------------------------------------------
+
+
+def _cheapest_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Where to split each chain of matrices of ``sizes[i] x sizes[i + 1]``, so that multiplications are fewest."""
+    n = len(sizes) - 1
+    cost: dict[tuple[int, int], int] = {(i, i): 0 for i in range(n)}
+    split = {}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            options = {
+                k: cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1] for k in range(i, j)
+            }
+            split[i, j] = min(options, key=options.__getitem__)
+            cost[i, j] = options[split[i, j]]
+    return split
+
+
+def _check_chain(tensors: Sequence[Any]) -> None:
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+    for i, t in enumerate(tensors):
+        if i in (0, len(tensors) - 1):
+            if t.ndim not in (1, 2):
+                which = "last" if i else "first"
+                raise RuntimeError(f"multi_dot(): the {which} tensor must be 1D or 2D but got {t.ndim}D")
+        elif t.ndim != 2:
+            raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {t.ndim}D")
+    for i, (a, b) in enumerate(zip(tensors, tensors[1:], strict=False)):
+        if a.shape[-1] != b.shape[0]:
+            raise RuntimeError(
+                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(a.shape)} and {list(b.shape)} cannot be multiplied"
+            )
+
+
+@composite(path="linalg.multi_dot", method=False, samples=lambda: [])
+def linalg_multi_dot(F, tensors: Arrays):
+    """The product of a chain of matrices (a vector may stand at either end), in the order that costs least."""
+    _check_chain(tensors)
+    sizes = [1 if tensors[0].ndim == 1 else tensors[0].shape[0], *(t.shape[0] for t in tensors[1:])]
+    sizes.append(1 if tensors[-1].ndim == 1 else tensors[-1].shape[-1])
+    split = _cheapest_order(sizes)
+
+    def product(i: int, j: int) -> Any:
+        if i == j:
+            return tensors[i]
+        k = split[i, j]
+        return F.matmul(product(i, k), product(k + 1, j))
+
+    return product(0, len(tensors) - 1)
+
+
+@composite(method=False, samples=lambda: [])
+def chain_matmul(F, *matrices):
+    """The product of a chain of matrices; see `gradcore.linalg.multi_dot`."""
+    if len(matrices) == 1:
+        return F.clone(matrices[0])
+    return F.linalg_multi_dot(matrices)

@@ -1,0 +1,106 @@
+"""Rounding, signs and the parts of numbers: constant between jumps, or nearly."""
+
+from __future__ import annotations
+
+from gradcore.ops.table import elementwise
+
+
+@elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex")
+def floor(self):
+    """The largest integer that is not greater."""
+
+
+@elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex")
+def ceil(self):
+    """The smallest integer that is not less."""
+
+
+@elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex", aliases=("fix",))
+def trunc(self):
+    """The integer part."""
+
+
+@elementwise(lambda F, t: t, promotion="default -bool -integer -complex")
+def frac(F, self):
+    """What `trunc` takes away: the part behind the point, with the sign of the number."""
+    return self - F.trunc(self)
+
+
+@elementwise(
+    lambda F, t: F.zeros_like(t),
+    node=lambda self, decimals: f"RoundBackward{1 if decimals else 0}",
+    promotion="default -bool -complex",
+    aliases=("special.round",),
+)
+def round(self, *, decimals: int = 0):
+    """The nearest integer, of two equally near ones the even one; with `decimals` digits behind the point."""
+
+
+@elementwise(lambda F, t: F.zeros_like(t), promotion="default -complex")
+def sign(self):
+    """-1, 0 or 1: the sign of real numbers, 0 for NaN."""
+
+
+@elementwise(promotion="default", node="SgnBackward0")
+def sgn(F, self):
+    """``self / abs(self)``, and 0 at 0: the sign of real numbers, the direction of complex ones."""
+    if not F.is_complex(self):
+        return F.sign(self)
+    size = F.abs(self)
+    return F.where(size == 0, 0, self / size)
+
+
+def _turn(F, t, self, result):
+    """The part of `t` across the direction, by the distance: a projection, so the map is its own adjoint."""
+    if not F.is_complex(self):
+        return F.zeros_like(t)
+    size = F.abs(self)
+    return F.where(size == 0, 0, (t - result * F.real(F.conj(result) * t)) / size)
+
+
+sgn.vjp("self")(_turn)
+sgn.jvp("self")(_turn)
+
+
+@elementwise(promotion="compare -complex")
+def signbit(self):
+    """Whether the sign bit is set: negative numbers and negative zero."""
+
+
+@elementwise(promotion="real -bool", aliases=("absolute",))
+def abs(self):
+    """The magnitude of every element."""
+
+
+@abs.vjp("self")
+def _(F, grad, self):
+    return grad * F.sgn(self)
+
+
+@abs.jvp("self")
+def _(F, t, self):
+    return F.real(F.conj(t) * F.sgn(self))
+
+
+@elementwise(
+    self=lambda F, t, self, result: t * F.where(self == 0, 0, result / self),
+    other=lambda F, t: F.zeros_like(t),
+    node=lambda self, other: f"CopysignBackward{1 if getattr(other, '_constant', False) else 0}",
+    promotion="float -complex",
+)
+def copysign(self, other):
+    """The magnitude of `self` with the sign of `other`."""
+
+
+@elementwise(
+    self=lambda F, t, self, other: F.where(self != other, t, 0),
+    other=lambda F, t: F.zeros_like(t),
+    promotion="default -bool -integer -complex",
+)
+def nextafter(self, other):
+    """The next representable number after `self` in the direction of `other`."""
+
+
+@elementwise(promotion="alike -complex")
+def heaviside(self, values):
+    """0 for negative elements, 1 for positive ones, `values` at zero; no derivative."""

@@ -1,0 +1,210 @@
+"""Selection between elements: `where`, maxima and minima, bounds."""
+
+from __future__ import annotations
+
+from gradcore.ops.promotion import is_number
+from gradcore.ops.table import composite, elementwise
+
+Number = complex
+_ORDERED = "default -complex"
+
+# -- where ------------------------------------------------------------------------------------------------------------
+
+
+@elementwise(
+    self=lambda F, t, condition: F.where(condition, t, 0),
+    other=lambda F, t, condition: F.where(condition, 0, t),
+    unpromoted=("condition",),
+    promotion="where",
+    node="WhereBackward0",
+    kernel="where",
+    function=False,
+    method=False,
+    inplace=False,
+)
+def select_where(condition, self, other):
+    """`self` where the condition holds, and `other` elsewhere."""
+
+
+@composite(method=False)
+def where(F, condition, self=None, other=None):
+    """`input` where the condition holds, and `other` elsewhere; the condition alone: where it holds, as indices."""
+    if self is None and other is None:
+        return F.nonzero(condition, as_tuple=True)
+    return F.select_where(condition, self, other)
+
+
+@composite(method="where", function=False)
+def where_of(F, self, condition, other):
+    """The tensor where the condition holds, and `other` elsewhere."""
+    return F.select_where(condition, self, other)
+
+
+# -- maxima and minima ------------------------------------------------------------------------------------------------
+
+
+@elementwise(
+    self=lambda F, t, self, other: F.where(self < other, 0, F.where(self == other, t / 2, t)),
+    other=lambda F, t, self, other: F.where(self > other, 0, F.where(self == other, t / 2, t)),
+    promotion=_ORDERED,
+    inplace=False,
+)
+def maximum(self, other):
+    """The larger element; NaN if one is NaN. Ties share the gradient."""
+
+
+@elementwise(
+    self=lambda F, t, self, other: F.where(self > other, 0, F.where(self == other, t / 2, t)),
+    other=lambda F, t, self, other: F.where(self < other, 0, F.where(self == other, t / 2, t)),
+    promotion=_ORDERED,
+    inplace=False,
+)
+def minimum(self, other):
+    """The smaller element; NaN if one is NaN. Ties share the gradient."""
+
+
+@elementwise(
+    self=lambda F, t, self, other: F.where((self >= other) | F.isnan(other), t, 0),
+    other=lambda F, t, self, other: F.where((self >= other) | F.isnan(other), 0, t),
+    promotion=_ORDERED,
+    inplace=False,
+)
+def fmax(self, other):
+    """The larger element; of a NaN and a number the number. The first of two equal ones has the gradient."""
+
+
+@elementwise(
+    self=lambda F, t, self, other: F.where((self <= other) | F.isnan(other), t, 0),
+    other=lambda F, t, self, other: F.where((self <= other) | F.isnan(other), 0, t),
+    promotion=_ORDERED,
+    inplace=False,
+)
+def fmin(self, other):
+    """The smaller element; of a NaN and a number the number. The first of two equal ones has the gradient."""
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def _within(F, self, min, max):
+    """Where `self` keeps to the bounds, which belong to the interval."""
+    if max is None:
+        return self >= min
+    if min is None:
+        return self <= max
+    return (self >= min) & (self <= max)
+
+
+def _below(F, self, min, max):
+    """Where `min` is the result of a clamp."""
+    return self < min if max is None else (self < min) & (min < max)
+
+
+def _above(F, self, min, max):
+    """Where `max` is the result of a clamp."""
+    return self > max if min is None else (self > max) | (max < min)
+
+
+@composite(inplace=True, aliases=("clip",))
+def clamp(F, self, min: Number | None = None, max: Number | None = None):
+    """``minimum(maximum(self, min), max)``; the bounds are numbers, tensors or, one of them, None."""
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if all(bound is None or is_number(bound) for bound in (min, max)):
+        return F.clamp_numbers(self, min, max)
+    return F.clamp_tensors(self, min, max)
+
+
+@elementwise(
+    lambda F, t, self, min, max: F.where(_within(F, self, min, max), t, 0),
+    node="ClampBackward1",
+    promotion="settings -complex",
+    kernel="clamp",
+    function=False,
+    method=False,
+)
+def clamp_numbers(self, min: Number | None = -1, max: Number | None = 1):
+    """`clamp` between numbers."""
+
+
+@elementwise(
+    self=lambda F, t, self, min, max: F.where(_within(F, self, min, max), t, 0),
+    min=lambda F, t, self, min, max: F.where(_below(F, self, min, max), t, 0),
+    max=lambda F, t, self, min, max: F.where(_above(F, self, min, max), t, 0),
+    node="ClampBackward0",
+    promotion=_ORDERED,
+    kernel="clamp",
+    function=False,
+    method=False,
+)
+def clamp_tensors(self, min=None, max=None):
+    """`clamp` between tensors."""
+
+
+@composite(inplace=True)
+def clamp_min(F, self, min):
+    """``maximum(self, min)``, with all of the gradient to `self` at ties; the bound is a number or a tensor."""
+    return F.clamp_min_number(self, min) if is_number(min) else F.clamp_min_tensor(self, min)
+
+
+@composite(inplace=True)
+def clamp_max(F, self, max):
+    """``minimum(self, max)``, with all of the gradient to `self` at ties; the bound is a number or a tensor."""
+    return F.clamp_max_number(self, max) if is_number(max) else F.clamp_max_tensor(self, max)
+
+
+@elementwise(
+    lambda F, t, self, min: F.where(self >= min, t, 0),
+    node="ClampMinBackward0",
+    promotion="settings -complex",
+    kernel="clamp_min",
+    function=False,
+    method=False,
+)
+def clamp_min_number(F, self, min: Number = 0):
+    """`clamp_min` with a number."""
+    return F.clamp(self, min, None)
+
+
+@elementwise(
+    lambda F, t, self, max: F.where(self <= max, t, 0),
+    node="ClampMaxBackward0",
+    promotion="settings -complex",
+    kernel="clamp_max",
+    function=False,
+    method=False,
+)
+def clamp_max_number(F, self, max: Number = 0):
+    """`clamp_max` with a number."""
+    return F.clamp(self, None, max)
+
+
+@elementwise(
+    self=lambda F, t, self, min: F.where(self >= min, t, 0),
+    min=lambda F, t, self, min: F.where(self < min, t, 0),
+    node="ClampMinBackward1",
+    promotion=_ORDERED,
+    kernel="maximum",
+    function=False,
+    method=False,
+)
+def clamp_min_tensor(self, min):
+    """`clamp_min` with a tensor."""
+
+
+@elementwise(
+    self=lambda F, t, self, max: F.where(self <= max, t, 0),
+    max=lambda F, t, self, max: F.where(self > max, t, 0),
+    node="ClampMaxBackward1",
+    promotion=_ORDERED,
+    kernel="minimum",
+    function=False,
+    method=False,
+)
+def clamp_max_tensor(self, max):
+    """`clamp_max` with a tensor."""
+
+
+@elementwise(lambda F, t, self: F.where(F.isfinite(self), t, 0), promotion="default", upcast=False)
+def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None):
+    """Numbers in place of NaN (0) and of infinities (the largest and the smallest number of the dtype)."""

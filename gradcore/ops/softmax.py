@@ -1,0 +1,155 @@
+"""The softmax family: logarithms of sums of exponentials, and normalised exponentials."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from gradcore import dtypes
+from gradcore.ops.checks import check_implemented
+from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import all_dims, along, kept
+from gradcore.ops.table import composite, general
+
+Dims = int | Sequence[int]
+
+
+# -- logsumexp --------------------------------------------------------------------------------------------------------
+
+
+def _weights(F, self, result, dim):
+    """The derivative of logsumexp: softmax, over one or several dims."""
+    return F.exp(self - F.reshape(result, kept(self.shape, dim)))
+
+
+@general(
+    lambda F, grad, self, result, dim: (
+        F.reshape(grad, kept(self.shape, dim)) * F.conj(_weights(F, self, result, dim))
+    ),
+    aliases=("special.logsumexp",),
+    samples=lambda: [
+        case(floats(3, 4), 1), case(floats(3, 4), (0, 1), True), case(floats(), 0), case(floats(2, 1), -2),
+        case(floats(3, 4, low=800, high=1200), 0),
+    ],
+)  # fmt: skip
+def logsumexp(F, self, dim: Dims, keepdim: bool = False):
+    """``log(sum(exp(self)))`` over `dim`, without overflow."""
+    if self.dtype.kind in "biu":
+        self = F.to(self, dtypes.get_default_dtype())
+    return F.logsumexp_over(self, all_dims(dim, self.ndim), keepdim)
+
+
+@logsumexp.jvp("self")
+def _(F, t, self, result, dim, keepdim):
+    return F.sum(t * _weights(F, self, result, dim), dim, keepdim)
+
+
+# -- softmax ----------------------------------------------------------------------------------------------------------
+
+
+def _softmax_samples():
+    return [
+        case(floats(3, 4), 1), case(floats(3, 4), 0), case(floats(2, 3, 4), -2), case(floats(), 0),
+        case(floats(2, 3, low=800, high=1200), -1), case(floats(0, 3), 1), case(floats(3, 1), 1),
+    ]  # fmt: skip
+
+
+@general(
+    lambda F, grad, result, dim: F.softmax_backward(grad, result, dim),
+    aliases=("special.softmax",),
+    samples=_softmax_samples,
+)
+def softmax(F, self, dim: int, dtype: DType = None):
+    """Exponentials along `dim`, divided by their sum: positive numbers that sum to one."""
+    return _computed(F, F.softmax_along, "softmax_kernel_impl", self, dim, dtype)
+
+
+@softmax.jvp("self")
+def _(F, t, result, dim):
+    return F.softmax_backward(t, result, dim)
+
+
+@general(
+    grad=lambda F, t, result, dim: F.softmax_backward(t, result, dim),
+    result=lambda F, t, grad, result, dim: (
+        t * (grad - F.sum(grad * result, dim, True)) - grad * F.sum(t * result, dim, True)
+    ),
+    function=False,
+    method=False,
+    node="SoftmaxBackwardDataBackward0",
+    samples=lambda: [case(floats(3, 4), floats(3, 4), 1), case(floats(3, 4), floats(3, 4), 0)],
+)
+def softmax_backward(F, grad, result, dim: int):
+    """The gradient through softmax, given its result (or its tangent: the Jacobian matrix is symmetric)."""
+    return _joint(F.softmax_product, grad, result, dim)
+
+
+@general(
+    lambda F, grad, result, dim: F.log_softmax_backward(grad, result, dim),
+    aliases=("special.log_softmax",),
+    samples=_softmax_samples,
+)
+def log_softmax(F, self, dim: int, dtype: DType = None):
+    """The logarithm of softmax, computed without taking the logarithm of small numbers."""
+    return _computed(F, F.log_softmax_along, "log_softmax_kernel_impl", self, dim, dtype)
+
+
+@log_softmax.jvp("self")
+def _(F, t, result, dim):
+    return t - F.sum(t * F.exp(result), dim, True)
+
+
+@general(
+    grad=lambda F, t, result, dim: t - F.sum(t * F.exp(result), dim, True),
+    result=lambda F, t, grad, result, dim: -t * F.exp(result) * F.sum(grad, dim, True),
+    function=False,
+    method=False,
+    node="LogSoftmaxBackwardDataBackward0",
+    samples=lambda: [case(floats(3, 4), floats(3, 4), 1), case(floats(3, 4), floats(3, 4), 0)],
+)
+def log_softmax_backward(F, grad, result, dim: int):
+    """The gradient through log_softmax, given its result."""
+    return _joint(F.log_softmax_transposed, grad, result, dim)
+
+
+def _computed(F, kernel, kernel_name, self, dim, dtype):
+    if dtype is not None:
+        self = F.to(self, dtype)
+    check_implemented(kernel_name, self, "biuc")
+    return along(kernel, self, dim)
+
+
+def _joint(kernel, grad, result, dim):
+    """Run a kernel of a gradient and a result along a dim."""
+    if result.ndim:
+        return kernel(grad, result, dim)
+    return kernel(grad.reshape((1,)), result.reshape((1,)), 0).reshape(())
+
+
+# -- under their names in nn.functional ---------------------------------------------------------------------------------
+
+
+def _implicit_dim(name, ndim):
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        stacklevel=5,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+@composite(name="nn_softmax", path="nn.functional.softmax")
+def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
+    """Exponentials along `dim`, divided by their sum: positive numbers that sum to one."""
+    return F.softmax(self, _implicit_dim("softmax", self.ndim) if dim is None else dim, dtype)
+
+
+@composite(name="nn_log_softmax", path="nn.functional.log_softmax")
+def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
+    """The logarithm of softmax, computed without taking the logarithm of small numbers."""
+    return F.log_softmax(self, _implicit_dim("log_softmax", self.ndim) if dim is None else dim, dtype)
+
+
+@composite(path="nn.functional.softmin")
+def softmin(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
+    """``softmax(-self)``."""
+    return F.softmax(-self, _implicit_dim("softmin", self.ndim) if dim is None else dim, dtype)

@@ -1,0 +1,270 @@
+"""Order: sorting, the largest elements, distinct elements, and places in sorted sequences."""
+
+from __future__ import annotations
+
+from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.shapes import along, wrap_dim
+from gradcore.ops.table import composite, constant, general
+
+# -- sorting ------------------------------------------------------------------------------------------------------------
+
+
+def _check_sortable(self):
+    if self.dtype.kind == "c":
+        raise RuntimeError("Sort does not support complex dtypes")
+
+
+def _place(F, grad, self_shape, dim, indices):
+    """The gradient at the places from which the elements were taken."""
+    return F.scatter_add(F.new_zeros(grad, self_shape), dim, indices, grad) if self_shape else grad
+
+
+def _taken(F, t, dim, indices):
+    return F.gather(t, dim, indices) if t.shape else t
+
+
+def _sort_samples():
+    return [
+        case(floats(3, 5)), case(floats(4, 3), 0, True), case(floats(3, 4, form="ties"), stable=True), case(floats()),
+        case(floats(2, 3, 4), -2), case(floats(0)),
+    ]  # fmt: skip
+
+
+@general(
+    lambda F, grad, self_shape, dim, indices: _place(F, grad, self_shape, dim, indices),
+    outputs=("values", "indices"),
+    differentiable=(0,),
+    output_type="sort",
+    node=lambda self, dim=-1, descending=False, stable=None: f"SortBackward{0 if stable is None else 1}",
+    samples=_sort_samples,
+)
+def sort(F, self, dim: int = -1, descending: bool = False, *, stable: bool | None = None):
+    """The elements in order along a dim, and where they were, as a named tuple ``(values, indices)``.
+
+    Equal elements keep their order, whatever `stable` says; NaN counts as greater than everything else.
+    """
+    _check_sortable(self)
+    return along(F.sort_along, self, dim, descending)
+
+
+@sort.jvp("self")
+def _(F, t, dim, indices):
+    return _taken(F, t, dim, indices)
+
+
+@constant(samples=_sort_samples)
+def argsort(F, self, dim: int = -1, descending: bool = False, *, stable: bool = False):
+    """The indices that sort a tensor along a dim; equal elements keep their order."""
+    _check_sortable(self)
+    return along(F.argsort_along, self, dim, descending)
+
+
+@composite()
+def msort(F, self):
+    """The elements in order along the first dim."""
+    return F.sort(self, 0)[0]
+
+
+@general(
+    lambda F, grad, self_shape, dim, indices: _place(F, grad, self_shape, dim, indices),
+    outputs=("values", "indices"),
+    differentiable=(0,),
+    output_type="topk",
+    samples=lambda: [
+        case(floats(3, 5), 2), case(floats(4, 3), 3, 0, False), case(floats(3, 40), 20), case(floats(), 1), case(floats(3), 0)
+    ],
+)  # fmt: skip
+def topk(F, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
+    """The `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``."""
+    size = self.shape[wrap_dim(dim, self.ndim)] if self.ndim else 1
+    if not 0 <= k <= size:
+        raise RuntimeError("selected index k out of range")
+    if self.dtype.kind in "bc":
+        raise RuntimeError(f"topk does not support {'bool' if self.dtype.kind == 'b' else 'complex'} dtypes")
+    return along(F.topk_along, self, dim, k, largest)
+
+
+@topk.jvp("self")
+def _(F, t, dim, indices):
+    return _taken(F, t, dim, indices)
+
+
+# -- distinct elements ----------------------------------------------------------------------------------------------------
+
+
+def _no_derivative(name):
+    def raising(F, grad):
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+    return raising
+
+
+def _distinct(name, function, samples, **options):
+    """Declare an operation that returns distinct elements, where each element's is, and how often each occurs."""
+    general(
+        _no_derivative(name), name=name, outputs=("values", "inverse", "counts"), differentiable=(0,), function=False,
+        method=False, samples=samples, **options,
+    )(function)  # fmt: skip
+
+
+def _unique(F, self, inverse: bool, counts: bool, dim: int | None):
+    """The distinct elements (or slices along a dim) in order."""
+    return F.unique_of(self, inverse, counts, dim if dim is None else wrap_dim(dim, self.ndim))
+
+
+def _consecutive(F, self, inverse: bool, counts: bool, dim: int | None):
+    """The elements (or slices along a dim) that differ from the one before."""
+    return F.unique_consecutive_of(self, inverse, counts, dim if dim is None else wrap_dim(dim, self.ndim))
+
+
+_distinct(
+    "_unique2", _unique, lambda: [case(ints(3, 4), True, True, None), case(ints(4, 2, high=2), True, True, 0)],
+    node=lambda self, inverse, counts, dim: "Unique2Backward0" if dim is None else "UniqueDimBackward0",
+)  # fmt: skip
+_distinct(
+    "unique_consecutive_", _consecutive,
+    lambda: [case(ints(3, 4, high=2), True, True, None), case(ints(5, 2, high=2), True, True, 0)],
+    node=lambda self, inverse, counts, dim: f"UniqueConsecutiveBackward0" if dim is None else "UniqueDimConsecutiveBackward0",
+)  # fmt: skip
+
+
+def _asked_for(found, inverse, counts):
+    values, where, number = found
+    if not (inverse or counts):
+        return values
+    return (values, *((where,) if inverse else ()), *((number,) if counts else ()))
+
+
+@composite()
+def unique(
+    F, self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+):
+    """The distinct elements in order.
+
+    Parameters
+    ----------
+    sorted : bool
+        The result is in order in any case.
+    return_inverse, return_counts : bool
+        Whether to return, too, where each element is in the result, and how often each one occurs.
+    dim : int, optional
+        The distinct slices along a dim, instead of elements.
+    """
+    return _asked_for(F._unique2(self, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+@composite()
+def unique_consecutive(
+    F, self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+):
+    """The elements that differ from the one before: each run of equal elements once.
+
+    The parameters are those of `unique`.
+    """
+    return _asked_for(F.unique_consecutive_(self, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+# -- places in sorted sequences -------------------------------------------------------------------------------------------
+
+
+@constant(
+    function=False,
+    method=False,
+    samples=lambda: [case(floats(5, form="sorted"), floats(2, 3), True, None), case(floats(2, 5, form="sorted"), floats(2, 3), False, None)],
+)
+def search(F, sequence, values, right: bool, sorter=None):
+    """Where to insert values into a sequence (or into the one of their row) so that it stays sorted."""
+    if sorter is not None:
+        sequence = F.xp.take_along_axis(sequence, sorter, -1)
+    return F.search_in(sequence, values, right)
+
+
+def _inserted(F, name, sequence, values, out_int32, right, sorter):
+    if not hasattr(values, "ndim"):
+        values = F.full((), values, dtype=sequence.dtype, device=sequence.device)
+    if values.dtype is not sequence.dtype:
+        raise RuntimeError(
+            f"torch.{name}(): input value tensor and {'boundaries' if name == 'bucketize' else 'sorted_sequence'} tensor "
+            f"should have same dtype, but got {values.dtype} and {sequence.dtype}"
+        )
+    found = F.search(sequence, values, right, sorter)
+    return F.to(found, F.int32) if out_int32 else found
+
+
+@composite(method=False)
+def searchsorted(
+    F, sorted_sequence, input, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter=None
+):
+    """Where to insert numbers into a sorted sequence so that it stays sorted.
+
+    Parameters
+    ----------
+    sorted_sequence : Tensor
+        Sorted along its last dim; of several dims, one sequence for each row of `input`.
+    input : Tensor or float
+        The numbers.
+    out_int32 : bool
+        Whether the result is int32 instead of int64.
+    right : bool
+        Whether to insert after equal elements rather than before.
+    side : {"left", "right"}, optional
+        The same as `right`, in other words.
+    sorter : Tensor, optional
+        Indices that sort a sequence that is not sorted.
+    """
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
+    if not sorted_sequence.ndim:
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"
+        )
+    lead = tuple(sorted_sequence.shape[:-1])
+    if lead and (not hasattr(input, "ndim") or tuple(input.shape[:-1]) != lead or not input.ndim):
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
+            f"tensor and input value tensor must match, but we got boundaries tensor {list(sorted_sequence.shape)} and "
+            f"input value tensor {list(getattr(input, 'shape', ()))}"
+        )
+    if sorter is not None and sorter.shape != sorted_sequence.shape:
+        raise RuntimeError(
+            "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
+            f"{list(sorted_sequence.shape)}and got sorter tensor {list(sorter.shape)}"
+        )
+    return _inserted(F, "searchsorted", sorted_sequence, input, out_int32, right or side == "right", sorter)
+
+
+@composite(method=False)
+def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = False):
+    """The number of the interval between sorted boundaries that each element lies in.
+
+    An element that equals a boundary belongs to the interval before it, or to the one after it if `right`.
+    """
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
+    return _inserted(F, "bucketize", boundaries, input, out_int32, right, None)
+
+
+@constant(function=False, method=False, samples=lambda: [case(ints(3, 4), ints(2)), case(floats(3), floats(4), True)])
+def is_in(F, self, among, invert: bool = False):
+    """Whether each element is among others."""
+    return F.is_in_of(self, among, invert)
+
+
+@composite(method=False)
+def isin(F, elements, test_elements, *, assume_unique: bool = False, invert: bool = False):
+    """Whether each element is among the test elements (or is not, if `invert`)."""
+    like = next((x for x in (elements, test_elements) if hasattr(x, "ndim")), None)
+    if like is None:
+        raise TypeError("isin(): argument 'elements' (position 1) must be Tensor if test_elements is a number")
+    if not hasattr(elements, "ndim"):
+        elements = F.tensor(elements, device=like.device)
+    if not hasattr(test_elements, "ndim"):
+        test_elements = F.tensor(test_elements, device=like.device)
+    for x in (elements, test_elements):
+        if x.dtype.category in (0, 3):
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {x.dtype.scalar_name}")
+    return F.is_in(elements, test_elements, invert)

@@ -1,0 +1,270 @@
+"""Special functions: error functions, gamma functions, Bessel functions and their relatives."""
+
+from __future__ import annotations
+
+import math
+
+from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.table import composite, elementwise
+
+
+
+def _unknown(what):
+    """The formula of a derivative that nobody knows."""
+
+    def formula(F, t):
+        raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
+
+    return formula
+
+
+_ROOT_PI = math.sqrt(math.pi)
+_ROOT_TWO_PI = math.sqrt(2 * math.pi)
+
+# -- error functions and the normal distribution ----------------------------------------------------------------------
+
+
+@elementwise(
+    lambda F, t, self: t * ((2 / _ROOT_PI) * F.exp(-self * self)), promotion="float -complex", aliases=("special.erf",)
+)
+def erf(self):
+    """The error function."""
+
+
+@elementwise(
+    lambda F, t, self: t * ((-2 / _ROOT_PI) * F.exp(-self * self)), promotion="float -complex", aliases=("special.erfc",)
+)
+def erfc(self):
+    """``1 - erf(self)``, accurate for large elements."""
+
+
+@elementwise(
+    lambda F, t, result: t * ((_ROOT_PI / 2) * F.exp(result * result)),
+    promotion="float -complex",
+    domain=(-0.9, 0.9),
+    aliases=("special.erfinv",),
+)
+def erfinv(self):
+    """The inverse of `erf`."""
+
+
+@elementwise(
+    lambda F, t, self, result: t * (2 * self * result - 2 / _ROOT_PI),
+    promotion="float -complex",
+    path="special.erfcx",
+    node="SpecialErfcxBackward0",
+)
+def erfcx(self):
+    """``exp(self**2) * erfc(self)``, without overflow."""
+
+
+@elementwise(
+    lambda F, t, self: t * (F.exp(self * self * -0.5) / _ROOT_TWO_PI),
+    promotion="float -complex",
+    path="special.ndtr",
+    node="MulBackward1",
+)
+def ndtr(F, self):
+    """The distribution function of the standard normal distribution."""
+    return 0.5 * F.erfc(self * -math.sqrt(0.5))
+
+
+@elementwise(
+    lambda F, t, result: t * (_ROOT_TWO_PI * F.exp(result * result / 2)),
+    promotion="float -complex",
+    domain=(0.1, 0.9),
+    path="special.ndtri",
+    node="SpecialNdtriBackward0",
+)
+def ndtri(self):
+    """The inverse of `ndtr`."""
+
+
+@elementwise(
+    lambda F, t, self, result: t * (F.exp(-(result + self * self / 2)) / _ROOT_TWO_PI),
+    promotion="float -complex",
+    path="special.log_ndtr",
+    node="SpecialLogNdtrBackward0",
+)
+def log_ndtr(self):
+    """The logarithm of `ndtr`, accurate in the tails."""
+
+
+# -- gamma functions --------------------------------------------------------------------------------------------------
+
+
+@elementwise(
+    lambda F, t, self: t * F.digamma(self), promotion="float -complex", domain=(0.3, 4), aliases=("special.gammaln",)
+)
+def lgamma(self):
+    """The logarithm of the magnitude of the gamma function."""
+
+
+@elementwise(
+    lambda F, t, self: t * F.polygamma(1, self),
+    promotion="float -complex",
+    domain=(0.3, 4),
+    aliases=("special.digamma", "special.psi"),
+)
+def digamma(self):
+    """The derivative of `lgamma`."""
+
+
+@elementwise(
+    self=lambda F, t, n, self: t * F.polygamma(n + 1, self),
+    promotion="float -complex",
+    domain=(0.3, 4),
+    method=False,
+    inplace=False,
+    aliases=("special.polygamma",),
+    samples=lambda: [case(0, floats(3, 4)), case(1, floats(2)), case(3, floats()), case(2, floats(0, 2))],
+)
+def polygamma(n: int, self):
+    """The n-th derivative of `digamma`."""
+
+
+@composite(method="polygamma", function=False, inplace=True, samples=lambda: [case(floats(3, low=0.3), 1)])
+def polygamma_of(F, self, n: int):
+    """The n-th derivative of `digamma`."""
+    return F.polygamma(n, self)
+
+
+@elementwise(
+    lambda F, t, self, p: t * _summed(F.digamma, self, p),
+    promotion="float -complex",
+    domain=(3, 6),
+    aliases=("special.multigammaln",),
+    samples=lambda: [case(floats(3, 4), 1), case(floats(2), 3), case(floats(), 5), case(floats(0, 2), 2)],
+)
+def mvlgamma(F, self, p: int):
+    """The logarithm of the multivariate gamma function of dimension `p`."""
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
+    return _summed(F.lgamma, self, p) + p * (p - 1) / 4 * math.log(math.pi)
+
+
+def _summed(function, x, p):
+    """``function(x) + function(x - 1/2) + ...``, `p` terms."""
+    total = function(x)
+    for i in range(1, p):
+        total = total + function(x - i / 2)
+    return total
+
+
+@elementwise(
+    self=_unknown("igamma: input"),
+    other=lambda F, t, self, other: t * F.exp((self - 1) * F.log(other) - other - F.lgamma(self)),
+    promotion="float -complex",
+    domain=(0.3, 3),
+    aliases=("special.gammainc",),
+    samples=lambda: [case(ints(3, low=1), floats(3))],
+)
+def igamma(self, other):
+    """The regularized lower incomplete gamma function of order `self`, which has no derivative by its order."""
+
+
+@elementwise(
+    self=_unknown("igammac: input"),
+    other=lambda F, t, self, other: -t * F.exp((self - 1) * F.log(other) - other - F.lgamma(self)),
+    promotion="float -complex",
+    domain=(0.3, 3),
+    aliases=("special.gammaincc",),
+    samples=lambda: [case(ints(3, low=1), floats(3))],
+)
+def igammac(self, other):
+    """The regularized upper incomplete gamma function of order `self`, which has no derivative by its order."""
+
+
+@elementwise(
+    self=_unknown("zeta"),
+    other=lambda F, t, self, other: t * (-self * F.zeta(self + 1, other)),
+    promotion="float -complex",
+    path="special.zeta",
+    node="SpecialZetaBackward0",
+    samples=lambda: [case(ints(3, low=2), floats(3, low=0.5))],
+)
+def zeta(self, other):
+    """The Hurwitz zeta function, which has no derivative by its first argument."""
+
+
+# -- logarithms with products -----------------------------------------------------------------------------------------
+
+
+def _overload(name, first, second):
+    """PyTorch's count of overloads: 0 for two tensors, 1 if the first is a number, 2 if the second is."""
+    number = 1 if getattr(first, "_constant", False) else 2 if getattr(second, "_constant", False) else 0
+    return f"{name}Backward{number}"
+
+
+@elementwise(
+    self=lambda F, t, self, other: F.where((self == 0) & (other <= 0), 0, F.xlogy(t, other)),
+    other=lambda F, t, self, other: t * self / other,
+    promotion="float -complex",
+    domain=(0.2, 3),
+    node=lambda self, other: _overload("Xlogy", self, other),
+    aliases=("special.xlogy",),
+)
+def xlogy(self, other):
+    """``self * log(other)``, and 0 where `self` is 0 (but NaN where `other` is)."""
+
+
+@elementwise(
+    self=lambda F, t, self, other: F.where((self == 0) & (other <= -1), 0, F.xlog1py(t, other)),
+    other=lambda F, t, self, other: t * self / (other + 1),
+    promotion="float -complex",
+    domain=(-0.8, 3),
+    node=lambda self, other: _overload("SpecialXlog1Py", self, other),
+    path="special.xlog1py",
+)
+def xlog1py(self, other):
+    """``self * log1p(other)``, and 0 where `self` is 0 (but NaN where `other` is)."""
+
+
+@elementwise(
+    lambda F, t, self: t * (-(1 + F.log(self))),
+    promotion="float -complex",
+    domain=(0.1, 3),
+    path="special.entr",
+    node="SpecialEntrBackward0",
+)
+def entr(F, self):
+    """``-self * log(self)``, 0 at 0, and minus infinity below."""
+    return F.where(self < 0, -math.inf, -F.xlogy(self, self))
+
+
+# -- Bessel functions -------------------------------------------------------------------------------------------------
+
+
+@elementwise(lambda F, t, self: t * F.i1(self), promotion="float -complex", aliases=("special.i0",))
+def i0(self):
+    """The modified Bessel function of the first kind and order 0."""
+
+
+@elementwise(
+    lambda F, t, self, result: t * (F.i1e(self) - F.sgn(self) * result),
+    promotion="float -complex",
+    path="special.i0e",
+    node="SpecialI0EBackward0",
+)
+def i0e(self):
+    """``exp(-abs(self)) * i0(self)``."""
+
+
+@elementwise(
+    lambda F, t, self, result: t * F.where(self == 0, 0.5, F.i0(self) - result / self),
+    promotion="float -complex",
+    path="special.i1",
+    node="SpecialI1Backward0",
+)
+def i1(self):
+    """The modified Bessel function of the first kind and order 1."""
+
+
+@elementwise(
+    lambda F, t, self, result: t * F.where(self == 0, 0.5, F.i0e(self) - result * (F.sgn(self) + F.reciprocal(self))),
+    promotion="float -complex",
+    path="special.i1e",
+    node="SpecialI1EBackward0",
+)
+def i1e(self):
+    """``exp(-abs(self)) * i1(self)``."""

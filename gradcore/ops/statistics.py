@@ -1,0 +1,412 @@
+"""Statistics: variances, medians, modes, quantiles, covariances and histograms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gradcore.ops.checks import check_implemented, check_reducible, scalar_name
+from gradcore.ops.extrema import mean_of_equals, selection, shared_by_equals
+from gradcore.ops.reductions import spread
+from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.shapes import along, axes, kept, reduced_size, removed, wrap_dim
+from gradcore.ops.table import composite, constant, general
+
+Dims = int | Sequence[int] | None
+
+
+# -- variance and standard deviation ------------------------------------------------------------------------------------
+
+
+def _scaled_distances(F, self, dim, correction):
+    """The derivative of the variance: twice the distance from the mean over the degrees of freedom."""
+    degrees = reduced_size(self.shape, dim) - correction
+    return (self - F.mean(self, dim, True)) * (2 / degrees if degrees > 0 else math.inf)
+
+
+def _var_vjp(F, grad, self, dim, correction):
+    return F.reshape(grad, kept(self.shape, dim)) * _scaled_distances(F, self, dim, correction)
+
+
+def _var_jvp(F, t, self, dim, correction, keepdim):
+    return F.sum(F.real(t * F.conj(_scaled_distances(F, self, dim, correction))), dim, keepdim)
+
+
+def _over_root(F, t, root):
+    """``t / (2 * root)``, the differential of a root; zero where the root is zero."""
+    return F.where(root == 0, F.zeros_like(t), t / (2 * root))
+
+
+def _mean_vjp(F, grad, self, dim):
+    return spread(F, grad / reduced_size(self.shape, dim), self.shape, dim)
+
+
+def _moments(F, self, dim, correction, keepdim, root):
+    """Variance (or its root) and mean in their final shape and dtype."""
+    if self.dtype.kind in "biu":
+        raise RuntimeError("std and var only support floating point and complex dtypes")
+    var, mean = F.var_mean_over(self, axes(dim, self.ndim), correction)
+    shape = kept(self.shape, dim) if keepdim else removed(self.shape, dim)
+    var = F.astype(F.sqrt(var) if root else var, self.real.dtype)
+    return var.reshape(shape), mean.reshape(shape)
+
+
+def _arguments(dim, unbiased, correction):
+    """The dims and the correction that the overloads mean: ``var(unbiased)``, ``var(dim, unbiased)``, ``var(dim)``."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 0 if unbiased is False else 1
+    elif unbiased is not None:
+        raise TypeError("give either 'unbiased' or 'correction', not both")
+    return dim, correction
+
+
+def _moment_samples():
+    return [
+        case(floats(3, 4), None, 1), case(floats(3, 4), 1, 0, True), case(floats(3, 4), (0, 1), 1),
+        case(floats(2, 3, 4), (0, 2), 2), case(floats(5), 0, 1),
+    ]  # fmt: skip
+
+
+_PARAMETERS = """
+
+    Parameters
+    ----------
+    dim : int or tuple of int, optional
+        All dims if None.
+    unbiased : bool
+        Whether to divide the sum of squares by one less than the number of elements: ``correction=1``, the default.
+    keepdim : bool
+        Whether the reduced dims stay, with size 1.
+    correction : float, optional
+        What is taken from the number of elements.
+"""
+
+
+def _declare_moments(name, text, root):
+    """``var`` or ``std``, alone and with the mean."""
+    node = name.title()
+    options = {"path": name, "function": False, "method": False, "samples": _moment_samples}
+
+    def single(F, self, dim: Dims, correction: float, keepdim: bool = False):
+        return _moments(F, self, dim, correction, keepdim, root)[0]
+
+    def pair(F, self, dim: Dims, correction: float, keepdim: bool = False):
+        return _moments(F, self, dim, correction, keepdim, root)
+
+    def to_var(F, t, result):
+        return _over_root(F, t, result) if root else t
+
+    one = general(
+        lambda F, grad, self, result, dim, correction: _var_vjp(F, to_var(F, grad, result), self, dim, correction),
+        name=f"{name}_correction", node=f"{node}Backward0", **options,
+    )(single)  # fmt: skip
+    one.jvp("self")(
+        lambda F, t, self, result, dim, correction, keepdim: to_var(
+            F, _var_jvp(F, t, self, dim, correction, keepdim), result
+        )
+    )
+    two = general(
+        lambda F, grads, self, result, dim, correction: (
+            _var_vjp(F, to_var(F, grads[0], result), self, dim, correction) + _mean_vjp(F, grads[1], self, dim)
+        ),
+        name=f"{name}_mean_correction", node=f"{node}MeanBackward0", outputs=("result", "mean"), **options,
+    )(pair)  # fmt: skip
+    two.jvp("self")(
+        lambda F, t, self, result, dim, correction, keepdim: (
+            to_var(F, _var_jvp(F, t, self, dim, correction, keepdim), result), F.mean(t, dim, keepdim),
+        )
+    )  # fmt: skip
+
+    def alone(
+        F, self, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+    ):
+        dim, correction = _arguments(dim, unbiased, correction)
+        return getattr(F, f"{name}_correction")(self, dim, correction, keepdim)
+
+    def with_mean(
+        F, self, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+    ):
+        dim, correction = _arguments(dim, unbiased, correction)
+        return getattr(F, f"{name}_mean_correction")(self, dim, correction, keepdim)
+
+    single.__doc__ = f"{text} over `dim`."
+    pair.__doc__ = f"{text} and mean over `dim`."
+    alone.__doc__ = f"{text} over `dim`.{_PARAMETERS}"
+    with_mean.__doc__ = f"{text} and mean over `dim`, as a tuple.{_PARAMETERS}"
+    composite(name=name)(alone)
+    composite(name=f"{name}_mean", method=False)(with_mean)
+
+
+_declare_moments("var", "Variance", False)
+_declare_moments("std", "Standard deviation", True)
+
+
+# -- medians, modes, k-th values ----------------------------------------------------------------------------------------
+
+
+def _selection_samples():
+    return [case(floats(3, 5), 1), case(floats(3, 4), 0, True), case(floats(), 0), case(floats(2, 3, 4), -2)]
+
+
+def _declare_median(name, text, ignore_nan):
+    title = name.title()
+    options = {"function": False, "method": False}
+
+    def of_all(F, self):
+        check_implemented("median_cpu", self, "bc")
+        if not self.size:
+            return F.new_zeros(self, ()) * math.nan if self.dtype.kind == "f" else F.new_zeros(self, ())
+        return F.median_along(self.reshape((-1,)), 0, False, ignore_nan)[0]
+
+    def along_dim(F, self, dim: int, keepdim: bool = False):
+        check_reducible(name, self.shape, dim)
+        check_implemented("median_cpu", self, "bc")
+        return along(F.median_along, self, dim, keepdim, ignore_nan)
+
+    def overloads(F, self, dim: int | None = None, keepdim: bool = False):
+        if dim is None:
+            return getattr(F, f"{name}_all")(self)
+        return getattr(F, f"{name}_dim")(self, dim, keepdim)
+
+    of_all.__doc__ = f"{text} of all elements."
+    along_dim.__doc__ = f"{text} along a dim, and its index."
+    overloads.__doc__ = f"""{text}: of an even number of elements the lower one of the middle.
+
+    Along a dim, the result is a named tuple ``(values, indices)`` and the gradient goes to the element of the index;
+    without a dim it is a tensor, and elements that tie share the gradient evenly.
+    """
+    op = general(
+        shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward0",
+        samples=lambda: [case(floats(3, 5)), case(floats(2, 2, form="ties")), case(floats())], **options,
+    )(of_all)  # fmt: skip
+    op.jvp("self")(mean_of_equals)
+    selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward1", samples=_selection_samples, **options)
+    composite(name=name)(overloads)
+
+
+_declare_median("median", "The median (NaN if any element is)", False)
+_declare_median("nanmedian", "The median of the elements that are not NaN", True)
+
+
+def kthvalue(F, self, k: int, dim: int = -1, keepdim: bool = False):
+    """The k-th smallest element along a dim, and its index."""
+    wrapped = wrap_dim(dim, self.ndim)
+    check_reducible("kthvalue", self.shape, dim)
+    if not 1 <= k <= (self.shape or (1,))[wrapped]:
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {wrapped}")
+    check_implemented("kthvalue_cpu", self, "bc")
+    return along(F.kthvalue_along, self, dim, k, keepdim)
+
+
+selection(
+    kthvalue, "kthvalue", samples=lambda: [case(floats(3, 5), 2), case(floats(4, 3), 1, 0, True), case(floats(), 1)]
+)
+
+
+def mode(F, self, dim: int = -1, keepdim: bool = False):
+    """The most frequent element along a dim (the smallest of several), and the last index at which it stands."""
+    check_reducible("mode", self.shape, dim)
+    check_implemented("mode_cpu", self, "c")
+    return along(F.mode_along, self, dim, keepdim)
+
+
+selection(mode, "mode", samples=_selection_samples)
+
+
+# -- quantiles ----------------------------------------------------------------------------------------------------------
+
+
+def _quantile_arguments(F, name, self, q, interpolation):
+    """Check the arguments; `q` as a tensor."""
+    if not self.numel():
+        raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if self.dtype.name not in ("float32", "float64"):
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+    if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise RuntimeError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+        )
+    if isinstance(q, (int, float)):
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
+        return F.full((), q, dtype=self.dtype, device=self.device)
+    if q.ndim > 1:
+        raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+    if q.dtype is not self.dtype:
+        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+    if q.device != self.device:
+        raise RuntimeError(f"{name}() q tensor must be on the same device as the input tensor")
+    if not q.is_meta and not bool(((q >= 0) & (q <= 1)).all()):
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    return q
+
+
+def _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan):
+    q = _quantile_arguments(F, name, self, q, interpolation)
+    if dim is None:
+        moved = F.reshape(self, (-1,))
+    else:
+        dim = wrap_dim(dim, self.ndim)
+        moved = F.movedim(self, dim, -1) if self.ndim else F.reshape(self, (1,))
+    values = F.sort(moved, -1)[0]
+    known = values == values
+    last = values.shape[-1] - 1
+    points = F.reshape(q, (-1,))
+    if ignore_nan:
+        ranks = F.clamp(points * (F.sum(known, -1, True) - 1), min=0)
+    else:  # with a NaN among them, all quantiles are the NaN that was sorted last
+        ranks = F.where(F.all(known, -1, True), points * last, F.full_like(points, last))
+    if interpolation in ("lower", "higher", "nearest"):
+        ranks = {"lower": F.floor, "higher": F.ceil, "nearest": F.round}[interpolation](ranks)
+    below = F.to(ranks.detach(), F.int64)
+    found = F.gather(values, -1, below)
+    if interpolation in ("linear", "midpoint"):
+        above = F.gather(values, -1, F.to(F.ceil(ranks.detach()), F.int64))
+        found = F.lerp(found, above, F.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below)
+    if keepdim:
+        found = F.reshape(found, (1,) * self.ndim + points.shape) if dim is None else F.unsqueeze(found, dim)
+    elif not self.ndim:
+        found = F.reshape(found, points.shape)
+    return F.squeeze(found, -1) if q.ndim == 0 else F.movedim(found, -1, 0)
+
+
+_QUANTILE = """
+
+    Parameters
+    ----------
+    q : float or Tensor
+        Numbers between 0 and 1; a 1-D tensor of them adds a leading dim to the result.
+    dim : int, optional
+        All elements are taken together if None.
+    keepdim : bool
+        Whether the reduced dim stays, with size 1.
+    interpolation : {"linear", "lower", "higher", "midpoint", "nearest"}
+        What to take where the quantile lies between two elements.
+"""
+
+
+def _declare_quantile(name, text, ignore_nan):
+    def function(F, self, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"):
+        return _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan)
+
+    function.__doc__ = text + _QUANTILE
+    composite(name=name)(function)
+
+
+_declare_quantile("quantile", "Quantiles along a dim; NaN if any element is.", False)
+_declare_quantile("nanquantile", "Quantiles along a dim of the elements that are not NaN.", True)
+
+
+# -- covariances --------------------------------------------------------------------------------------------------------
+
+
+def _check_weights(name, weights, observations, kind, wanted):
+    """Refuse weights of covariances that do not fit."""
+    if weights.ndim > 1:
+        raise RuntimeError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} dimensions"
+        )
+    if not wanted(weights.dtype):
+        raise RuntimeError(
+            f"cov(): expected {name} to have {kind} dtype but got {name} with {weights.dtype.scalar_name} dtype"
+        )
+    if weights.numel() != observations:
+        raise RuntimeError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got "
+            f"{weights.numel()} != {observations}"
+        )
+    if not weights.is_meta and bool((weights < 0).any()):
+        raise RuntimeError(f"cov(): {name} cannot be negative")
+
+
+def _two_dims(F, name, self):
+    if self.ndim > 2:
+        raise RuntimeError(
+            f"{name}(): expected input to have two or fewer dimensions but got an input with {self.ndim} dimensions"
+        )
+    return self if self.ndim == 2 else F.reshape(self, (1, -1))
+
+
+@composite()
+def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
+    """Covariance matrix of variables (rows) from observations (columns).
+
+    Parameters
+    ----------
+    correction : int
+        What is taken from the number of observations that the sum of products is divided by.
+    fweights : Tensor, optional
+        How often each observation was made: integers.
+    aweights : Tensor, optional
+        How much each observation counts.
+    """
+    rows = _two_dims(F, "cov", self)
+    observations = rows.shape[1]
+    weights = None
+    if fweights is not None:
+        _check_weights("fweights", fweights, observations, "integral", lambda d: d.category == 1)
+        weights = fweights
+    if aweights is not None:
+        _check_weights("aweights", aweights, observations, "floating point", lambda d: d.category == 2)
+        weights = aweights if weights is None else weights * aweights
+    if weights is None:
+        total = observations
+        divisor = max(total - correction, 0)
+        away = rows - F.sum(rows, 1, True) / total
+        products = F.matmul(away, F.conj(F.transpose(away, 0, 1)))
+    else:
+        total = F.sum(weights)
+        if not total.is_meta and not bool(total):
+            raise RuntimeError("cov(): weights sum to zero, can't be normalized")
+        taken = correction if aweights is None else correction * F.sum(weights * aweights) / total
+        divisor = F.clamp(total - taken, min=0)
+        away = rows - F.sum(rows * weights, 1, True) / total
+        products = F.matmul(away, F.conj(F.transpose(away * weights, 0, 1)))
+    return F.squeeze(products / divisor)
+
+
+@composite()
+def corrcoef(F, self):
+    """Correlation coefficients of variables (rows) from observations (columns)."""
+    _two_dims(F, "corrcoef", self)
+    products = F.cov(self)
+    if not products.ndim:
+        return products / products
+    variances = F.diagonal(products)
+    spreads = F.sqrt(F.real(variances))
+    ratios = products / F.unsqueeze(spreads, 1) / F.unsqueeze(spreads, 0)
+    if not ratios.dtype.is_complex:
+        return F.clamp(ratios, -1, 1)
+    return F.complex(F.clamp(F.real(ratios), -1, 1), F.clamp(F.imag(ratios), -1, 1))
+
+
+# -- counts -------------------------------------------------------------------------------------------------------------
+
+
+@constant(samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))])
+def bincount(F, self, weights=None, minlength: int = 0):
+    """How often each of the numbers 0, 1, 2, ... occurs, or the sum of the weights at its places."""
+    if self.dtype.kind not in "iu":
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{scalar_name(self)}'")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if self.ndim != 1:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    return F.bincount_of(self, weights, minlength)
+
+
+@constant(samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)])
+def histc(F, self, bins: int = 100, min: float = 0, max: float = 0):
+    """How many elements lie in each of equally wide bins between `min` and `max` (the data's own if both are equal)."""
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if not (math.isfinite(min) and math.isfinite(max)):
+        raise RuntimeError(f"torch.histc: range of [{min}, {max}] is not finite")
+    if max < min:
+        raise RuntimeError("torch.histc: max must be larger than min")
+    check_implemented("histogram_cpu", self, "biuc")
+    return F.histogram_of(self, bins, min, max)
