@@ -5,6 +5,7 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 from gradcore import autograd, creation, dtypes, namespaces, printing, return_types
+from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from gradcore.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from gradcore.config import cuda_fallback, set_cuda_fallback
 from gradcore.creation import *
@@ -23,13 +24,17 @@ from gradcore.diagnostics import show_config
 from gradcore.printing import set_printoptions
 from gradcore import random
 from gradcore.random import *
+from gradcore.layouts import channels_last, contiguous_format, layout, memory_format, preserve_format, strided
+from gradcore.queries import *
 from gradcore.size import Size
 from gradcore.tensor import Tensor
+from gradcore import conversion
 
 namespaces.install()
 globals().update(dtypes.DTYPES)
 globals().update(dtypes.ALIASES)
 globals().update(namespaces.functions(""))
+globals().update(conversion.legacy_classes())
 
-from gradcore import nn  # noqa: E402  (reads the functions that were installed just now)
+from gradcore import func, nn, utils  # noqa: E402  (reads the functions that were installed just now)
 

@@ -15,6 +15,7 @@ from gradcore.autograd.graph import (
     Packed,
     Variable,
     VersionCounter,
+    alias,
     bump,
     gradient_edge,
     new,
@@ -115,7 +116,7 @@ def _simple(op: Op, args: tuple[Any, ...], state: State) -> Any:
         raise type_error(op, 0, t)
     dtype, device = t._dtype, t._device
     if op.view:
-        return views.view_of(t, device.kernels[op.name](t._array, *args[1:]), op, args[1:], op.node_name, state)
+        return views.view_of(t, device.kernels[op.kernel](t._array, *args[1:]), op, args[1:], op.node_name, state)
     if dtype.is_reduced and op.upcast and device.backend.upcasts:
         return _call(op, args, state)
     a = t._array
@@ -384,7 +385,7 @@ def _elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
         value = args[p]
         if isinstance(value, Variable):
             tensors.append(value)
-        elif isinstance(value, Number):
+        elif isinstance(value, Number) and p in op.numbers:
             numbers_.append(value)
         elif value is not None or op.parameters[p].default is not None:
             raise type_error(op, p, value)
@@ -458,7 +459,7 @@ def unary(op: Op) -> Callable[[Any], Any]:
     saves_self, saves_result = _reads(op, "self"), _reads(op, "result")
     cls = None
     exact = keeps_floats(op.promotion)
-    key = op.name
+    key = op.kernel
 
     def call(self: Any) -> Any:
         nonlocal cls
@@ -499,7 +500,8 @@ _NOTHING = (None, None)
 
 
 def _reads(op: Op, name: str, of: str | None = None) -> bool:
-    return any(name in f.names for key, f in op.differentials.items() if of is None or key == of)
+    table = op.vjps or op.differentials
+    return any(name in f.names for key, f in table.items() if of is None or of in (key if isinstance(key, tuple) else (key,)))
 
 
 def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], Any]:
@@ -518,8 +520,10 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
         for b in (False, True)
     }
     cls = None
-    key = op.name
+    # The kernel of the plain call, without settings if it has a name of its own.
+    key, extra = (op.name, ()) if settings and op.kernel != op.name else (op.kernel, settings)
     exact = keeps_floats(op.promotion)
+    takes_numbers = 1 in op.numbers
 
     def named_class(self: Any, other: Any) -> Any:
         """The class of the node, remembered where its name does not depend on the arguments."""
@@ -536,7 +540,7 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
         dtype = self._dtype
         device = self._device
         if not isinstance(other, Variable):
-            if other.__class__ is not float and other.__class__ is not int:
+            if not takes_numbers or (other.__class__ is not float and other.__class__ is not int):
                 return foreign(op, (self, other, *settings))
             if dtype.category != 2 or dtype.is_reduced:
                 return apply(op, (self, other, *settings))
@@ -545,7 +549,7 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
             return apply(op, (self, other, *settings))
         a, b = self._array, other._array
         try:
-            array = state.run(device.kernels[key], a, b)
+            array = state.run(device.kernels[key], a, b, *extra)
         except ValueError as error:
             raise _shape_error((self, other)) or error from None
         if array.__class__ is not a.__class__:
@@ -642,7 +646,24 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
         raise type_error(op, 0, self)
     state = local.state
     check_inplace(self, state)
+    if state.mode & GRAD and _reads_input(op) and any(isinstance(a, Variable) and requires_grad(a) for a in args):
+        args = (_original(self), *args[1:])
     return write(self, op.call(*args) if op.kind == "composite" else apply(op, args), state)
+
+
+def _reads_input(op: Op) -> bool:
+    """Whether a formula reads the input that an in-place call overwrites."""
+    return op.kind == "composite" or any(op.names[0] in f.names for f in (op.vjps or op.differentials).values())
+
+
+def _original(self: Any) -> Any:
+    """A copy of a tensor that is about to be overwritten, in the same place of the graph."""
+    out = alias(self, gradient_edge(self))
+    out._array, out._vc = self._device.kernels["clone"](self._array), None
+    if self._meta is not None and self._meta.tangents:
+        out._meta = Meta()
+        out._meta.tangents = self._meta.tangents
+    return out
 
 
 def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
@@ -656,6 +677,10 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
             raise RuntimeError(
                 f"{op.path}(): functions with out=... arguments don't support automatic differentiation, but one of "
                 "the arguments requires grad."
+            )
+        if several and target._dtype is not result._dtype:
+            raise RuntimeError(
+                f"Expected out tensor to have dtype {result._dtype.name}, but got {target._dtype.name} instead"
             )
         if target._array.shape != result._array.shape:
             if target._array.size:

@@ -24,6 +24,7 @@ _FIELDS = {
     "aminmax": "min max",
     "cummax": "values indices",
     "cummin": "values indices",
+    "frexp": "mantissa exponent",
     "kthvalue": "values indices",
     "max": "values indices",
     "median": "values indices",

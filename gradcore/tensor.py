@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradcore import dispatch, dtypes, printing, transfer
-from gradcore.autograd import graph
+from gradcore.autograd import gradients, graph
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, wrap
 from gradcore.autograd.hooks import RemovableHandle
@@ -324,9 +324,7 @@ class Tensor(Variable):
         inputs: Any = None,
     ) -> None:
         """Compute the gradients of the leaves that this tensor depends on; see `gradcore.autograd.backward`."""
-        from gradcore import autograd
-
-        autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        gradients.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self) -> Tensor:
         """The same memory as a tensor without history; in-place writes to either are noticed by both."""

@@ -89,6 +89,11 @@ class _PerDevice(dict[Any, Any]):
 class _Task:
     """The state of one backward call."""
 
+    __slots__ = (
+        "_entered", "accumulate", "captures", "create", "device", "found", "heap", "leading", "owned", "pending", "raw",
+        "retain", "watch",
+    )  # fmt: skip
+
     def __init__(
         self, raw: bool, retain: bool, create: bool, captures: dict[Node, list[tuple[int, int]]] | None, accumulate: bool
     ) -> None:
@@ -110,7 +115,8 @@ class _Task:
 
     def use_device(self, device: Any) -> None:
         """Make `device` current; nodes of one device follow each other, so this is rare."""
-        self.leave_device()
+        if self._entered is not None:
+            self.leave_device()
         self.device = device
         if device.guarded:
             self._entered = contextlib.ExitStack()
@@ -187,7 +193,7 @@ class _Task:
             self.leading = _leading_to(self.captures, self.pending)
         heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
         leading, captures = self.leading, self.captures
-        plain = raw and not leading and not self.watch
+        plain = raw and not captures and not self.watch
         device = None
         while heap:
             node = heappop(heap)[1]
@@ -199,6 +205,9 @@ class _Task:
                     backend = device.backend
                 if type(grad) is _PerDevice or type(grad) is list:
                     grad = self.gathered(grad, device)
+                if node.is_leaf_sink and plain and node._hooks is None and not node.variable._meta.hooks:  # type: ignore[attr-defined]
+                    self.accumulate_grad(node, grad)
+                    break
                 if node._hooks is not None or node.is_leaf_sink or captures:
                     grad = self.observe(node, grad)
                     if node.is_leaf_sink:
@@ -218,14 +227,17 @@ class _Task:
                     piece = None if call is None else run(call, backend, grad, node)
                     successor, number = edge
                     if following is not None:
-                        self.add(following, 0, following_grad, device)
+                        pending[following] = following_grad
+                        heappush(heap, (-following._seq, following))
                         following = None
-                    known = successor in pending
-                    if successor.is_leaf_sink and not known and piece is not None:
-                        if piece is not grad and piece.base is None:
-                            owned.add(successor)
-                    if known or heap or successor._n_outputs > 1 or successor._device is not device:
+                    if successor in pending or successor._n_outputs > 1 or successor._device is not device:
                         self.add(successor, number, piece, device)
+                        continue
+                    if successor.is_leaf_sink and piece is not None and piece is not grad and piece.base is None:
+                        owned.add(successor)
+                    if heap:
+                        pending[successor] = piece
+                        heappush(heap, (-successor._seq, successor))
                     else:  # nothing else waits: go on with it directly
                         following, following_grad = successor, piece
                 if not retain:

@@ -43,15 +43,24 @@ def _roots(outputs: tuple[Any, ...], grads: tuple[Any, ...], create_graph: bool)
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if output._dtype.is_complex:
                 raise RuntimeError("grad can be implicitly created only for real scalar outputs but got " + repr(output._dtype))
-            device = output._device
-            with device.backend.use_index(device.index):
-                grad = wrap(device.backend.xp.ones(output._array.shape, output._array.dtype), device, output._dtype)
+            grad = _one(output)
         elif not isinstance(grad, Variable):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
         elif isinstance(output, Variable):
             grad = _checked(output, grad, i)
         roots.append((*edge, grad))
     return roots
+
+
+def _one(output: Any) -> Any:
+    """The gradient of an output of one element with respect to itself."""
+    device, array = output._device, output._array
+    if device.guarded:
+        with device.backend.use_index(device.index):
+            ones = device.backend.xp.ones(array.shape, array.dtype)
+    else:
+        ones = device.backend.xp.ones(array.shape, array.dtype)
+    return wrap(ones, device, output._dtype)
 
 
 def _checked(output: Any, grad: Any, i: int) -> Any:

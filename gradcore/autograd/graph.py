@@ -150,18 +150,21 @@ def gradient_edge(t: Any) -> Edge | None:
     meta = t._meta
     if meta is None:
         return t._edge  # type: ignore[no-any-return]
+    edge: Edge | None = t._edge
+    if edge is None and meta.requires_grad:  # a leaf
+        accumulator = meta.accumulator
+        if accumulator is not None:
+            accumulator = accumulator()
+        if accumulator is None:
+            accumulator = new(AccumulateGrad)
+            accumulator.variable, accumulator._device, accumulator._edges = t, t._device, ()
+            accumulator._hooks, accumulator._seq = None, tick()
+            meta.accumulator = weakref.ref(accumulator)
+        return accumulator, 0
     if meta.base is not None and t._vc.version != meta.edge_version:
         regenerate(t)
-    edge: Edge | None = t._edge
-    if edge is not None:
-        return edge
-    if not meta.requires_grad:
-        return None
-    accumulator = meta.accumulator() if meta.accumulator is not None else None
-    if accumulator is None:
-        accumulator = AccumulateGrad(t)
-        meta.accumulator = weakref.ref(accumulator)
-    return accumulator, 0
+        return t._edge  # type: ignore[no-any-return]
+    return edge
 
 
 def regenerate(view: Any) -> None:
@@ -197,9 +200,9 @@ def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
     """The same on raw arrays."""
     for op, args in chain:
         if isinstance(args, _Chosen):
-            array = kernels[op.name](array, *args.args)[args.index]
+            array = kernels[op.kernel](array, *args.args)[args.index]
         else:
-            array = kernels[op.name](array, *args)
+            array = kernels[op.kernel](array, *args)
     return array
 
 
@@ -326,13 +329,7 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
 
     is_leaf_sink = True
-
-    def __init__(self, variable: Any) -> None:
-        self.variable = variable
-        self._device = variable._device
-        self._edges = ()
-        self._hooks = None
-        self._seq = tick()
+    variable: Any
 
 
 AccumulateGrad.__module__ = "builtins"
@@ -454,6 +451,8 @@ def with_edge(t: Any, edge: Edge | None) -> Any:
             return t
     elif t._edge == edge or (edge[0].is_leaf_sink and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined]
         return t
+    elif t._edge is not None and t._edge[0]._edges == (edge,):
+        return t  # a copy in the dtype of the computation: its own history goes on at that edge
     other = alias(t, edge)
     if t._meta is not None and t._meta.tangents is not None:
         other._meta = Meta()

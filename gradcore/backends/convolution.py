@@ -94,8 +94,7 @@ def conv_weight(
         result = _sum_of_products(windows, grad, groups)
         if windows.joined and not xp.isfinite(result).all():
             # Values between rows were multiplied by zero, which is wrong where they are infinite.
-            windows.joined = False
-            windows.copies.clear()
+            windows.disjoin()
             result = _sum_of_products(windows, grad, groups)
     else:
         result = xp.zeros((groups, outputs, channels * prod(kernel_spatial)), dtype=input.dtype)
@@ -125,7 +124,11 @@ def _correlate(
     if prod(kernel) == 1 and inside and prod(spatial) >= _POINTWISE:
         points = x[(..., *(slice(None, end, s) for end, s in zip(ends, stride, strict=True)))]
         points = points.reshape(x.shape[0], groups, channels, -1)
-        out[...] = xp.matmul(weight.reshape(groups, outputs, channels), points).reshape(out.shape)
+        matrix = weight.reshape(groups, outputs, channels)
+        if out.flags.c_contiguous:
+            xp.matmul(matrix, points, out=out.reshape(x.shape[0], groups, outputs, -1))
+        else:
+            out[...] = xp.matmul(matrix, points).reshape(out.shape)
         return
     windows = Windows(xp, x, kernel, stride, padding, dilation, spatial, outputs)
     multiply_first = prod(kernel) > 1 and _MULTIPLY_FIRST * outputs < channels

@@ -53,6 +53,10 @@ class Elementwise:
         """`x` in another of gradcore's dtypes."""
         return x if x.dtype == dtype.numpy else self.astype(x, dtype.numpy)
 
+    def conj(self, x: Any) -> Any:
+        """The complex conjugate; real arrays are their own."""
+        return self.xp.conjugate(x) if x.dtype.kind == "c" else x
+
     def zeros_like(self, x: Any) -> Any:
         return self.xp.zeros_like(x)
 

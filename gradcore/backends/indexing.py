@@ -54,7 +54,7 @@ class Indexing:
         key = self._checked(x.shape, indices)
         try:
             if accumulate and not _distinct(indices):
-                return self._accumulated(x.copy(), indices, values)
+                return self._accumulated(x.shape, indices, values, x)
             out = x.copy()
             if accumulate:
                 out[key] += values
@@ -66,11 +66,11 @@ class Indexing:
 
     def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
         """Zeros with `grad` added at `indices`."""
+        if not _distinct(indices):
+            return self._accumulated(shape, indices, grad)
         out = self.xp.zeros(shape, grad.dtype)
-        if _distinct(indices):
-            out[self._checked(shape, indices)] = grad
-            return out
-        return self._accumulated(out, indices, grad)
+        out[self._checked(shape, indices)] = grad
+        return out
 
     def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
         """The key by which the library indexes; indices are compared with the bounds where it does not do so."""
@@ -96,29 +96,31 @@ class Indexing:
             wrong = index[(index >= size) | (index < low)].reshape(-1)[0]
             raise IndexError(f"index {int(wrong)} is out of bounds for dimension {dim} with size {size}")
 
-    def _accumulated(self, out: Any, indices: Indices, values: Any) -> Any:
-        """`out`, a fresh array, with `values` added at `indices`, where the same place may appear often."""
+    def _accumulated(self, shape: Sequence[int], indices: Indices, values: Any, start: Any = None) -> Any:
+        """`start` (zeros if None) with `values` added at `indices`, where the same place may appear often."""
         indices = self._without_masks(indices)
         dims = [d for d, index in enumerate(indices) if index is not None]
         arrays = self.xp.broadcast_arrays(*(indices[d] for d in dims))
-        rest = [d for d in range(out.ndim) if d not in dims]
         where = arrays[0].shape
-        # The indexed dims come first; that is also where their result lies, unless they follow each other.
+        first = [*dims, *(d for d in range(len(shape)) if d not in dims)]
+        rest = tuple(shape[d] for d in first[len(dims) :])
+        # The result of indexing lies in front, unless the indexed dims follow each other.
         place = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
-        shape = tuple(out.shape[d] for d in rest)
-        full = (*shape[:place], *where, *shape[place:])
+        full = (*rest[:place], *where, *rest[place:])
         if values.shape != full:
             values = self.xp.broadcast_to(values, full)
         order = (*range(place, place + len(where)), *range(place), *range(place + len(where), len(full)))
-        moved = self.xp.ascontiguousarray(out.transpose([*dims, *rest]))
-        flat = _linear(arrays, [out.shape[d] for d in dims])
-        rows = moved.reshape(-1, math.prod(shape)) if moved.size else moved
-        if flat.size and moved.size:
-            rows = self.add_rows(rows, flat.reshape(-1), values.transpose(order).reshape(-1, math.prod(shape)))
-        back = [0] * out.ndim
-        for i, d in enumerate([*dims, *rest]):
-            back[d] = i
-        return rows.reshape(moved.shape).transpose(back)
+        height, width = math.prod(shape[d] for d in dims), math.prod(rest)
+        rows = values.transpose(order).reshape(math.prod(where), width)
+        flat = _linear(arrays, [shape[d] for d in dims]).reshape(-1)
+        if start is None:
+            total = self.sum_rows(height, flat, rows)
+        else:
+            total = start.transpose(first).reshape(height, width).copy()
+            if rows.size:
+                total = self.add_rows(total, flat, rows)
+        back = sorted(range(len(shape)), key=first.__getitem__)
+        return total.reshape([shape[d] for d in first]).transpose(back)
 
     def _without_masks(self, indices: Indices) -> list[Any]:
         """Masks as the integers at which they hold, one array per dim."""
@@ -129,6 +131,11 @@ class Indexing:
             else:
                 found.append(index)
         return found
+
+    def sum_rows(self, height: int, index: Any, rows: Any) -> Any:
+        """Zeros, `height` rows of them, with `rows` added to the rows `index`."""
+        out = self.xp.zeros((height, rows.shape[1]), rows.dtype)
+        return self.add_rows(out, index, rows) if rows.size else out
 
     def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
         """`out`, a fresh matrix, with `rows` added to its rows `index`; half precision is summed in float32."""
@@ -194,7 +201,7 @@ class Indexing:
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
         """`out`, a fresh row of numbers, reduced with `values` at `places`: by ``prod``, ``amax`` or ``amin``."""
         ufunc = {"prod": self.xp.multiply, "amax": self.xp.maximum, "amin": self.xp.minimum}[reduce]
-        if hasattr(ufunc, "at"):
+        if self.host_scalars or reduce != "prod":  # CuPy has no `multiply.at`
             ufunc.at(out, places, values)
             return out
         # One round for each time that the most frequent place appears.

@@ -27,15 +27,16 @@ class LinearAlgebra:
     """Factorisations and solvers of batches of matrices. An `info` is 0 where they succeeded, as in LAPACK."""
 
     xp: Any
+    hermitian: Any
 
     # -- to be given by each library's class --------------------------------------------------------------------
 
-    def lu_factor(self, a: Any) -> tuple[Any, Any, Any]:
+    def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
         """LU factors in one matrix, pivots (from 1) and info."""
         raise NotImplementedError
 
-    def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
-        """The solution of ``a @ x = b`` (with the conjugate transpose of `a` if `adjoint`) from the factors of `a`."""
+    def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        """The solution of ``a @ x = b``, or with the conjugate transpose of `a`, from the factors of `a`."""
         raise NotImplementedError
 
     def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
@@ -44,6 +45,17 @@ class LinearAlgebra:
 
     def matrix_exponential(self, a: Any) -> Any:
         raise NotImplementedError
+
+    # -- solutions ----------------------------------------------------------------------------------------------
+
+    def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+        """The solution of ``a @ x = b``, factors and pivots for further right-hand sides, and info."""
+        lu, pivots, info = self.factor_lu(a)
+        return self.solve_lu(lu, pivots, b), lu, pivots, info
+
+    def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        """As `solve_lu`, with what `solve_and_factor` gave for `a`."""
+        return self.solve_lu(lu, pivots, b, adjoint)
 
     # -- failures -----------------------------------------------------------------------------------------------
 
@@ -71,26 +83,26 @@ class LinearAlgebra:
 
     # -- factorisations -----------------------------------------------------------------------------------------
 
-    def cholesky(self, a: Any) -> tuple[Any, Any]:
+    def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
         """The lower factor and info."""
         factor = self.xp.linalg.cholesky(a)
         failed = self.xp.isnan(factor).any(axis=(-2, -1))
         return factor, failed.astype("int32")
 
-    def eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
+    def factor_eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
         try:
             values, vectors = self.xp.linalg.eigh(a, uplo)
         except ValueError:
             raise self._no_convergence("linalg.eigh", a) from None
         return values, vectors
 
-    def eigvalsh(self, a: Any, uplo: str = "L") -> Any:
+    def eigenvalues_hermitian(self, a: Any, uplo: str = "L") -> Any:
         try:
             return self.xp.linalg.eigvalsh(a, uplo)
         except ValueError:
             raise self._no_convergence("linalg.eigh", a) from None
 
-    def eig(self, a: Any) -> tuple[Any, Any]:
+    def factor_eig(self, a: Any) -> tuple[Any, Any]:
         """Complex eigenvalues and eigenvectors."""
         if not self.xp.isfinite(a).all():
             raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
@@ -101,26 +113,26 @@ class LinearAlgebra:
         dtype = self.xp.result_type(a.dtype, "complex64")
         return values.astype(dtype), vectors.astype(dtype)
 
-    def eigvals(self, a: Any) -> Any:
+    def eigenvalues(self, a: Any) -> Any:
         """Complex eigenvalues."""
         if not self.xp.isfinite(a).all():
             raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
         return self.xp.linalg.eigvals(a).astype(self.xp.result_type(a.dtype, "complex64"))
 
-    def svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
+    def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
         try:
             u, s, vh = self.xp.linalg.svd(a, full_matrices)
         except ValueError:
             raise self._no_convergence("linalg.svd", a) from None
         return u, s, vh
 
-    def svdvals(self, a: Any) -> Any:
+    def singular_values(self, a: Any) -> Any:
         try:
             return self.xp.linalg.svd(a, False, False)
         except ValueError:
             raise self._no_convergence("linalg.svd", a) from None
 
-    def qr(self, a: Any, mode: str = "reduced") -> tuple[Any, Any]:
+    def factor_qr(self, a: Any, mode: str = "reduced") -> tuple[Any, Any]:
         """Q and R; an empty Q for the mode ``"r"``."""
         if mode == "r":
             return self.xp.zeros(0, a.dtype), self.xp.linalg.qr(a, "r")
@@ -129,7 +141,7 @@ class LinearAlgebra:
 
     # -- inverses and determinants ------------------------------------------------------------------------------
 
-    def inverse(self, a: Any) -> tuple[Any, Any]:
+    def invert(self, a: Any) -> tuple[Any, Any]:
         """The inverse and info; what the inverse of a singular matrix holds is left open."""
         result = self.xp.linalg.inv(a)
         failed = ~self.xp.isfinite(result).all(axis=(-2, -1))
@@ -138,23 +150,33 @@ class LinearAlgebra:
     def determinant(self, a: Any) -> Any:
         return self.xp.linalg.det(a)
 
+    def log_determinant(self, a: Any) -> tuple[Any, Any]:
+        """The sign and the logarithm of the size of the determinants."""
+        sign, size = self.xp.linalg.slogdet(a)
+        return sign, size
+
     def adjugate(self, a: Any) -> Any:
-        """The transpose of the cofactors, the derivative of the determinant: defined for singular matrices too."""
+        """The transpose of the cofactors: the inverse times the determinant, where there is an accurate inverse."""
         if a.shape[-1] < 2:
             return self.xp.ones_like(a)
-        determinant = self.xp.linalg.det(a)
-        if self.is_regular(a):
-            return self.xp.linalg.inv(a) * determinant[..., None, None]
-        u, s, vh = self.svd(a)
-        phase = self.xp.linalg.det(u) * self.xp.linalg.det(vh)
-        others = self.products_of_others(s)
-        v = vh.swapaxes(-1, -2).conj()
-        return (v * (phase[..., None] * others)[..., None, :]) @ u.swapaxes(-1, -2).conj()
+        determinant = self.xp.linalg.det(a)[..., None, None]
+        inverse, _ = self.invert(a)
+        if self._is_accurate(a, inverse) or not self.xp.isfinite(a).all():
+            return inverse * determinant
+        u, s, vh = self.factor_svd(a)
+        phase = (self.xp.linalg.det(u) * self.xp.linalg.det(vh))[..., None]
+        return (self.hermitian(vh) * (phase * self.products_of_others(s))[..., None, :]) @ self.hermitian(u)
 
     def is_regular(self, a: Any) -> bool:
-        """Whether every matrix of a batch is so far from a singular one that its inverse is accurate."""
-        s = self.svdvals(a)
-        return bool((s[..., -1] > s[..., 0] * self.xp.finfo(s.dtype).eps ** 0.5).all())
+        """Whether all matrices are far enough from singular ones for their inverses to be accurate."""
+        return self._is_accurate(a, self.invert(a)[0])
+
+    def _is_accurate(self, a: Any, inverse: Any) -> bool:
+        """Whether the condition number is moderate (which it is not for an inverse with infinities and NaN)."""
+        if not a.size:
+            return True
+        norms = [abs(x).sum(axis=-1).max(axis=-1) for x in (a, inverse)]
+        return bool((norms[0] * norms[1] < self.xp.finfo(a.dtype).eps ** -0.5).all())
 
     def products_of_others(self, s: Any) -> Any:
         """For each element of the last dim, the product of the others."""

@@ -83,7 +83,7 @@ class Movement:
         data = x.data
         return int(data.ptr) if hasattr(data, "ptr") else int(x.__array_interface__["data"][0])
 
-    def locations(self, like: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+    def locations(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
         """Where in memory the elements of such a view lie, in a row."""
         found = self.xp.full((), offset, "int64")
         for n, s in zip(shape, strides, strict=True):
@@ -99,6 +99,8 @@ class Movement:
 
     def unfold_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
         """The sum of windows where they overlap."""
+        if not shape:
+            return grad.sum().reshape(())
         out = self.xp.zeros(shape, grad.dtype)
         count, lead = grad.shape[dim], (slice(None),) * dim
         if step >= size and size:

@@ -8,11 +8,12 @@ import numpy as np
 
 from gradcore.backends import philox
 from gradcore.backends.base import Backend
+from gradcore.backends.lapack import Lapack
 
 __all__ = ["NumpyBackend"]
 
 
-class NumpyBackend(Backend):
+class NumpyBackend(Lapack, Backend):
     """NumPy arrays on the CPU."""
 
     type: ClassVar[str] = "cpu"
@@ -45,6 +46,16 @@ class NumpyBackend(Backend):
             if x.flags.writeable:
                 out.flags.writeable = True
             return out
+
+    def sum_rows(self, height: int, index: Any, rows: Any) -> Any:
+        """Large sums as the product with a sparse matrix, in half the time of `numpy.add.at`."""
+        n, width = rows.shape
+        if width < 8 or rows.size < 16384 or rows.dtype.char not in "fdFD":
+            return super().sum_rows(height, index, rows)
+        from scipy.sparse import csc_array
+
+        index = np.where(index < 0, index + height, index)
+        return csc_array((np.ones(n, rows.dtype), index, np.arange(n + 1)), shape=(height, n)) @ rows
 
     def random_words(self, n: int, key: int, counter: int) -> philox.WordStream:
         return philox.WordStream(n, key, counter)  # computed in tiles that stay in cache

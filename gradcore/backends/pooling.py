@@ -143,7 +143,7 @@ def _parts(size: int, outputs: int) -> Taps:
 
 
 def _bounds(size: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """First and last-but-one element of each of `outputs` equal parts."""
+    """First element of each of `outputs` equal parts, and the one behind its last."""
     numbers = np.arange(outputs)
     return numbers * size // outputs, -(-(numbers + 1) * size // outputs)
 

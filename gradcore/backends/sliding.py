@@ -147,9 +147,15 @@ class Windows:
         self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.spatial == x.shape[2:]
         between = reach[-1] if len(self.spatial) > 1 else 0
         self.joined = xp is np and 0 < between * outputs * x.dtype.itemsize <= _JOINED
+        # The phases of a block's images, space for its columns, and the copies from the one to the other.
         self.padded: Any = None
         self.scratch: Any = None
         self.copies: dict[tuple[int, int, int], tuple[Any, list[tuple[Any, Any]]]] = {}
+
+    def disjoin(self) -> None:
+        """Keep rows apart from now on, with no values between them."""
+        self.joined, self.padded, self.scratch = False, None, None
+        self.copies.clear()
 
     def blocks(self, values: int) -> Iterator[tuple[slice, slice]]:
         """Images and rows of each block, if a position takes `values` values of scratch memory."""

@@ -1,4 +1,4 @@
-"""Order, selection and search."""
+"""Kernels of order: sorting, selecting, distinct elements and searching, written for any array library."""
 
 from __future__ import annotations
 
@@ -8,6 +8,148 @@ __all__ = ["Sorting"]
 
 
 class Sorting:
-    """Order, selection and search."""
+    """Order, selection and search along one dimension, which is counted from the front."""
 
     xp: Any
+    host_scalars: bool
+
+    # -- sorting --------------------------------------------------------------------------------------------------
+
+    def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
+        """Indices that sort, stable in both directions; NaN is greater than everything else."""
+        xp = self.xp
+        if x.dtype.kind == "b":
+            x = x.astype("uint8")
+        if not descending:
+            return xp.argsort(x, axis=dim, kind="stable")
+        # From the end backwards, equal elements come in the opposite order, which reading backwards restores.
+        return x.shape[dim] - 1 - xp.flip(xp.argsort(xp.flip(x, dim), axis=dim, kind="stable"), dim)
+
+    def sort_along(self, x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
+        """The elements in order, and their indices."""
+        order = self.argsort_along(x, dim, descending)
+        return self.xp.take_along_axis(x, order, dim), order
+
+    def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
+        """The k largest or smallest elements in order, and their indices."""
+        order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)]
+        return self.xp.take_along_axis(x, order, dim), order
+
+    # -- one element of the order ---------------------------------------------------------------------------------
+
+    def kthvalue_along(self, x: Any, dim: int, k: int, keepdim: bool = False) -> tuple[Any, Any]:
+        """The k-th smallest element (from 1), and the index of the first one that equals it."""
+        values = self.xp.partition(x, k - 1, axis=dim)[(slice(None),) * dim + (slice(k - 1, k),)]
+        return self.where_equal(x, values, dim, keepdim)
+
+    def median_along(self, x: Any, dim: int, keepdim: bool = False, ignore_nan: bool = False) -> tuple[Any, Any]:
+        """The (lower) median, and the index of the first element that equals it."""
+        xp = self.xp
+        nan = xp.isnan(x) if x.dtype.kind == "f" else None
+        if nan is not None and ignore_nan:
+            known = x.shape[dim] - nan.sum(axis=dim, keepdims=True)
+            values = xp.take_along_axis(xp.sort(x, axis=dim), xp.maximum(known - 1, 0) // 2, dim)
+            return self.where_equal(x, values, dim, keepdim)
+        values, index = self.kthvalue_along(x, dim, (x.shape[dim] + 1) // 2, True)
+        if nan is not None:
+            spoilt = nan.any(axis=dim, keepdims=True)
+            values = xp.where(spoilt, xp.asarray(float("nan"), x.dtype), values)
+            index = xp.where(spoilt, xp.expand_dims(nan.argmax(axis=dim), dim), index)
+        return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+
+    def where_equal(self, x: Any, values: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        """One value for each slice along a dim, and the index of the first element that equals it."""
+        index = self.equal_or_nan(x, values).argmax(axis=dim)
+        return (values, self.xp.expand_dims(index, dim)) if keepdim else (values.squeeze(dim), index)
+
+    def mode_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+        """The most frequent element (the smallest of several), and the index of its last occurrence."""
+        xp = self.xp
+        values, order = self.sort_along(xp.moveaxis(x, dim, -1), x.ndim - 1)
+        starts = xp.ones(values.shape, "bool")
+        starts[..., 1:] = values[..., 1:] != values[..., :-1]
+        position = xp.arange(values.shape[-1])
+        run = position - self.running_max(xp.where(starts, position, 0))
+        best = run.argmax(axis=-1)[..., None]  # the end of the first of the longest runs of equal elements
+        found = (xp.take_along_axis(a, best, -1) for a in (values, order))
+        return tuple(xp.moveaxis(a, -1, dim) if keepdim else a.squeeze(-1) for a in found)  # type: ignore[return-value]
+
+    # -- distinct elements ----------------------------------------------------------------------------------------
+
+    def unique_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
+        """Distinct elements (or slices along a dim) in order, where each one is among them, and how often it occurs."""
+        found = self.xp.unique(x, return_inverse=inverse, return_counts=counts, axis=dim, equal_nan=False)
+        values, *rest = found if inverse or counts else (found,)
+        nothing = self.xp.zeros(0, "int64")
+        where = rest[0].reshape(x.shape if dim is None else (x.shape[dim],)) if inverse else nothing
+        return values, where, rest[-1] if counts else nothing
+
+    def unique_consecutive_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
+        """The same of neighbours: the first of each run of equal elements."""
+        xp = self.xp
+        rows = x.reshape(-1) if dim is None else xp.moveaxis(x, dim, 0)
+        starts = xp.ones(len(rows), "bool")
+        starts[1:] = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
+        values = rows[starts]
+        nothing = xp.zeros(0, "int64")
+        where = xp.cumsum(starts) - 1
+        number = xp.bincount(where, minlength=len(values)) if counts and len(rows) else nothing
+        if dim is not None:
+            values = xp.moveaxis(values, 0, dim)
+        return values, where.reshape(x.shape if dim is None else (-1,)) if inverse else nothing, number
+
+    # -- search ---------------------------------------------------------------------------------------------------
+
+    def search_in(self, sequence: Any, values: Any, right: bool = False) -> Any:
+        """Where values would have to be inserted; rows of `values` into rows of `sequence` if that has several."""
+        xp = self.xp
+        n = sequence.shape[-1]
+        if sequence.ndim == 1 and values.dtype.kind != "f":
+            return xp.searchsorted(sequence, values, side="right" if right else "left")
+        # NaN goes to the end, as no comparison with it holds.
+        low = xp.zeros(values.shape, "int64")
+        high = xp.full(values.shape, n, "int64")
+        for _ in range(n.bit_length()):
+            middle = (low + high) // 2
+            probe = xp.minimum(middle, n - 1)
+            found = sequence[probe] if sequence.ndim == 1 else xp.take_along_axis(sequence, probe, -1)
+            above = found > values if right else found >= values
+            done = low >= high
+            high = xp.where(done | ~above, high, middle)
+            low = xp.where(done | above, low, middle + 1)
+        return low
+
+    def is_in_of(self, x: Any, among: Any, invert: bool = False) -> Any:
+        """Whether each element is among others."""
+        return self.xp.isin(x, among, invert=invert)
+
+    # -- counts ---------------------------------------------------------------------------------------------------
+
+    def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
+        """How often each number occurs, or the sum of the weights at its places."""
+        xp = self.xp
+        if not x.size:
+            return xp.zeros(minlength, "int64" if weights is None else _sum_type(weights))
+        if x.min() < 0:
+            raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+        counts = xp.bincount(x, weights, minlength)
+        return counts if weights is None else counts.astype(_sum_type(weights))
+
+    def histogram_of(self, x: Any, bins: int, low: float, high: float) -> Any:
+        """How many elements lie in each bin between two bounds, or those of the data if both are equal."""
+        xp = self.xp
+        flat = x.reshape(-1)
+        if low == high and flat.size:
+            low, high = float(flat.min()), float(flat.max())
+            if not (low - low == 0 == high - high):
+                raise RuntimeError(f"torch.histc: range of [{low}, {high}] is not finite")
+        if low == high:
+            low, high = low - 1, high + 1
+        flat = flat[(flat >= low) & (flat <= high)]
+        place = ((flat - low) / (high - low) * bins).astype("int64")
+        return xp.bincount(xp.minimum(place, bins - 1), minlength=bins).astype(x.dtype)
+
+
+def _sum_type(weights: Any) -> str:
+    """The dtype of sums of weights."""
+    return "float32" if weights.dtype == "float32" else "float64"

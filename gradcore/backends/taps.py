@@ -176,7 +176,7 @@ def _length(index: Index) -> int:
 
 
 def _slice(numbers: range) -> slice:
-    return slice(numbers.start, numbers.stop, numbers.step)
+    return slice(numbers[0], numbers[-1] + 1, numbers.step if len(numbers) > 1 else 1)
 
 
 def _index(numbers: np.ndarray) -> Index:

@@ -75,6 +75,7 @@ def leaky_relu(F, self, negative_slope: float = 0.01):
     function=False,
     method=False,
     inplace=False,
+    numbers=(),
 )
 def prelu_kernel(F, self, weight):
     """`self` where not negative, ``weight * self`` elsewhere."""
@@ -114,11 +115,16 @@ def prelu(F, self, weight):
 )
 def hardtanh(F, self, min_val: float = -1.0, max_val: float = 1.0):
     """`self` within `min_val` and `max_val`; the derivative at the bounds is 0."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
     return F.clamp(self, min_val, max_val)
 
 
 @elementwise(
-    lambda F, t, self: F.where((self > -3) & (self < 3), t / 6, 0), promotion=_REAL, function=False, method=False
+    lambda F, t, self: F.where((self > -3) & (self < 3), t / 6, 0),
+    promotion=_REAL,
+    function=False,
+    method=False,
 )
 def hardsigmoid(F, self):
     """``self / 6 + 1/2`` within 0 and 1."""
@@ -210,7 +216,12 @@ def selu(F, self):
     lambda F, t, self, beta, threshold: F.where(self * beta > threshold, t, t * F.sigmoid(self * beta)),
     promotion=_REAL,
     path="nn.functional.softplus",
-    samples=lambda: [case(floats(3, 4)), case(floats(3, 4), 2), case(floats(5, low=-2, high=4), 1.5, 3), case(floats(0, 2))],
+    samples=lambda: [
+        case(floats(3, 4)),
+        case(floats(3, 4), 2),
+        case(floats(5, low=-2, high=4), 1.5, 3),
+        case(floats(0, 2)),
+    ],
 )
 def softplus(F, self, beta: float = 1, threshold: float = 20):
     """``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`."""
@@ -219,7 +230,10 @@ def softplus(F, self, beta: float = 1, threshold: float = 20):
 
 
 @elementwise(
-    lambda F, t, self: t * F.sigmoid(-self), promotion=_REAL, path="nn.functional.logsigmoid", node="LogSigmoidBackward0"
+    lambda F, t, self: t * F.sigmoid(-self),
+    promotion=_REAL,
+    path="nn.functional.logsigmoid",
+    node="LogSigmoidBackward0",
 )
 def logsigmoid(F, self):
     """``log(sigmoid(self))``, without overflow."""
@@ -253,7 +267,12 @@ def _(F, t, self):
 @elementwise(
     promotion=_REAL,
     path="nn.functional.gelu",
-    samples=lambda: [case(floats(3, 4)), case(floats(3, 4), approximate="tanh"), case(floats()), case(floats(0, 2))],
+    samples=lambda: [
+        case(floats(3, 4)),
+        case(floats(3, 4), approximate="tanh"),
+        case(floats()),
+        case(floats(0, 2)),
+    ],
 )
 def gelu(F, self, *, approximate: str = "none"):
     """`self` times the distribution function of the standard normal distribution, or an approximation (``"tanh"``)."""
@@ -294,7 +313,8 @@ def tanhshrink(F, self):
 
 
 @general(
-    path="nn.functional.glu", samples=lambda: [case(floats(3, 4)), case(floats(4, 2, 3), 0), case(floats(2, 0, 4), 1)]
+    path="nn.functional.glu",
+    samples=lambda: [case(floats(3, 4)), case(floats(4, 2, 3), 0), case(floats(2, 0, 4), 1)],
 )
 def glu(F, self, dim: int = -1):
     """The first half along a dim, times the sigmoid of the second."""

@@ -19,7 +19,13 @@ def _by_number(name, position):
 # -- sums -------------------------------------------------------------------------------------------------------------
 
 
-@elementwise(self=lambda F, t: t, other=lambda F, t, alpha: _scaled(t, alpha), kernel="add_scaled", promotion="add")
+@elementwise(
+    self=lambda F, t: t,
+    other=lambda F, t, alpha: _scaled(t, alpha),
+    kernel="add_scaled",
+    promotion="add",
+    numbers=("self", "other"),
+)
 def add(F, self, other, *, alpha: Number = 1):
     """``self + alpha * other``."""
     return F.add(self, _scaled(other, alpha))
@@ -31,6 +37,7 @@ def add(F, self, other, *, alpha: Number = 1):
     kernel="sub_scaled",
     promotion="subtract",
     aliases=("subtract",),
+    numbers=("self", "other"),
 )
 def sub(F, self, other, *, alpha: Number = 1):
     """``self - alpha * other``."""
@@ -64,7 +71,12 @@ def positive(F, self):
 # -- products ---------------------------------------------------------------------------------------------------------
 
 
-@elementwise(self=lambda F, t, other: t * other, other=lambda F, t, self: t * self, aliases=("multiply",))
+@elementwise(
+    self=lambda F, t, other: t * other,
+    other=lambda F, t, self: t * self,
+    aliases=("multiply",),
+    numbers=("self", "other"),
+)
 def mul(self, other):
     """``self * other``."""
 
@@ -73,6 +85,7 @@ def mul(self, other):
     self=lambda F, t: t,
     tensor1=lambda F, t, tensor2, value: _scaled(t * tensor2, value),
     tensor2=lambda F, t, tensor1, value: _scaled(t * tensor1, value),
+    numbers=(),
 )
 def addcmul(F, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 * tensor2``."""
@@ -84,6 +97,7 @@ def addcmul(F, self, tensor1, tensor2, *, value: Number = 1):
     tensor1=lambda F, t, tensor2, value: t * (value / tensor2),
     tensor2=lambda F, t, tensor1, tensor2, value: -t * (value * tensor1 / (tensor2 * tensor2)),
     promotion="default -bool -integer",
+    numbers=(),
 )
 def addcdiv(F, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 / tensor2``."""
@@ -96,6 +110,7 @@ def addcdiv(F, self, tensor1, tensor2, *, value: Number = 1):
     weight=lambda F, t, self, end: t * (end - self),
     node=_by_number("Lerp", 2),
     promotion="default -bool -integer",
+    numbers=("weight",),
 )
 def lerp(F, self, end, weight):
     """Linear interpolation, ``self + weight * (end - self)``; exactly `end` where the weight is 1."""
@@ -121,6 +136,7 @@ def _quotient_by_other(F, t, self, other, rounding_mode):
     kernel="div_rounded",
     promotion="divide",
     aliases=("divide",),
+    numbers=("self", "other"),
 )
 def div(F, self, other, *, rounding_mode: str | None = None):
     """``self / other``, rounded towards zero (``"trunc"``) or down (``"floor"``) if `rounding_mode` says so."""
@@ -141,7 +157,7 @@ def rdiv(F, self, other):
     return F.reciprocal(self) * other
 
 
-@elementwise(promotion="default -bool -complex")
+@elementwise(promotion="default -bool -complex", numbers=("self", "other"))
 def floor_divide(self, other):
     """``self / other`` rounded down; no derivative."""
 
@@ -151,6 +167,7 @@ def floor_divide(self, other):
     other=lambda F, t, self, other: -t * F.floor_divide(self, other),
     node=_by_number("Remainder", 1),
     promotion="default -bool -complex",
+    numbers=("self", "other"),
 )
 def remainder(self, other):
     """Python's modulus, ``self - other * floor(self / other)``: the sign is that of `other`."""
@@ -166,7 +183,7 @@ def fmod(self, other):
     """C's modulus, ``self - other * trunc(self / other)``: the sign is that of `self`."""
 
 
-@elementwise(promotion="default -complex", function=False, method=False)
+@elementwise(promotion="default -complex", function=False, method=False, numbers=("self", "other"))
 def trunc_divide(self, other):
     """``self / other`` rounded towards zero; no derivative."""
 
@@ -179,11 +196,11 @@ def reciprocal(self):
 # -- integers ---------------------------------------------------------------------------------------------------------
 
 
-@elementwise(promotion="default -bool -float -complex")
+@elementwise(promotion="default -bool -float -complex", numbers=())
 def gcd(self, other):
     """Greatest common divisor."""
 
 
-@elementwise(promotion="default -bool -float -complex")
+@elementwise(promotion="default -bool -float -complex", numbers=())
 def lcm(self, other):
     """Least common multiple."""

@@ -14,7 +14,9 @@ def view_as_real(self):
 
 
 @linear(
-    lambda F, grad: F.view_as_real(grad), view=True, samples=lambda: [case(floats(3, 2)), case(floats(2)), case(floats(0, 2))]
+    lambda F, grad: F.view_as_real(grad),
+    view=True,
+    samples=lambda: [case(floats(3, 2)), case(floats(2)), case(floats(0, 2))],
 )
 def view_as_complex(self):
     """Pairs of real numbers, in a last dim of size 2, as complex ones; a view."""
@@ -35,7 +37,7 @@ def imag(F, self):
 
 
 @linear(
-    lambda F, grad: grad,
+    lambda F, grad: F.complex(grad, F.zeros_like(grad)),
     view=True,
     node="SelectBackward0",
     kernel="real",
@@ -48,7 +50,7 @@ def real_part(self):
 
 
 @linear(
-    lambda F, grad: grad * 1j,
+    lambda F, grad: F.complex(F.zeros_like(grad), grad),
     view=True,
     node="SelectBackward0",
     kernel="imag",
@@ -88,7 +90,12 @@ def resolve_neg(F, self):
 
 
 @linear(
-    lambda F, grad: F.conj(grad), node="ConjBackward0", kernel="conj", function=False, method=False, samples=lambda: []
+    lambda F, grad: F.conj(grad),
+    node="ConjBackward0",
+    kernel="conj",
+    function=False,
+    method=False,
+    samples=lambda: [],
 )
 def conjugated(self):
     """The conjugate of complex numbers."""
@@ -109,7 +116,7 @@ def conjugated_physically(self):
 # -- polar and rectangular form ---------------------------------------------------------------------------------------
 
 
-@elementwise(promotion="complex", method=False, inplace=False)
+@elementwise(promotion="complex", method=False, inplace=False, numbers=())
 def complex(F, real, imag):
     """``real + 1j * imag``."""
     return real + 1j * imag
@@ -121,7 +128,7 @@ complex.jvp("real")(lambda F, t: F.complex(t, F.zeros_like(t)))
 complex.jvp("imag")(lambda F, t: F.complex(F.zeros_like(t), t))
 
 
-@elementwise(promotion="complex", method=False, inplace=False)
+@elementwise(promotion="complex", method=False, inplace=False, numbers=())
 def polar(F, abs, angle):
     """``abs * exp(1j * angle)``."""
     return F.complex(abs * F.cos(angle), abs * F.sin(angle))

@@ -153,10 +153,10 @@ def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
     for end in (prepend, append):
         if end is not None and end.ndim != self.ndim:
             raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    if n == 0:
+        return F.clone(self)
     pieces = [x for x in (prepend, self, append) if x is not None]
     x = F.cat(pieces, dim) if len(pieces) > 1 else self
-    if n == 0:
-        return F.clone(x)
     for _ in range(n):
         if not x.shape[dim]:
             break

@@ -43,7 +43,9 @@ def log10(self):
     """Logarithm to base 10."""
 
 
-@elementwise(lambda F, t, self: t / (self + 1), promotion="float", domain=(-0.9, 3), aliases=("special.log1p",))
+@elementwise(
+    lambda F, t, self: t / (self + 1), promotion="float", domain=(-0.9, 3), aliases=("special.log1p",)
+)
 def log1p(self):
     """``log(1 + self)``, accurate near zero."""
 
@@ -52,6 +54,7 @@ def log1p(self):
     self=lambda F, t, self, other: t / (1 + F.exp(other - self)),
     other=lambda F, t, self, other: t / (1 + F.exp(self - other)),
     promotion="default -bool -integer",
+    numbers=(),
 )
 def logaddexp(self, other):
     """``log(exp(self) + exp(other))``, without overflow."""
@@ -61,12 +64,13 @@ def logaddexp(self, other):
     self=lambda F, t, self, other: t / (1 + F.exp2(other - self)),
     other=lambda F, t, self, other: t / (1 + F.exp2(self - other)),
     promotion="default -bool -integer -complex",
+    numbers=(),
 )
 def logaddexp2(self, other):
     """``log2(2**self + 2**other)``, without overflow."""
 
 
-@elementwise(lambda F, t, result: t * ((1 - result) * result), promotion="float", aliases=("special.expit",))
+@elementwise(lambda F, t, result: t * ((1 - result) * result), promotion="float", aliases=("special.expit", "nn.functional.sigmoid"))
 def sigmoid(self):
     """``1 / (1 + exp(-self))``."""
 
@@ -125,6 +129,7 @@ def pow_number(self, exponent: Number = 2):
     function=False,
     method=False,
     kernel="pow",
+    numbers=("self", "exponent"),
 )
 def pow_tensor(self, exponent):
     """``self ** exponent`` for a tensor `exponent`."""
@@ -171,6 +176,7 @@ def rsqrt(F, self):
     self=lambda F, t, other: t * F.exp2(other),
     other=lambda F, t, result: t * (result * math.log(2)),
     promotion="float",
+    numbers=(),
 )
 def ldexp(self, other):
     """``self * 2**other``."""

@@ -30,7 +30,9 @@ def promoted(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
     first: dtype = tensors[0]._dtype
     if not numbers and all(t._dtype is first for t in tensors):
         return first
-    if all(t._dtype is first for t in tensors) and all(dtypes.scalar_dtype(n).category <= first.category for n in numbers):
+    if all(t._dtype is first for t in tensors) and all(
+        dtypes.scalar_dtype(n).category <= first.category for n in numbers
+    ):
         return first
     dims = [t._dtype for t in tensors if t._array.ndim]
     zero_dims = [t._dtype for t in tensors if not t._array.ndim]
@@ -100,7 +102,9 @@ def divided(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple
     if mode is None:
         return to_float(op, tensors, numbers, args)
     if mode not in ("trunc", "floor"):
-        raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'")
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'"
+        )
     return RULES["default -complex"](op, tensors, numbers, args)
 
 

@@ -14,6 +14,8 @@ Dims = int | Sequence[int] | None
 
 def spread(F, grad, shape, dim):
     """Undo a reduction's removal of dims, and repeat along them."""
+    if not grad.ndim:
+        return F.expand(grad, shape)
     return F.expand(F.reshape(grad, kept(shape, dim)), shape)
 
 
@@ -66,10 +68,11 @@ def _(F, t, self, dim, keepdim):
 )
 def mean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Arithmetic mean over `dim` (all dims if None)."""
-    if dtype is None and self.dtype.kind in "biu":
+    if (self.dtype.kind in "biu") if dtype is None else dtype.category < 2:
+        which, name = ("Input", scalar_name(self)) if dtype is None else ("Optional", dtype.scalar_name)
         raise RuntimeError(
-            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-            f"Got: {scalar_name(self)}"
+            f"mean(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype. "
+            f"Got: {name}"
         )
     return F.mean_over(self, axes(dim, self.ndim), keepdim, dtype)
 

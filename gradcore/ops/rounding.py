@@ -96,11 +96,12 @@ def copysign(self, other):
     self=lambda F, t, self, other: F.where(self != other, t, 0),
     other=lambda F, t: F.zeros_like(t),
     promotion="default -bool -integer -complex",
+    numbers=(),
 )
 def nextafter(self, other):
     """The next representable number after `self` in the direction of `other`."""
 
 
-@elementwise(promotion="alike -complex")
+@elementwise(promotion="alike -complex", numbers=())
 def heaviside(self, values):
     """0 for negative elements, 1 for positive ones, `values` at zero; no derivative."""

@@ -48,6 +48,7 @@ def where_of(F, self, condition, other):
     other=lambda F, t, self, other: F.where(self > other, 0, F.where(self == other, t / 2, t)),
     promotion=_ORDERED,
     inplace=False,
+    numbers=(),
 )
 def maximum(self, other):
     """The larger element; NaN if one is NaN. Ties share the gradient."""
@@ -58,6 +59,7 @@ def maximum(self, other):
     other=lambda F, t, self, other: F.where(self < other, 0, F.where(self == other, t / 2, t)),
     promotion=_ORDERED,
     inplace=False,
+    numbers=(),
 )
 def minimum(self, other):
     """The smaller element; NaN if one is NaN. Ties share the gradient."""
@@ -68,6 +70,7 @@ def minimum(self, other):
     other=lambda F, t, self, other: F.where((self >= other) | F.isnan(other), 0, t),
     promotion=_ORDERED,
     inplace=False,
+    numbers=(),
 )
 def fmax(self, other):
     """The larger element; of a NaN and a number the number. The first of two equal ones has the gradient."""
@@ -78,6 +81,7 @@ def fmax(self, other):
     other=lambda F, t, self, other: F.where((self <= other) | F.isnan(other), 0, t),
     promotion=_ORDERED,
     inplace=False,
+    numbers=(),
 )
 def fmin(self, other):
     """The smaller element; of a NaN and a number the number. The first of two equal ones has the gradient."""

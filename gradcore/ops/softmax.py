@@ -70,18 +70,16 @@ def _(F, t, result, dim):
 
 
 @general(
-    grad=lambda F, t, result, dim: F.softmax_backward(t, result, dim),
-    result=lambda F, t, grad, result, dim: (
-        t * (grad - F.sum(grad * result, dim, True)) - grad * F.sum(t * result, dim, True)
-    ),
+    grad=lambda F, t, y, dim: F.softmax_backward(t, y, dim),
+    y=lambda F, t, grad, y, dim: t * (grad - F.sum(grad * y, dim, True)) - grad * F.sum(t * y, dim, True),
     function=False,
     method=False,
     node="SoftmaxBackwardDataBackward0",
     samples=lambda: [case(floats(3, 4), floats(3, 4), 1), case(floats(3, 4), floats(3, 4), 0)],
 )
-def softmax_backward(F, grad, result, dim: int):
-    """The gradient through softmax, given its result (or its tangent: the Jacobian matrix is symmetric)."""
-    return _joint(F.softmax_product, grad, result, dim)
+def softmax_backward(F, grad, y, dim: int):
+    """The gradient through softmax, given its result `y` (or its tangent: the Jacobian matrix is symmetric)."""
+    return _joint(F.softmax_product, grad, y, dim)
 
 
 @general(
@@ -100,16 +98,16 @@ def _(F, t, result, dim):
 
 
 @general(
-    grad=lambda F, t, result, dim: t - F.sum(t * F.exp(result), dim, True),
-    result=lambda F, t, grad, result, dim: -t * F.exp(result) * F.sum(grad, dim, True),
+    grad=lambda F, t, y, dim: t - F.sum(t * F.exp(y), dim, True),
+    y=lambda F, t, grad, y, dim: -t * F.exp(y) * F.sum(grad, dim, True),
     function=False,
     method=False,
     node="LogSoftmaxBackwardDataBackward0",
     samples=lambda: [case(floats(3, 4), floats(3, 4), 1), case(floats(3, 4), floats(3, 4), 0)],
 )
-def log_softmax_backward(F, grad, result, dim: int):
-    """The gradient through log_softmax, given its result."""
-    return _joint(F.log_softmax_transposed, grad, result, dim)
+def log_softmax_backward(F, grad, y, dim: int):
+    """The gradient through log_softmax, given its result `y`."""
+    return _joint(F.log_softmax_transposed, grad, y, dim)
 
 
 def _computed(F, kernel, kernel_name, self, dim, dtype):
@@ -119,11 +117,11 @@ def _computed(F, kernel, kernel_name, self, dim, dtype):
     return along(kernel, self, dim)
 
 
-def _joint(kernel, grad, result, dim):
+def _joint(kernel, grad, y, dim):
     """Run a kernel of a gradient and a result along a dim."""
-    if result.ndim:
-        return kernel(grad, result, dim)
-    return kernel(grad.reshape((1,)), result.reshape((1,)), 0).reshape(())
+    if y.ndim:
+        return kernel(grad, y, dim)
+    return kernel(grad.reshape((1,)), y.reshape((1,)), 0).reshape(())
 
 
 # -- under their names in nn.functional ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore import dtypes
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import along, wrap_dim
 from gradcore.ops.table import composite, constant, general
@@ -103,7 +104,7 @@ def _distinct(name, function, samples, **options):
     """Declare an operation that returns distinct elements, where each element's is, and how often each occurs."""
     general(
         _no_derivative(name), name=name, outputs=("values", "inverse", "counts"), differentiable=(0,), function=False,
-        method=False, samples=samples, **options,
+        method=False, data_dependent=True, samples=samples, **options,
     )(function)  # fmt: skip
 
 
@@ -124,7 +125,7 @@ _distinct(
 _distinct(
     "unique_consecutive_", _consecutive,
     lambda: [case(ints(3, 4, high=2), True, True, None), case(ints(5, 2, high=2), True, True, 0)],
-    node=lambda self, inverse, counts, dim: f"UniqueConsecutiveBackward0" if dim is None else "UniqueDimConsecutiveBackward0",
+    node=lambda self, inverse, counts, dim: "UniqueConsecutiveBackward0" if dim is None else "UniqueDimConsecutiveBackward0",
 )  # fmt: skip
 
 
@@ -188,7 +189,7 @@ def _inserted(F, name, sequence, values, out_int32, right, sorter):
             f"should have same dtype, but got {values.dtype} and {sequence.dtype}"
         )
     found = F.search(sequence, values, right, sorter)
-    return F.to(found, F.int32) if out_int32 else found
+    return F.to(found, dtypes.int32) if out_int32 else found
 
 
 @composite(method=False)

@@ -8,7 +8,6 @@ from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite, elementwise
 
 
-
 def _unknown(what):
     """The formula of a derivative that nobody knows."""
 
@@ -25,14 +24,18 @@ _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 
 
 @elementwise(
-    lambda F, t, self: t * ((2 / _ROOT_PI) * F.exp(-self * self)), promotion="float -complex", aliases=("special.erf",)
+    lambda F, t, self: t * ((2 / _ROOT_PI) * F.exp(-self * self)),
+    promotion="float -complex",
+    aliases=("special.erf",),
 )
 def erf(self):
     """The error function."""
 
 
 @elementwise(
-    lambda F, t, self: t * ((-2 / _ROOT_PI) * F.exp(-self * self)), promotion="float -complex", aliases=("special.erfc",)
+    lambda F, t, self: t * ((-2 / _ROOT_PI) * F.exp(-self * self)),
+    promotion="float -complex",
+    aliases=("special.erfc",),
 )
 def erfc(self):
     """``1 - erf(self)``, accurate for large elements."""
@@ -94,7 +97,10 @@ def log_ndtr(self):
 
 
 @elementwise(
-    lambda F, t, self: t * F.digamma(self), promotion="float -complex", domain=(0.3, 4), aliases=("special.gammaln",)
+    lambda F, t, self: t * F.digamma(self),
+    promotion="float -complex",
+    domain=(0.3, 4),
+    aliases=("special.gammaln",),
 )
 def lgamma(self):
     """The logarithm of the magnitude of the gamma function."""
@@ -158,6 +164,7 @@ def _summed(function, x, p):
     domain=(0.3, 3),
     aliases=("special.gammainc",),
     samples=lambda: [case(ints(3, low=1), floats(3))],
+    numbers=(),
 )
 def igamma(self, other):
     """The regularized lower incomplete gamma function of order `self`, which has no derivative by its order."""
@@ -170,6 +177,7 @@ def igamma(self, other):
     domain=(0.3, 3),
     aliases=("special.gammaincc",),
     samples=lambda: [case(ints(3, low=1), floats(3))],
+    numbers=(),
 )
 def igammac(self, other):
     """The regularized upper incomplete gamma function of order `self`, which has no derivative by its order."""
@@ -182,6 +190,7 @@ def igammac(self, other):
     path="special.zeta",
     node="SpecialZetaBackward0",
     samples=lambda: [case(ints(3, low=2), floats(3, low=0.5))],
+    numbers=("self", "other"),
 )
 def zeta(self, other):
     """The Hurwitz zeta function, which has no derivative by its first argument."""
@@ -203,6 +212,7 @@ def _overload(name, first, second):
     domain=(0.2, 3),
     node=lambda self, other: _overload("Xlogy", self, other),
     aliases=("special.xlogy",),
+    numbers=("self", "other"),
 )
 def xlogy(self, other):
     """``self * log(other)``, and 0 where `self` is 0 (but NaN where `other` is)."""
@@ -215,6 +225,7 @@ def xlogy(self, other):
     domain=(-0.8, 3),
     node=lambda self, other: _overload("SpecialXlog1Py", self, other),
     path="special.xlog1py",
+    numbers=("self", "other"),
 )
 def xlog1py(self, other):
     """``self * log1p(other)``, and 0 where `self` is 0 (but NaN where `other` is)."""
@@ -261,7 +272,9 @@ def i1(self):
 
 
 @elementwise(
-    lambda F, t, self, result: t * F.where(self == 0, 0.5, F.i0e(self) - result * (F.sgn(self) + F.reciprocal(self))),
+    lambda F, t, self, result: (
+        t * F.where(self == 0, 0.5, F.i0e(self) - result * (F.sgn(self) + F.reciprocal(self)))
+    ),
     promotion="float -complex",
     path="special.i1e",
     node="SpecialI1EBackward0",

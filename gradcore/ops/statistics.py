@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gradcore import dtypes
 from gradcore.ops.checks import check_implemented, check_reducible, scalar_name
 from gradcore.ops.extrema import mean_of_equals, selection, shared_by_equals
 from gradcore.ops.reductions import spread
@@ -260,15 +261,15 @@ def _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan):
         ranks = F.where(F.all(known, -1, True), points * last, F.full_like(points, last))
     if interpolation in ("lower", "higher", "nearest"):
         ranks = {"lower": F.floor, "higher": F.ceil, "nearest": F.round}[interpolation](ranks)
-    below = F.to(ranks.detach(), F.int64)
+    below = F.to(ranks.detach(), dtypes.int64)
     found = F.gather(values, -1, below)
     if interpolation in ("linear", "midpoint"):
-        above = F.gather(values, -1, F.to(F.ceil(ranks.detach()), F.int64))
+        above = F.gather(values, -1, F.to(F.ceil(ranks.detach()), dtypes.int64))
         found = F.lerp(found, above, F.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below)
-    if keepdim:
-        found = F.reshape(found, (1,) * self.ndim + points.shape) if dim is None else F.unsqueeze(found, dim)
-    elif not self.ndim:
+    if not self.ndim:
         found = F.reshape(found, points.shape)
+    elif keepdim:
+        found = F.reshape(found, (1,) * self.ndim + points.shape) if dim is None else F.unsqueeze(found, dim)
     return F.squeeze(found, -1) if q.ndim == 0 else F.movedim(found, -1, 0)
 
 

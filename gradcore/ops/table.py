@@ -105,6 +105,9 @@ class Op:
         self.promotion: str = options.pop("promotion", "default")
         #: Positions of tensors that keep their own dtype (a condition, say).
         self.unpromoted = frozenset(self.position[n] for n in options.pop("unpromoted", ()))
+        #: Positions of tensors in whose place Python numbers are taken: by default all but the first.
+        numbers = options.pop("numbers", tuple(self.names[i] for i in self.tensors[1:]))
+        self.numbers = frozenset(self.position[n] for n in numbers)
         self.node_name: str | Callable[..., str] = options.pop("node", camel_case(self.name) + "Backward0")
         #: The node's name where a view operation had to copy.
         self.copies: str | None = options.pop("copies", None)
@@ -166,8 +169,10 @@ def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
     code = function.__code__
     if not code.co_kwonlyargcount:
         return function
+    last = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     code = code.replace(co_argcount=code.co_argcount + code.co_kwonlyargcount, co_kwonlyargcount=0)
-    return types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
+    defaults = (*(function.__defaults__ or ()), *((function.__kwdefaults__ or {}).get(name) for name in last))
+    return types.FunctionType(code, function.__globals__, function.__name__, defaults, function.__closure__)
 
 
 def _declare(kind: str, function: Callable[..., Any], options: dict[str, Any]) -> Op:

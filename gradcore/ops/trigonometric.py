@@ -25,14 +25,20 @@ def tan(self):
 
 
 @elementwise(
-    lambda F, t, self: t * F.rsqrt(1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arcsin",)
+    lambda F, t, self: t * F.rsqrt(1 - self * self),
+    promotion="float",
+    domain=(-0.9, 0.9),
+    aliases=("arcsin",),
 )
 def asin(self):
     """Inverse sine, between -pi/2 and pi/2."""
 
 
 @elementwise(
-    lambda F, t, self: -t * F.rsqrt(1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arccos",)
+    lambda F, t, self: -t * F.rsqrt(1 - self * self),
+    promotion="float",
+    domain=(-0.9, 0.9),
+    aliases=("arccos",),
 )
 def acos(self):
     """Inverse cosine, between 0 and pi."""
@@ -49,12 +55,13 @@ def atan(self):
     promotion="float -complex",
     domain=(0.2, 2),
     aliases=("arctan2",),
+    numbers=(),
 )
 def atan2(self, other):
     """The angle of the points ``(x=other, y=self)``, between -pi and pi."""
 
 
-@elementwise(promotion="float")
+@elementwise(promotion="float", aliases=("special.sinc",))
 def sinc(F, self):
     """``sin(pi * self) / (pi * self)``, and 1 at zero."""
     x = math.pi * self
@@ -82,6 +89,7 @@ def rad2deg(self):
     other=lambda F, t, other, result: F.where(result == 0, 0, t * (other / result)),
     promotion="default -bool -integer -complex",
     domain=(0.2, 2),
+    numbers=(),
 )
 def hypot(self, other):
     """``sqrt(self**2 + other**2)``, without overflow."""
@@ -100,7 +108,9 @@ def cosh(self):
     """Hyperbolic cosine of every element."""
 
 
-@elementwise(lambda F, t, result: t * (1 - result * result), promotion="float", aliases=("nn.functional.tanh",))
+@elementwise(
+    lambda F, t, result: t * (1 - result * result), promotion="float", aliases=("nn.functional.tanh",)
+)
 def tanh(self):
     """Hyperbolic tangent of every element."""
 
@@ -122,6 +132,8 @@ def _(F, t, self):
     return t * F.rsqrt(self * self - 1)
 
 
-@elementwise(lambda F, t, self: t / (1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arctanh",))
+@elementwise(
+    lambda F, t, self: t / (1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arctanh",)
+)
 def atanh(self):
     """Inverse hyperbolic tangent."""

@@ -154,6 +154,14 @@ def test_infinite_inputs_stay_in_their_windows(on):
     np.testing.assert_array_equal(dw[0, 0, 0], [np.inf, 16, 16])
 
 
+def test_infinite_inputs_in_many_blocks(on):
+    x, grad = np.ones((200, 1, 4, 6)), np.ones((200, 2, 4, 4))
+    x[150, 0, 1, 0] = np.inf
+    with np.errstate(invalid="ignore"):
+        dw = convolution.conv_weight(on.xp, on.put(x), on.put(grad), (1, 3), (1, 1), (0, 0), (1, 1), 1)
+    np.testing.assert_array_equal(on.get(dw)[1, 0, 0], [np.inf, 3200, 3200])
+
+
 def test_memory_of_a_convolution_is_bounded():
     x, w = np.ones((1, 16, 256, 256), np.float32), np.ones((16, 16, 3, 3), np.float32)
     tracemalloc.start()
@@ -319,6 +327,12 @@ def test_avg_pool(on, seed, count_include_pad, divisor):
     grad = np.random.default_rng(seed + 1).standard_normal(result.shape)
     back = on.get(pooling.avg_pool_backward(on.xp, on.put(grad), x.shape[2:], *settings))
     np.testing.assert_allclose((result * grad).sum(), (x * back).sum(), atol=1e-9)
+
+
+def test_one_window_over_everything_is_one_reduction():
+    assert Taps.of_windows(7, 7, 7, 0, 1, 1).total
+    assert not Taps.of_windows(7, 6, 1, 0, 1, 1).total
+    assert not Taps.of_windows(7, 4, 3, 0, 1, 2).total
 
 
 def test_an_infinity_stays_in_its_window(on):

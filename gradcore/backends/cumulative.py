@@ -1,0 +1,100 @@
+"""Kernels that run along a dimension, written for any array library.
+
+Recurrences are computed by doubling: after step s every element covers the 2**s elements up to it, so the number of array
+operations grows with the logarithm of the dimension's size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Cumulative"]
+
+
+def _from(dim: int, start: int | None, stop: int | None = None) -> tuple[slice, ...]:
+    """An index that takes a range along a dim."""
+    return (slice(None),) * dim + (slice(start, stop),)
+
+
+class Cumulative:
+    """Cumulative sums, products and extrema along one dimension, which is counted from the front."""
+
+    xp: Any
+
+    def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
+        """Sums up to each element, or from each element on."""
+        wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
+        if not reverse:
+            return self.xp.cumsum(x, axis=dim, dtype=wanted)
+        return self.xp.flip(self.xp.cumsum(self.xp.flip(x, dim), axis=dim, dtype=wanted), dim)
+
+    def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
+        """Products up to each element."""
+        wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
+        return self.xp.cumprod(x, axis=dim, dtype=wanted)
+
+    def shift_along(self, x: Any, dim: int, by: int, fill: float = 0) -> Any:
+        """The elements moved on by one (or back by one, if `by` is -1)."""
+        out = self.xp.full(x.shape, fill, x.dtype)
+        out[_from(dim, 1) if by > 0 else _from(dim, None, -1)] = x[_from(dim, None, -1) if by > 0 else _from(dim, 1)]
+        return out
+
+    def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
+        """``out[i] = factor[i] * out[i - 1] + term[i]``, or from the end backwards."""
+        xp = self.xp
+        if reverse:
+            return xp.flip(self.scan_along(xp.flip(factor, dim), xp.flip(term, dim), dim), dim)
+        out = term.astype(xp.result_type(factor, term))  # a copy
+        factor = factor.copy()
+        step = 1
+        while step < out.shape[dim]:
+            later, earlier = _from(dim, step), _from(dim, None, -step)
+            out[later] += factor[later] * out[earlier]
+            factor[later] *= factor[earlier].copy()
+            step *= 2
+        return out
+
+    def cummax_along(self, x: Any, dim: int) -> tuple[Any, Any]:
+        """The maxima up to each element, and the index of the last one that equals it; NaN once there was one."""
+        return self.with_last_index(x, self.running_max(x, dim), dim)
+
+    def cummin_along(self, x: Any, dim: int) -> tuple[Any, Any]:
+        """The minima up to each element, and the index of the last one that equals it; NaN once there was one."""
+        return self.with_last_index(x, self.running(self.xp.minimum, x, dim), dim)
+
+    def with_last_index(self, x: Any, running: Any, dim: int) -> tuple[Any, Any]:
+        """Running extrema, and the indices of the last elements that equal them."""
+        xp = self.xp
+        position = xp.arange(x.shape[dim]).reshape((-1,) + (1,) * (x.ndim - dim - 1))
+        here = self.equal_or_nan(x, running)
+        return running, self.running_max(xp.where(here, position, 0), dim)
+
+    def running_max(self, x: Any, dim: int = -1) -> Any:
+        return self.running(self.xp.maximum, x, dim % x.ndim)
+
+    def running(self, function: Any, x: Any, dim: int) -> Any:
+        """Accumulate an associative function of two arrays."""
+        out = x.copy()
+        step = 1
+        while step < out.shape[dim]:
+            later, earlier = _from(dim, step), _from(dim, None, -step)
+            out[later] = function(out[later], out[earlier])
+            step *= 2
+        return out
+
+    def logcumsumexp_along(self, x: Any, dim: int) -> Any:
+        """Logarithms of the sums of exponentials up to each element."""
+        if x.dtype.kind != "c":
+            return self.running(self.xp.logaddexp, x, dim)
+        # One by one, as the order decides by which multiple of 2 pi the imaginary part differs.
+        out = self.xp.moveaxis(x.copy(), dim, 0)
+        for i in range(1, len(out)):
+            out[i] = self.complex_logaddexp(out[i - 1], out[i])
+        return self.xp.moveaxis(out, 0, dim)
+
+    def complex_logaddexp(self, x: Any, y: Any) -> Any:
+        """``log(exp(x) + exp(y))`` of complex numbers, relative to the one with the greater real part."""
+        xp = self.xp
+        swap = x.real < y.real
+        large, small = xp.where(swap, y, x), xp.where(swap, x, y)
+        return large + xp.log1p(xp.exp(small - large))

@@ -1,0 +1,129 @@
+"""Linear algebra on the CPU: what NumPy lacks, by SciPy's LAPACK and BLAS, one matrix after another."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.linear_algebra import LinearAlgebra
+
+__all__ = ["Lapack"]
+
+#: Up to this size NumPy's batched solver, which factors anew, beats a Python loop over the factors.
+SMALL = 32
+
+
+@functools.cache
+def _routine(library: str, name: str, dtype: str) -> Any:
+    """A routine of ``scipy.linalg.lapack`` or ``blas`` for a dtype's character; SciPy is imported when first used."""
+    import importlib
+
+    module = importlib.import_module(f"scipy.linalg.{library}")
+    return getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype] + name)
+
+
+def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """The common batch shape of matrices, and the matrices expanded to it with their batch dims merged."""
+    shape = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+    count = int(np.prod(shape))
+    return shape, [np.broadcast_to(a, (*shape, *a.shape[-2:])).reshape(count, *a.shape[-2:]) for a in arrays]
+
+
+def _herm(x: Any) -> Any:
+    x = x.swapaxes(-1, -2)
+    return x.conj() if x.dtype.kind == "c" else x
+
+
+class Lapack(LinearAlgebra):
+    """Kernels for NumPy arrays."""
+
+    def matmul(self, a: Any, b: Any) -> Any:
+        if b.ndim > 1 and b.strides[-1] > b.strides[-2] and 512 <= b.shape[-1] * b.shape[-2] <= 8192:
+            b = np.ascontiguousarray(b)  # OpenBLAS takes longer for a small transposed second operand than for its copy
+        return super().matmul(a, b)  # type: ignore[misc]
+
+    # -- LU -----------------------------------------------------------------------------------------------------
+
+    def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
+        *batch, m, n = a.shape
+        k = min(m, n)
+        lu = np.empty((*batch, n, m), a.dtype).swapaxes(-1, -2)  # columns together, as LAPACK has them
+        pivots = np.empty((*batch, k), "int32")
+        info = np.zeros(batch, "int32")
+        if k:
+            getrf = _routine("lapack", "getrf", a.dtype.char)
+            for i in np.ndindex(*batch):
+                lu[i], pivots[i], info[i] = getrf(a[i])
+            pivots += 1
+        return lu, pivots, info
+
+    def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+        """The solution of ``a @ x = b``, factors and pivots for further right-hand sides, and info.
+
+        The factors of many small matrices are empty: they are not worth keeping.
+        """
+        if a.ndim > 2 and a.shape[-1] <= SMALL:
+            try:
+                x = np.linalg.solve(a, b)
+                return x, np.empty((0, 0), a.dtype), np.empty(0, "int32"), np.zeros(a.shape[:-2], "int32")
+            except np.linalg.LinAlgError:  # a singular one is among them: find out which
+                pass
+        lu, pivots, info = self.factor_lu(a)
+        return self.solve_with_factors(a, lu, pivots, b), lu, pivots, info
+
+    def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        if lu.shape[-1] != a.shape[-1]:
+            return np.linalg.solve(_herm(a) if adjoint else a, b)
+        return self.solve_lu(lu, pivots, b, adjoint)
+
+    def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        """The solution of ``a @ x = b`` from the factors of `a`."""
+        if not b.size or not lu.size:
+            batch, (_, b) = _batch(lu, b)
+            return np.zeros((*batch, *b.shape[-2:]), b.dtype)
+        getrs = _routine("lapack", "getrs", lu.dtype.char)
+        trans = 0 if not adjoint else 2 if lu.dtype.kind == "c" else 1
+        batch, (lu, pivots, b) = _batch(lu, pivots[..., None], b)
+        x = np.empty_like(b)
+        for i in range(len(b)):
+            x[i] = getrs(lu[i], pivots[i, :, 0] - 1, b[i], trans)[0]
+        return x.reshape(*batch, *b.shape[-2:])
+
+    # -- triangles ------------------------------------------------------------------------------------------------
+
+    def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
+        batch, (a, b) = _batch(a, b)
+        x = np.empty_like(b)
+        if x.size:
+            trsm = _routine("blas", "trsm", a.dtype.char)
+            for i in range(len(b)):  # transposed, so that rows in memory are the columns that BLAS expects
+                x[i] = trsm(1, a[i].T, b[i].T, side=1, lower=upper, diag=unitriangular).T
+        return x.reshape(*batch, *b.shape[-2:])
+
+    # -- others ---------------------------------------------------------------------------------------------------
+
+    def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
+        try:
+            return np.linalg.cholesky(a), np.zeros(a.shape[:-2], "int32")
+        except np.linalg.LinAlgError:
+            potrf = _routine("lapack", "potrf", a.dtype.char)
+            factor, info = np.empty_like(a), np.zeros(a.shape[:-2], "int32")
+            for i in np.ndindex(a.shape[:-2]):
+                factor[i], info[i] = potrf(a[i], lower=1, clean=1)
+            return factor, info
+
+    def invert(self, a: Any) -> tuple[Any, Any]:
+        try:
+            return np.linalg.inv(a), np.zeros(a.shape[:-2], "int32")
+        except np.linalg.LinAlgError:
+            lu, pivots, info = self.factor_lu(a)
+            return self.solve_lu(lu, pivots, np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape)), info
+
+    def matrix_exponential(self, a: Any) -> Any:
+        if not a.size:
+            return a.copy()
+        import scipy.linalg
+
+        return scipy.linalg.expm(a)

@@ -1,0 +1,104 @@
+"""Kernels of normalization: statistics in two passes, then scale and shift in place.
+
+Statistics are taken over the rows of a matrix. NumPy sums rows fastest as a product with a vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Normalization"]
+
+# From rows of this length on, a product of each pair of rows is faster than a product of matrices and a sum.
+_LONG = 32
+
+
+class Normalization:
+    """Normalized arrays with the mean and the variance (not corrected for the sample's size) that were used."""
+
+    xp: Any
+
+    def native_layer_norm(
+        self, x: Any, weight: Any, bias: Any, ndims: int, eps: float
+    ) -> tuple[Any, Any, Any]:
+        lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
+        rows, width = _product(lead), _product(last)
+        out, mean, var = _centered(self.xp, x.reshape(rows, width))
+        out *= _inverse_root(self.xp, var, eps)
+        if weight is not None:
+            out *= weight.reshape(width)
+        if bias is not None:
+            out += bias.reshape(width)
+        kept = lead + (1,) * ndims
+        return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
+
+    def native_group_norm(
+        self, x: Any, weight: Any, bias: Any, groups: int, eps: float
+    ) -> tuple[Any, Any, Any]:
+        batch, channels = x.shape[:2]
+        width = _product(x.shape[1:]) // groups
+        out, mean, var = _centered(self.xp, x.reshape(batch * groups, width))
+        scale = _inverse_root(self.xp, var, eps)
+        if weight is not None:
+            scale = (scale.reshape(batch, groups, 1) * weight.reshape(groups, -1)).reshape(batch * channels, 1)
+        out = out.reshape(scale.shape[0], -1) if out.size else out
+        out *= scale if out.size else 1
+        out = out.reshape(batch, channels, -1) if out.size else out
+        if bias is not None and out.size:
+            out += bias.reshape(channels, 1)
+        return out.reshape(x.shape), mean.reshape(batch, groups), var.reshape(batch, groups)
+
+    def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+        batch, channels = x.shape[:2]
+        count = batch * _product(x.shape[2:])
+        parts = x.reshape(batch, channels, count // batch if batch else 0)
+        mean = _channel_sums(self.xp, parts) / count
+        out = parts - mean.reshape(channels, 1)
+        var = _channel_sums(self.xp, out, out) / count
+        scale = _inverse_root(self.xp, var, eps)
+        out *= (scale if weight is None else scale * weight).reshape(channels, 1)
+        if bias is not None:
+            out += bias.reshape(channels, 1)
+        return out.reshape(x.shape), mean, var
+
+
+def _centered(xp: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Rows less their mean, the means and the variances, as columns."""
+    count = x.shape[1]
+    mean = (_row_sums(xp, x) / count).reshape(-1, 1)
+    out = x - mean
+    return out, mean, (_row_products(xp, out, out) / count).reshape(-1, 1)
+
+
+def _inverse_root(xp: Any, var: Any, eps: float) -> Any:
+    return 1 / xp.sqrt(var + eps)
+
+
+def _row_sums(xp: Any, x: Any) -> Any:
+    return x @ np.ones(x.shape[1], x.dtype) if xp is np else xp.add.reduce(x, axis=1)
+
+
+def _row_products(xp: Any, x: Any, y: Any) -> Any:
+    """The inner product of each row of `x` with that of `y`."""
+    return np.vecdot(x, y) if xp is np and x.shape[1] >= _LONG else _row_sums(xp, x * y)
+
+
+def _channel_sums(xp: Any, x: Any, y: Any = None) -> Any:
+    """Sums of `x`, ``(batch, channels, n)``, or of ``x * y``, over batch and positions."""
+    batch, channels, n = x.shape
+    if n == 1:
+        parts = x if y is None else x * y
+    elif y is None:
+        parts = _row_sums(xp, x.reshape(batch * channels, n))
+    else:
+        parts = _row_products(xp, x.reshape(batch * channels, n), y.reshape(batch * channels, n))
+    return xp.add.reduce(parts.reshape(batch, channels), axis=0)
+
+
+def _product(sizes: Any) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total

@@ -1,0 +1,224 @@
+"""Methods of tensors that convert: dtypes, subclasses, memory, old names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.graph import alias, bump, new
+from gradcore.creation import empty, legacy_tensor, sizes, tensor
+from gradcore.device import DeviceLike
+from gradcore.tensor import Tensor
+
+__all__: list[str] = []
+
+#: Methods by the dtype that they convert to.
+TO_DTYPE = {
+    "bool": dtypes.bool_, "byte": dtypes.uint8, "char": dtypes.int8, "short": dtypes.int16, "int": dtypes.int32,
+    "long": dtypes.int64, "half": dtypes.float16, "bfloat16": dtypes.bfloat16, "float": dtypes.float32,
+    "double": dtypes.float64, "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
+}  # fmt: skip
+
+#: The old classes of tensors by dtype, as `Tensor.type` names them.
+LEGACY = {f"{dtype.scalar_name}Tensor": dtype for dtype in dtypes.DTYPES.values() if not dtype.is_complex}
+
+
+def _converter(name: str, dtype: dtypes.dtype) -> Callable[..., Tensor]:
+    def convert(self: Tensor, memory_format: Any = None) -> Tensor:
+        return self.to(dtype)
+
+    convert.__doc__ = f"The tensor in {dtype.name}; itself where it is."
+    return convert
+
+
+class LegacyTensor(type):
+    """The class of ``FloatTensor`` and its like: calling one makes a `Tensor`."""
+
+    _dtype: dtypes.dtype
+    _device_type: str
+
+    def __call__(cls, *args: Any, device: DeviceLike | None = None) -> Any:
+        where = cls._device_type if device is None else device
+        return legacy_tensor(Tensor, *args, dtype=cls._dtype, device=where)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return (
+            isinstance(instance, Tensor) and instance._dtype is cls._dtype and instance._device.type == cls._device_type
+        )
+
+
+def legacy_classes(device_type: str = "cpu") -> dict[str, Any]:
+    """``FloatTensor``, ``LongTensor`` ... for one device type."""
+    module = "torch" if device_type == "cpu" else f"torch.{device_type}"
+    return {
+        name: LegacyTensor(name, (), {"_dtype": dtype, "_device_type": device_type, "__module__": module})
+        for name, dtype in LEGACY.items()
+    }
+
+
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor in another dtype; without one, the name of the old class for this dtype and device."""
+    if dtype is None:
+        module = "torch" if self._device.type == "cpu" else f"torch.{self._device.type}"
+        return f"{module}.{self._dtype.scalar_name}Tensor"
+    if isinstance(dtype, LegacyTensor):
+        return self.to(device=dtype._device_type, dtype=dtype._dtype)
+    if isinstance(dtype, str) and dtype.endswith("Tensor"):
+        module, _, name = dtype.rpartition(".")
+        if name not in LEGACY or module not in ("torch", "torch.cuda"):
+            raise ValueError(f"invalid type: '{dtype}'")
+        return self.to(device="cuda" if module == "torch.cuda" else "cpu", dtype=LEGACY[name])
+    return self.to(dtypes.as_dtype(dtype))
+
+
+def new_(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A tensor of given sizes or data, with this tensor's dtype and device."""
+    where = self._device if device is None else device
+    return legacy_tensor(Tensor, *args, dtype=self._dtype, device=where)  # type: ignore[no-any-return]
+
+
+def as_subclass(self: Tensor, cls: type) -> Any:
+    """The same data and history as an instance of a subclass of `Tensor`."""
+    if not issubclass(cls, Tensor):
+        raise RuntimeError(f"as_subclass expects a subclass of Tensor, but got {cls.__name__}")
+    out = new(cls)
+    shared = alias(self, None)
+    out._array, out._device, out._dtype, out._vc = shared._array, shared._device, shared._dtype, shared._vc
+    out._edge, out._meta = self.grad_fn and (self.grad_fn, self.output_nr), None
+    if self.requires_grad and out._edge is None:
+        out.requires_grad_()
+    return out
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return bool(self._array.shape == other._array.shape)
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether two tensors have the same memory, shape and strides."""
+    a, b = self._array, tensor._array
+    return a is b or (a.shape == b.shape and a.strides == b.strides and self.data_ptr() == tensor.data_ptr())
+
+
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Whether the data lies in page-locked memory."""
+    return False
+
+
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """A copy in page-locked memory."""
+    raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether the data lies in memory that processes share (always, on CUDA)."""
+    return self.is_cuda
+
+
+def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
+    """Give the tensor another shape in place; new elements are uninitialised."""
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    shape = sizes(size)
+    count = int(np.prod(shape, dtype=np.int64))
+    flat = self._array.reshape(-1)
+    if count <= flat.size:
+        self._array = flat[:count].reshape(shape)
+    else:
+        grown = empty(count, dtype=self._dtype, device=self._device)._array
+        grown[: flat.size] = flat
+        self._array = grown.reshape(shape)
+    bump(self)
+    return self
+
+
+def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    """`resize_` to the shape of another tensor."""
+    return resize_(self, tuple(the_template.shape))
+
+
+def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
+    """Make the tensor share the memory of another one; without one, make it empty."""
+    if self.requires_grad and not self.is_leaf:
+        raise RuntimeError("set_() cannot be called on a tensor with a history; use a new name")
+    chosen = empty(0, dtype=self._dtype, device=self._device) if source is None else source
+    self._array, self._device, self._dtype = chosen._array, chosen._device, chosen._dtype
+    bump(self)
+    return self
+
+
+# -- Python functions on elements -------------------------------------------------------------------------------------
+
+
+def _mapped(self: Tensor, others: tuple[Tensor, ...], function: Callable[..., Any], name: str) -> Tensor:
+    if self._device.type != "cpu":
+        raise TypeError(f"{name} is only implemented on CPU tensors")
+    if self.requires_grad or any(t.requires_grad for t in others):
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    arrays = [np.broadcast_to(t._array, self._array.shape) for t in others]
+    for index in np.ndindex(self._array.shape):
+        self._array[index] = function(self._array[index].item(), *(a[index].item() for a in arrays))
+    bump(self)
+    return self
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replace each element by a Python function of it; slow, on the CPU."""
+    return _mapped(self, (), callable, "apply_")
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replace each element by a Python function of it and of another tensor's element."""
+    return _mapped(self, (tensor,), callable, "map_")
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Replace each element by a Python function of it and of two other tensors' elements."""
+    return _mapped(self, (x, y), callable, "map2_")
+
+
+def _install() -> None:
+    for name, dtype in TO_DTYPE.items():
+        _add(name, _converter(name, dtype))
+    _add("type", type_)
+    _add("new", new_)
+    for function in (
+        as_subclass, is_same_size, is_set_to, is_pinned, pin_memory, is_shared, resize_, resize_as_, set_, apply_, map_, map2_,
+    ):  # fmt: skip
+        _add(function.__name__, function)
+    _add("share_memory_", lambda self: self, "The tensor itself: processes get copies.")
+    _add("__long__", lambda self: int(self), "The only element as an int.")
+    _add("__nonzero__", lambda self: bool(self), "The truth of the only element.")
+    _add("__div__", lambda self, other: self / other, "``self / other``.")
+    _add("__rdiv__", lambda self, other: other / self, "``other / self``.")
+    _add("__idiv__", lambda self, other: self.div_(other), "``self /= other``.")
+    _add("__array_wrap__", _array_wrap)
+    _add("__setstate__", _setstate)
+    Tensor._cdata = property(id, doc="A number that identifies the tensor.")  # type: ignore[attr-defined]
+
+
+def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
+    """What NumPy functions that go through `__array__` return."""
+    return tensor(array)
+
+
+def _setstate(self: Tensor, state: dict[str, Any]) -> None:
+    """Take attributes out of a pickle."""
+    self.__dict__.update(state)
+
+
+def _add(name: str, function: Callable[..., Any], doc: str | None = None) -> None:
+    function.__name__, function.__qualname__ = name, f"Tensor.{name}"
+    if doc is not None:
+        function.__doc__ = doc
+    setattr(Tensor, name, function)
+
+
+_install()

@@ -1,0 +1,6 @@
+"""Functions from functions: derivatives of pure functions, which nest to any depth."""
+
+from gradcore.func.forwards import hessian, jacfwd, jvp, linearize
+from gradcore.func.reverse import grad, grad_and_value, jacrev, vjp
+
+__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]

@@ -1,0 +1,260 @@
+"""Transformations in forward mode: `jvp`, `jacfwd`, `linearize`, and `hessian` in both."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.forward import Level, primal, tangent_of
+from gradcore.autograd.forward_ad import make_dual
+from gradcore.creation import zeros_like
+from gradcore.func.levels import (
+    Argnums,
+    ReverseLevel,
+    check_real,
+    check_results,
+    replaced,
+    selected,
+    split_aux,
+    unit,
+)
+from gradcore.func.reverse import jacrev
+from gradcore.tensor import Tensor
+from gradcore.utils.trees import flatten, leaves, unflatten
+
+__all__ = ["hessian", "jacfwd", "jvp", "linearize"]
+
+API = "jvp(f, primals, tangents)"
+
+
+def jvp(
+    func: Callable[..., Any],
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> tuple[Any, ...]:
+    """The output of `func` and its derivative in one direction: the Jacobian times `tangents`.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors, or nested containers of them; with `has_aux`, returns a tuple of that and anything else.
+    primals : tuple
+        Where to differentiate: the arguments of `func`.
+    tangents : tuple
+        The direction, structured as `primals`.
+    strict : bool
+        Whether an output that does not depend on the arguments is an error (its derivative is zero otherwise).
+    has_aux : bool
+
+    Returns
+    -------
+    tuple
+        ``(output, derivative)`` or ``(output, derivative, aux)``.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x, v = gradcore.tensor([1.0, 2.0]), gradcore.tensor([1.0, 10.0])
+    >>> gradcore.func.jvp(lambda x: x * x, (x,), (v,))
+    (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    if not isinstance(primals, tuple):
+        raise RuntimeError(f"{API}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
+    return _jvp(func, primals, primals, tangents, None, strict, has_aux)
+
+
+def _jvp(
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    primals: Any,
+    tangents: Any,
+    argnums: Argnums | None,
+    strict: bool,
+    has_aux: bool,
+) -> tuple[Any, ...]:
+    """`jvp` with respect to `primals`: all of the arguments, or those that `argnums` names."""
+    flat_primals, structure = flatten(primals)
+    flat_tangents, other = flatten(tangents)
+    if structure != other:
+        raise RuntimeError(
+            f"{API}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple "
+            f"of 3 tensors, tangents also must be. Got primals with structure {structure!r} and tangents with structure "
+            f"{other!r}"
+        )
+    for name, values in (("primals", flat_primals), ("tangents", flat_tangents)):
+        if not values:
+            raise RuntimeError(f"{API}: Expected {name} to contain at least one Tensor.")
+        for value in values:
+            if not isinstance(value, Tensor):
+                raise RuntimeError(f"{API}: Expected {name} to only contain Tensors, got {type(value)}")
+    with Level() as level:
+        duals = unflatten([make_dual(p, t) for p, t in zip(flat_primals, flat_tangents, strict=True)], structure)
+        result = func(*(duals if argnums is None else replaced(args, argnums, duals)))
+        output, aux = split_aux(result, has_aux, API)
+        outs, out_structure = flatten(output)
+        check_results(outs, API)
+        values = unflatten([primal(out, level) for out in outs], out_structure)
+        derivative = unflatten([_tangent(out, level, strict) for out in outs], out_structure)
+        flat_aux, aux_structure = flatten(aux)
+        aux = unflatten([primal(a, level) if isinstance(a, Tensor) else a for a in flat_aux], aux_structure)
+    return (values, derivative, aux) if has_aux else (values, derivative)
+
+
+def _tangent(out: Tensor, level: Level, strict: bool) -> Tensor:
+    tangent = tangent_of(out, level)
+    if tangent is not None:
+        return tangent  # type: ignore[no-any-return]
+    if strict:
+        raise RuntimeError(
+            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
+            "with strict=True."
+        )
+    return zeros_like(out)
+
+
+def jacfwd(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[..., Any]:
+    """A function that computes the Jacobian of `func` column by column: for fewer inputs than outputs.
+
+    Parameters
+    ----------
+    func : callable
+        Returns tensors, or nested containers of them; with `has_aux`, a tuple of that and anything else.
+    argnums : int or tuple of int
+        With respect to which positional arguments; these may be nested containers of tensors.
+    has_aux : bool
+    randomness : {"error", "different", "same"}
+        Accepted for compatibility: `func` runs once for every column, and draws anew each time.
+
+    Returns
+    -------
+    callable
+        Called as `func`, it returns the Jacobian, structured as that of `jacrev`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.func.jacfwd(lambda x: x * x)(gradcore.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
+
+    @functools.wraps(func)
+    def wrapped(*args: Any) -> Any:
+        check_real(leaves(args), "jacfwd", "inputs")
+        primals = selected(args, argnums)
+        ins, in_structure = flatten(primals)
+        columns: list[list[list[Tensor]]] = []  # by input, direction, output
+        out_structure, outs, aux = None, [], None
+        for k, t in enumerate(ins):
+            columns.append([])
+            for i in range(t.numel()):
+                tangents = [unit(u, i) if j == k else zeros_like(u) for j, u in enumerate(ins)]
+                found = _jvp(func, args, primals, unflatten(tangents, in_structure), argnums, False, has_aux)
+                outs, out_structure = flatten(found[0])
+                check_real(outs, "jacfwd", "outputs")
+                columns[k].append(leaves(found[1]))
+                aux = found[2] if has_aux else None
+        if out_structure is None:  # all inputs are empty
+            output, aux = split_aux(func(*args), has_aux, API)
+            outs, out_structure = flatten(output)
+        blocks = [
+            unflatten([_joined([c[n] for c in columns[k]], out, t) for k, t in enumerate(ins)], in_structure)
+            for n, out in enumerate(outs)
+        ]
+        jacobian = unflatten(blocks, out_structure)
+        return (jacobian, aux) if has_aux else jacobian
+
+    return wrapped
+
+
+def _joined(columns: Sequence[Tensor], out: Tensor, t: Tensor) -> Tensor:
+    """The columns of one block of a Jacobian as a tensor of shape ``out.shape + t.shape``."""
+    shape = (*out.shape, *t.shape)
+    if not columns:
+        return TENSORS.new_zeros(out, shape)  # type: ignore[no-any-return]
+    return TENSORS.reshape(TENSORS.stack(list(columns), out.ndim), shape)  # type: ignore[no-any-return]
+
+
+def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """A function that computes the matrix of second derivatives of `func`, forward over reverse.
+
+    Parameters
+    ----------
+    func : callable
+        Returns tensors, or nested containers of them.
+    argnums : int or tuple of int
+        With respect to which positional arguments.
+
+    Returns
+    -------
+    callable
+        Called as `func`, it returns for every output and every pair of inputs a tensor of the shape of the output and
+        the two inputs.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.func.hessian(lambda x: (x**3).sum())(gradcore.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """The output of `func` and its derivative there as a linear function, which does not run `func` again.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors, or nested containers of them.
+    *primals : Tensor or containers of Tensor
+        Where to differentiate.
+
+    Returns
+    -------
+    tuple
+        ``(output, jvp_fn)``; ``jvp_fn(*tangents)`` is the Jacobian times `tangents`, structured as the output.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> y, jvp_fn = gradcore.func.linearize(lambda x: x * x, gradcore.tensor([1.0, 2.0]))
+    >>> jvp_fn(gradcore.tensor([1.0, 10.0]))
+    tensor([ 2., 40.])
+    """
+    level = ReverseLevel()
+    flat_primals, structure = flatten(primals)
+    inputs = [level.enter(p) for p in flat_primals]
+    with level.recording():
+        output = func(*unflatten(inputs, structure))
+        outs, out_structure = flatten(output)
+        check_results(outs, "linearize(f, *primals)")
+        # The vector-Jacobian product is linear in the cotangents; its own transpose is the product with the Jacobian.
+        cotangents = [level.enter(zeros_like(out)) for out in outs]
+        pulled = level.pulled(outs, inputs, cotangents)
+
+    def jvp_fn(*tangents: Any) -> Any:
+        """The derivative in the direction `tangents`."""
+        flat, other = flatten(tangents)
+        if other != structure:
+            raise RuntimeError(
+                f"Expected the tangents {other!r} to have the same argspec as the primals {structure!r}"
+            )
+        for i, (t, p) in enumerate(zip(flat, flat_primals, strict=True)):
+            for name in ("shape", "device", "dtype"):
+                if getattr(t, name) != getattr(p, name):
+                    raise RuntimeError(
+                        f"tangent:{i} with {name} {getattr(t, name)} in flattened pytree doesn't match the {name} "
+                        f"{getattr(p, name)} of the corresponding primal."
+                    )
+        return unflatten(level.gradients(pulled, cotangents, flat, True), out_structure)
+
+    return unflatten([level.leave(out) for out in outs], out_structure), jvp_fn

@@ -1,0 +1,201 @@
+"""What the transformations share: levels of differentiation on one tape, arguments, results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gradcore.autograd import forward
+from gradcore.autograd.gradients import grad
+from gradcore.autograd.graph import Node, Variable, alias, gradient_edge, new, requires_grad, tick, wrap
+from gradcore.autograd.modes import GRAD, INFERENCE, local
+from gradcore.creation import zeros_like
+from gradcore.tensor import Tensor
+
+__all__ = ["Argnums", "ReverseLevel", "check_real", "check_results", "place_of", "replaced", "selected", "split_aux", "unit"]
+
+Argnums = int | tuple[int, ...]
+
+
+class LevelInput(Node):
+    """Where the graph of a reverse-mode transformation begins; behind it lies what the caller records."""
+
+    __slots__ = ()
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        return [grads]
+
+
+class ReverseLevel:
+    """One reverse-mode transformation: what it records is its own, unless the caller's gradients depend on it.
+
+    Everything is on one tape. The inputs of a level are new names of the caller's tensors, with a `LevelInput` between
+    them and the caller's history, so that derivatives of different levels are never confused.
+    """
+
+    def __init__(self) -> None:
+        self.start = tick()
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record, whatever the caller's mode is."""
+        state = local.state
+        before, state.mode = state.mode, state.mode & ~INFERENCE | GRAD
+        try:
+            yield
+        finally:
+            state.mode = before
+
+    def enter(self, value: Any) -> Tensor:
+        """A tensor as an input of this level.
+
+        Raises
+        ------
+        ValueError
+            If it is no tensor.
+        RuntimeError
+            If its dtype cannot be differentiated.
+        """
+        if not isinstance(value, Tensor):
+            raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
+        if value._dtype.category < 2:
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        node = new(LevelInput)
+        edge = gradient_edge(value) if local.state.mode & GRAD else None
+        node._device, node._edges, node._hooks, node._seq = value._device, (edge,), None, tick()
+        return _with_tangents(alias(value, (node, 0)), value)
+
+    def leave(self, value: Any) -> Any:
+        """A result without the history that is this level's own; anything but a tensor as it is."""
+        if not isinstance(value, Tensor) or not requires_grad(value):
+            return value
+        if local.state.mode & GRAD and self.depends_on_caller([value]):
+            return value
+        return _with_tangents(alias(value, None), value)
+
+    def depends_on_caller(self, tensors: Iterable[Any]) -> bool:
+        """Whether the history of any of `tensors` leads to a leaf, or to a node from before this level."""
+        edges = [gradient_edge(t) for t in tensors]
+        stack = list({edge[0] for edge in edges if edge is not None})
+        seen = set(stack)
+        while stack:
+            node = stack.pop()
+            if node.is_leaf_sink or node._seq < self.start:
+                return True
+            for edge in node._edges:
+                if edge is not None and edge[0] not in seen:
+                    seen.add(edge[0])
+                    stack.append(edge[0])
+        return False
+
+    def pulled(
+        self,
+        outputs: Sequence[Any],
+        inputs: Sequence[Any],
+        cotangents: Sequence[Any],
+        retain_graph: bool = True,
+        create_graph: bool = True,
+    ) -> list[Any]:
+        """The vector-Jacobian product, zeros where an input does not matter."""
+        pairs = [(out, c) for out, c in zip(outputs, cotangents, strict=True) if requires_grad(out)]
+        if not pairs:
+            return [zeros_like(t) for t in inputs]
+        outputs, cotangents = [list(column) for column in zip(*pairs, strict=True)]
+        return list(
+            grad(outputs, inputs, cotangents, retain_graph or create_graph, create_graph, materialize_grads=True)
+        )
+
+    def gradients(
+        self, outputs: Sequence[Any], inputs: Sequence[Any], cotangents: Sequence[Any], retain_graph: bool
+    ) -> list[Any]:
+        """The same as results of the transformation, recorded only where the caller's gradients depend on them."""
+        create = bool(local.state.mode & GRAD) and (
+            any(c is not None and requires_grad(c) for c in cotangents) or self.depends_on_caller(outputs)
+        )
+        return [self.leave(g) for g in self.pulled(outputs, inputs, cotangents, retain_graph, create)]
+
+
+def _with_tangents(t: Any, source: Any) -> Any:
+    """`t` with the forward-mode tangents of `source`, of which it is another name."""
+    tangents = None if source._meta is None else source._meta.tangents
+    for level, tangent in (tangents or {}).items():
+        forward.attach(t, level, tangent)
+    return t
+
+
+# -- arguments and results ------------------------------------------------------------------------------------------
+
+
+def place_of(argnums: Argnums, count: int) -> tuple[int, ...]:
+    """The positions that `argnums` names among `count` positional arguments.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such argument, if one is named twice, or if none is named.
+    """
+    if not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+    places = []
+    for n in (argnums,) if isinstance(argnums, int) else argnums:
+        if not isinstance(n, int):
+            raise RuntimeError(f"argnum must be int, got: {type(n)}")
+        if not -count <= n < count:
+            raise RuntimeError(f"Got argnum={n}, but only {count} positional inputs")
+        places.append(n % count)
+    if not places:
+        raise RuntimeError("argnums must be non-empty")
+    if len(set(places)) != len(places):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return tuple(places)
+
+
+def selected(args: Sequence[Any], argnums: Argnums) -> Any:
+    """The arguments that `argnums` names: one, or a tuple of them."""
+    places = place_of(argnums, len(args))
+    return args[places[0]] if isinstance(argnums, int) else tuple(args[i] for i in places)
+
+
+def replaced(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any]:
+    """The arguments with those that `argnums` names exchanged for `values` (one, or a tuple of them)."""
+    out = list(args)
+    for i, value in zip(place_of(argnums, len(args)), (values,) if isinstance(argnums, int) else values, strict=True):
+        out[i] = value
+    return out
+
+
+def split_aux(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
+    """The output of a function and what it returns beside it (None without `has_aux`)."""
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise RuntimeError(f"{api}: output of function f should be a tuple: (output, aux) if has_aux is True")
+    return result
+
+
+def unit(like: Any, i: int) -> Any:
+    """Zeros as `like` with a one at flat position `i`."""
+    device = like._device
+    with device.backend.use_index(device.index):
+        flat = device.backend.xp.zeros(like._array.size, like._array.dtype)
+        flat[i] = 1
+    return wrap(flat.reshape(like._array.shape), device, like._dtype)
+
+
+def check_results(outputs: Sequence[Any], api: str) -> None:
+    """Raise unless a function has returned tensors only, and at least one."""
+    if not outputs or (len(outputs) == 1 and outputs[0] is None):
+        raise RuntimeError(f"{api}: Expected f to be a function that has non-empty output (got output = {outputs})")
+    for out in outputs:
+        if not isinstance(out, Variable):
+            raise RuntimeError(f"{api}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
+
+
+def check_real(tensors: Iterable[Any], api: str, what: str) -> None:
+    """Raise where a Jacobian would be complex."""
+    for i, t in enumerate(tensors):
+        if isinstance(t, Variable) and t._dtype.is_complex:
+            raise RuntimeError(
+                f"{api}: Expected all {what} to be real but received complex tensor at flattened input idx: {i}"
+            )

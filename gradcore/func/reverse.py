@@ -1,0 +1,218 @@
+"""Transformations in reverse mode: `grad`, `grad_and_value`, `vjp`, `jacrev`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation import zeros_like
+from gradcore.func.levels import Argnums, ReverseLevel, check_real, check_results, replaced, selected, split_aux, unit
+from gradcore.tensor import Tensor
+from gradcore.utils.trees import flatten, leaves, map_leaves, unflatten
+
+__all__ = ["grad", "grad_and_value", "jacrev", "vjp"]
+
+
+def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that computes the gradient of `func` and its value.
+
+    Parameters
+    ----------
+    func : callable
+        Returns a tensor without dims; with `has_aux`, a tuple of that and anything else.
+    argnums : int or tuple of int
+        With respect to which positional arguments; these may be nested containers of tensors.
+    has_aux : bool
+
+    Returns
+    -------
+    callable
+        Called as `func`, it returns ``(gradient, value)``, or ``(gradient, (value, aux))``.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 2.0])
+    >>> gradcore.func.grad_and_value(lambda x: (x * x).sum())(x)
+    (tensor([2., 4.]), tensor(5.))
+    """
+    api = "grad_and_value(f)(*args)"
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **named: Any) -> Any:
+        level = ReverseLevel()
+        inputs = map_leaves(level.enter, selected(args, argnums))
+        with level.recording():
+            output, aux = split_aux(func(*replaced(args, argnums, inputs), **named), has_aux, api)
+        if not isinstance(output, Tensor):
+            raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
+        if output.ndim:
+            raise RuntimeError(
+                f"{api}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe you "
+                "wanted to use the vjp or jacrev APIs instead?"
+            )
+        flat, structure = flatten(inputs)
+        gradient = unflatten(level.gradients([output], flat, [None], False), structure)
+        value = level.leave(output)
+        return gradient, (value, map_leaves(level.leave, aux)) if has_aux else value
+
+    return wrapped
+
+
+def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that computes the gradient of `func`; nest it for higher derivatives.
+
+    Parameters
+    ----------
+    func : callable
+        Returns a tensor without dims; with `has_aux`, a tuple of that and anything else.
+    argnums : int or tuple of int
+        With respect to which positional arguments; these may be nested containers of tensors.
+    has_aux : bool
+
+    Returns
+    -------
+    callable
+        Called as `func`, it returns the gradient, or ``(gradient, aux)``.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.func.grad(gradcore.func.grad(lambda x: x**3))(gradcore.tensor(2.0))
+    tensor(12.)
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **named: Any) -> Any:
+        gradient, value = both(*args, **named)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return wrapped
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The output of `func` and the function that multiplies vectors with its Jacobian from the left.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors, or nested containers of them; with `has_aux`, returns a tuple of that and anything else.
+    *primals : Tensor or containers of Tensor
+        Where to differentiate.
+    has_aux : bool
+
+    Returns
+    -------
+    tuple
+        ``(output, vjp_fn)`` or ``(output, vjp_fn, aux)``; ``vjp_fn(cotangents)``, where `cotangents` are structured as
+        the output, returns a tuple with one result for each of `primals`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> y, vjp_fn = gradcore.func.vjp(lambda x: x * x, gradcore.tensor([1.0, 2.0]))
+    >>> vjp_fn(gradcore.tensor([1.0, 10.0]))
+    (tensor([ 2., 40.]),)
+    """
+    output, pull, aux = _vjp(func, primals, None, has_aux)
+    return (output, pull, aux) if has_aux else (output, pull)
+
+
+def _vjp(
+    func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums | None, has_aux: bool
+) -> tuple[Any, Callable[..., Any], Any]:
+    api = "vjp(f, *primals)"
+    level = ReverseLevel()
+    inputs = map_leaves(level.enter, primals if argnums is None else selected(primals, argnums))
+    with level.recording():
+        result = func(*(inputs if argnums is None else replaced(primals, argnums, inputs)))
+    output, aux = split_aux(result, has_aux, api)
+    flat_outputs, out_structure = flatten(output)
+    check_results(flat_outputs, api)
+    for out in flat_outputs:
+        if out._dtype.category < 2:
+            raise RuntimeError(
+                "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
+                f"{out.dtype!r}"
+            )
+    flat_inputs, in_structure = flatten(inputs)
+
+    def pull_back(*cotangents: Any, retain_graph: bool = True) -> Any:
+        """The product of cotangents, structured as the output, with the Jacobian."""
+        given = cotangents[0] if len(cotangents) == 1 else cotangents
+        flat, structure = flatten(given)
+        if structure != out_structure:
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
+                f"cotangents: {structure!r}, primal output: {out_structure!r}"
+            )
+        return unflatten(level.gradients(flat_outputs, flat_inputs, flat, retain_graph), in_structure)
+
+    return map_leaves(level.leave, output), pull_back, map_leaves(level.leave, aux)
+
+
+def jacrev(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function that computes the Jacobian of `func` row by row: for fewer outputs than inputs.
+
+    Parameters
+    ----------
+    func : callable
+        Returns tensors, or nested containers of them; with `has_aux`, a tuple of that and anything else.
+    argnums : int or tuple of int
+        With respect to which positional arguments; these may be nested containers of tensors.
+    has_aux : bool
+    chunk_size : int, optional
+        How many rows to compute at a time; rows are computed one by one whatever it says.
+
+    Returns
+    -------
+    callable
+        Called as `func`, it returns the Jacobian: for every output (structured as the output) and every input
+        (structured as the arguments) a tensor of shape ``output.shape + input.shape``.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.func.jacrev(lambda x: x * x)(gradcore.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
+    @functools.wraps(func)
+    def wrapped(*args: Any) -> Any:
+        check_real(leaves(args), "jacrev", "inputs")
+        output, pull_back, aux = _vjp(func, args, argnums, has_aux)
+        outs, out_structure = flatten(output)
+        check_real(outs, "jacrev", "outputs")
+        ins, in_structure = flatten(selected(args, argnums))
+        blocks = []
+        for k, out in enumerate(outs):
+            rows = []
+            for i in range(out.numel()):
+                cotangents = [unit(o, i) if j == k else zeros_like(o) for j, o in enumerate(outs)]
+                rows.append(leaves(pull_back(unflatten(cotangents, out_structure))))
+            columns = [_stacked([row[n] for row in rows], out, t) for n, t in enumerate(ins)]
+            blocks.append(unflatten(columns, in_structure))
+        jacobian = unflatten(blocks, out_structure)
+        return (jacobian, aux) if has_aux else jacobian
+
+    return wrapped
+
+
+def _stacked(rows: list[Tensor], out: Tensor, t: Tensor) -> Tensor:
+    """The rows of one block of a Jacobian as a tensor of shape ``out.shape + t.shape``."""
+    shape = (*out.shape, *t.shape)
+    if not rows:
+        return TENSORS.new_zeros(t, shape)
+    return TENSORS.reshape(TENSORS.stack(rows), shape)

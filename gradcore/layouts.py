@@ -1,0 +1,118 @@
+"""Layouts: tensors are strided; what PyTorch offers for other layouts says so here, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.tensor import Tensor
+
+__all__ = ["channels_last", "contiguous_format", "layout", "memory_format", "preserve_format", "strided"]
+
+
+class layout:
+    """How a tensor's elements lie in memory; the only one is ``gradcore.strided``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+class memory_format(layout):
+    """An order of dims in memory, accepted where PyTorch accepts it."""
+
+
+strided = layout("strided")
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+
+#: Flags that are False for strided tensors on the CPU and on CUDA.
+FLAGS = (
+    "is_sparse is_sparse_csr is_quantized is_mkldnn is_xpu is_vulkan is_mps is_ipu is_mtia is_maia is_xla is_nested"
+).split()
+
+#: Methods of sparse and quantized tensors, with the layout that they need.
+SPARSE = (
+    "_coalesced_ _dimI _dimV _indices _nnz _values coalesce col_indices crow_indices indices is_coalesced smm sparse_mask "
+    "sparse_resize_ sparse_resize_and_clear_ sspaddmm values"
+).split()
+QUANTIZED = "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme".split()
+CONVERSIONS = "_to_sparse_csr to_sparse to_mkldnn".split()
+
+#: What PyTorch removed, and what to use in its place.
+REMOVED = {
+    "eig": "gradcore.linalg.eig",
+    "lstsq": "gradcore.linalg.lstsq",
+    "solve": "gradcore.linalg.solve",
+    "symeig": "gradcore.linalg.eigh",
+    "reinforce": "the log-probability of what was sampled, times the reward",
+}
+
+
+def _refusing(name: str, error: type[Exception], text: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **named: Any) -> Any:
+        raise error(text)
+
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Tensor.{name}", f"Not for strided tensors: {text}"
+    return method
+
+
+def _install() -> None:
+    for name in FLAGS:
+        setattr(Tensor, name, property(lambda self: False, doc="False: tensors are strided, on the CPU or on CUDA."))
+    for names, kind in ((SPARSE, "sparse"), (QUANTIZED, "quantized")):
+        for name in names:
+            text = f"{name} expected {kind} tensor layout but got Strided"
+            setattr(Tensor, name, _refusing(name, RuntimeError, text))
+    for name in CONVERSIONS:
+        text = f"{name}: gradcore has strided tensors only; use scipy.sparse or cupyx.scipy.sparse on the arrays"
+        setattr(Tensor, name, _refusing(name, NotImplementedError, text))
+    for name, instead in REMOVED.items():
+        text = f"This function was deprecated since version 1.9 and is now removed. Use {instead} instead."
+        setattr(Tensor, name, _refusing(name, RuntimeError, text))
+    text = "gradcore runs on the CPU and on CUDA; there is no XPU backend"
+    setattr(Tensor, "xpu", _refusing("xpu", AssertionError, text))  # noqa: B010
+    for name, method in _plain_methods().items():
+        method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+        setattr(Tensor, name, method)
+    Tensor.layout = property(lambda self: strided, doc="``gradcore.strided``.")  # type: ignore[attr-defined]
+    Tensor.name = property(lambda self: None, doc="None; kept for PyTorch's old programs.")  # type: ignore[attr-defined]
+
+
+def _plain_methods() -> dict[str, Callable[..., Any]]:
+    def dense_dim(self: Tensor) -> int:
+        """The number of dims: all are dense."""
+        return self.ndim
+
+    def sparse_dim(self: Tensor) -> int:
+        """0: no dim is sparse."""
+        return 0
+
+    def dequantize(self: Tensor) -> Tensor:
+        """The tensor itself: nothing is quantized."""
+        return self
+
+    def to_dense(self: Tensor, dtype: Any = None) -> Tensor:
+        """The tensor itself, or in another dtype."""
+        return self if dtype is None else self.to(dtype)
+
+    def is_distributed(self: Tensor) -> bool:
+        """False."""
+        return False
+
+    return {
+        "dense_dim": dense_dim,
+        "sparse_dim": sparse_dim,
+        "dequantize": dequantize,
+        "to_dense": to_dense,
+        "is_distributed": is_distributed,
+    }
+
+
+_install()

@@ -1,0 +1,264 @@
+"""Inverses and systems of equations."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from gradcore.ops.matrix_checks import check_matrix, check_reshapable, check_solvable, check_square, is_vector
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import composite, general
+
+_PRIVATE = {"function": False, "method": False}
+
+
+def _square(*shape, form="well-conditioned"):
+    return floats(*shape, form=form)
+
+
+def _square_cases():
+    return [case(_square(3, 3)), case(_square(2, 2, 2)), case(_square(1, 1)), case(floats(0, 0)), case(_square(2, 0, 3, 3))]
+
+
+def _column(F, x):
+    return F.unsqueeze(x, -1)
+
+
+# -- inverses ---------------------------------------------------------------------------------------------------------
+
+
+@general(
+    lambda F, grad, inverse: -F.matmul(F.matmul(F.hermitian(inverse), grad), F.hermitian(inverse)),
+    outputs=("inverse", "info"),
+    differentiable=(0,),
+    node="LinalgInvExBackward0",
+    samples=_square_cases,
+    **_PRIVATE,
+)
+def inverted(F, A, caller: str = ""):
+    """The inverses of square matrices; singular ones raise in the name of a `caller`."""
+    check_square(caller or "linalg.inv", A)
+    inverse, info = F.invert(A)
+    if caller:
+        F.check_info(info, caller)
+    return inverse, info
+
+
+inverted.jvp("A")(lambda F, t, inverse: -F.matmul(F.matmul(inverse, t), inverse))
+
+
+@composite(path="linalg.inv", method=False, samples=_square_cases)
+def linalg_inv(F, A):
+    """The inverses of square matrices.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is singular.
+    """
+    return F.inverted(A, "linalg.inv")[0]
+
+
+@composite(path="linalg.inv_ex", method=False, output_type="linalg_inv_ex", samples=_square_cases)
+def linalg_inv_ex(F, A, *, check_errors: bool = False):
+    """The inverses of square matrices, and for each the position of a zero on the diagonal, 0 if it has an inverse."""
+    return F.inverted(A, "linalg.inv_ex" if check_errors else "")
+
+
+@composite(samples=_square_cases)
+def inverse(F, self):
+    """The inverses of square matrices; see `gradcore.linalg.inv`."""
+    return F.inverted(self, "linalg.inv")[0]
+
+
+# -- systems of equations -----------------------------------------------------------------------------------------------
+
+
+def _matrix_gradient(F, A, by_b, X, left, adjoint):
+    """The gradient with respect to the matrix of a system, from that with respect to its right-hand sides."""
+    if is_vector(A.shape, X.shape):
+        by_b, X = _column(F, by_b), _column(F, X)
+    product = F.matmul(by_b, F.hermitian(X)) if left else F.matmul(F.hermitian(X), by_b)
+    return -(F.hermitian(product) if adjoint else product)
+
+
+def _systems():
+    return [
+        case(_square(3, 3), floats(3, 2)), case(_square(3, 3), floats(3)), case(_square(2, 3, 3), floats(2, 3)),
+        case(_square(2, 3, 3), floats(3, 2)), case(_square(3, 3), floats(4, 3, 1)), case(floats(0, 0), floats(0, 2)),
+        case(_square(3, 3), floats(2, 3), left=False),
+    ]  # fmt: skip
+
+
+@general(
+    outputs=("result", "LU", "pivots", "info"),
+    differentiable=(0,),
+    node="LinalgSolveExBackward0",
+    broadcasts=True,
+    samples=_systems,
+    **_PRIVATE,
+)
+def solved(F, A, B, left: bool = True, caller: str = ""):
+    """The solution of ``A @ X = B``, and the factors of `A`, which the derivatives use again."""
+    vector = is_vector(A.shape, B.shape)
+    check_solvable("linalg.solve", A, B, left, vector)
+    if vector and not left:
+        raise RuntimeError(
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False. In this case "
+            "linalg.solve is equivalent to B / A.squeeze(-1)"
+        )
+    if left:
+        X, LU, pivots, info = F.solve_and_factor(A, B[..., None] if vector else B)
+        X = X[..., 0] if vector else X
+    else:
+        LU, pivots, info = F.factor_lu(A)
+        X = F.hermitian(F.solve_lu(LU, pivots, F.hermitian(B), True))
+    if caller:
+        F.check_info(info, caller)
+    return X, LU, pivots, info
+
+
+@solved.vjp("A", "B")
+def _(F, grad, A, result, LU, pivots, left):
+    by_b = F.solved_again(A, LU, pivots, grad, left, True)
+    return _matrix_gradient(F, A, by_b, result, left, False), by_b
+
+
+@solved.jvp("A")
+def _(F, t, A, result, LU, pivots, left):
+    vector = is_vector(A.shape, result.shape)
+    X = _column(F, result) if vector else result
+    change = F.matmul(t, X) if left else F.matmul(X, t)
+    return -F.solved_again(A, LU, pivots, F.squeeze(change, -1) if vector else change, left, False)
+
+
+@solved.jvp("B")
+def _(F, t, A, LU, pivots, left):
+    return F.solved_again(A, LU, pivots, t, left, False)
+
+
+@general(broadcasts=True, node="LinalgSolveExBackward0", **_PRIVATE)
+def solved_again(F, A, LU, pivots, B, left: bool, adjoint: bool):
+    """As `solved`, also for the conjugate transpose of `A`, from its factors; the derivatives are those of a solution."""
+    if is_vector(A.shape, B.shape):
+        return F.solve_with_factors(A, LU, pivots, B[..., None], adjoint)[..., 0]
+    if left:
+        return F.solve_with_factors(A, LU, pivots, B, adjoint)
+    return F.hermitian(F.solve_with_factors(A, LU, pivots, F.hermitian(B), not adjoint))
+
+
+@solved_again.vjp("A", "B")
+def _(F, grad, A, LU, pivots, result, left, adjoint):
+    by_b = F.solved_again(A, LU, pivots, grad, left, not adjoint)
+    return _matrix_gradient(F, A, by_b, result, left, adjoint), by_b
+
+
+@composite(path="linalg.solve", method=False, samples=_systems)
+def linalg_solve(F, A, B, *, left: bool = True):
+    """The solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is singular.
+    """
+    return F.solved(A, B, left, "torch.linalg.solve")[0]
+
+
+@composite(path="linalg.solve_ex", method=False, output_type="linalg_solve_ex", samples=_systems)
+def linalg_solve_ex(F, A, B, *, left: bool = True, check_errors: bool = False):
+    """The solution of ``A @ X = B``, and for each matrix the position of a zero pivot, 0 if there is none."""
+    result, _, _, info = F.solved(A, B, left, "torch.linalg.solve_ex" if check_errors else "")
+    return result, info
+
+
+def _triangular_cases():
+    return [
+        case(_square(3, 3), floats(3, 2), upper=True), case(_square(3, 3), floats(3, 2), upper=False),
+        case(_square(3, 3), floats(2, 3), upper=True, left=False), case(_square(2, 3, 3), floats(3, 1), upper=False),
+        case(floats(3, 3), floats(4, 3, 2), upper=True, unitriangular=True), case(floats(0, 0), floats(0, 2), upper=True),
+    ]  # fmt: skip
+
+
+def _triangle(F, x, upper, unitriangular):
+    return F.triu(x, int(unitriangular)) if upper else F.tril(x, -int(unitriangular))
+
+
+@general(path="linalg.solve_triangular", method=False, broadcasts=True, samples=_triangular_cases)
+def linalg_solve_triangular(F, A, B, *, upper: bool, left: bool = True, unitriangular: bool = False):
+    """The solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`, with a triangular `A`.
+
+    Only the triangle that `upper` names is read, without its diagonal if `unitriangular`, which makes that ones.
+    """
+    check_matrix("linalg.solve_triangular", A)
+    check_matrix("linalg.solve_triangular", B, "B")
+    check_solvable("linalg.solve_triangular", A, B, left)
+    if left:
+        return F.solve_triangle(A, B, upper, unitriangular)
+    X = F.solve_triangle(A.swapaxes(-1, -2), B.swapaxes(-1, -2), not upper, unitriangular)
+    return X.swapaxes(-1, -2)
+
+
+@linalg_solve_triangular.vjp("A", "B")
+def _(F, grad, A, result, upper, left, unitriangular, needs):
+    by_b = F.linalg_solve_triangular(F.hermitian(A), grad, upper=not upper, left=left, unitriangular=unitriangular)
+    if not needs[0]:
+        return None, by_b
+    return _triangle(F, _matrix_gradient(F, A, by_b, result, left, False), upper, unitriangular), by_b
+
+
+@linalg_solve_triangular.jvp("A")
+def _(F, t, A, result, upper, left, unitriangular):
+    t = _triangle(F, t, upper, unitriangular)
+    change = F.matmul(t, result) if left else F.matmul(result, t)
+    return -F.linalg_solve_triangular(A, change, upper=upper, left=left, unitriangular=unitriangular)
+
+
+@linalg_solve_triangular.jvp("B")
+def _(F, t, A, upper, left, unitriangular):
+    return F.linalg_solve_triangular(A, t, upper=upper, left=left, unitriangular=unitriangular)
+
+
+@composite(method="triangular_solve", output_type="triangular_solve", samples=lambda: [
+    case(floats(3, 2), _square(3, 3)), case(floats(3, 2), _square(3, 3), upper=False, transpose=True),
+])  # fmt: skip
+def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, unitriangular: bool = False):
+    """The solution of ``A @ X = self`` with a triangular `A`, and a copy of `A`; see `gradcore.linalg.solve_triangular`."""
+    for name, x in (("b", self), ("A", A)):
+        if x.ndim < 2:
+            raise RuntimeError(
+                f"torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it has {x.ndim} dimensions instead"
+            )
+    if A.shape[-1] != self.shape[-2]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for triangular_solve: each A matrix is {A.shape[-1]} by {A.shape[-1]} but each b "
+            f"matrix is {self.shape[-2]} by {self.shape[-1]}"
+        )
+    matrix = F.transpose(A, -1, -2) if transpose else A
+    X = F.linalg_solve_triangular(matrix, self, upper=upper != transpose, unitriangular=unitriangular)
+    return X, F.clone(A)
+
+
+@composite(path="linalg.tensorsolve", method=False, samples=lambda: [
+    case(floats(2, 3, 6, form="distinct"), floats(2, 3)), case(floats(3, 6, 2, form="distinct"), floats(3, 2), dims=(1,)),
+])  # fmt: skip
+def linalg_tensorsolve(F, A, B, dims: Any = None):
+    """The solution `X` of ``tensordot(A, X, X.ndim) = B``, after moving the dims `dims` of `A` to the end."""
+    if dims is not None:
+        A = F.movedim(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    check_reshapable("other.ndim", A.shape, B.ndim)
+    n = prod(B.shape)
+    return F.reshape(F.linalg_solve(F.reshape(A, (n, n)), F.reshape(B, (n,))), A.shape[B.ndim :])
+
+
+@composite(path="linalg.tensorinv", method=False, samples=lambda: [
+    case(floats(2, 3, 6, form="distinct")), case(floats(6, 2, 3, form="distinct"), ind=1),
+])  # fmt: skip
+def linalg_tensorinv(F, A, ind: int = 2):
+    """The inverse of ``tensordot(A, ., ind)``."""
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    check_reshapable("ind", A.shape, ind)
+    n = prod(A.shape[ind:])
+    inverse = F.inverted(F.reshape(A, (n, n)), "linalg.inv")[0]
+    return F.reshape(inverse, (*A.shape[ind:], *A.shape[:ind]))

@@ -1,0 +1,154 @@
+"""Slices of tensors: views by ints, slices and windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import wrap_dim
+from gradcore.ops.table import composite, linear
+from gradcore.ops.triangular import check_part
+
+# -- ints, slices and None: views -------------------------------------------------------------------------------------
+
+
+@linear(
+    lambda F, grad, self_shape, key: F.getitem_backward(grad, self_shape, key),
+    view=True,
+    function=False,
+    method=False,
+    node=lambda self, key, name="SliceBackward0": name,
+)
+def getitem(self, key: Any):
+    """``self[key]`` for a key of ints, slices, None and Ellipsis."""
+
+
+@linear(lambda F, grad, key: F.getitem(grad, key), upcast=False, function=False, method=False)
+def getitem_backward(self, shape: tuple[int, ...], key: Any):
+    """Zeros with `self` at `key`."""
+
+
+def _at(dim, *index):
+    return ((slice(None),) * dim) + index
+
+
+def _selected(x, dim, index):
+    """The key of one slice of a dim."""
+    if not x.ndim:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    dim = wrap_dim(dim, x.ndim)
+    if not -x.shape[dim] <= index < x.shape[dim]:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(x.shape)} at dimension {dim}"
+        )
+    return _at(dim, index, ...)
+
+
+@linear(
+    lambda F, grad, self_shape, dim, index: F.getitem_backward(
+        grad, self_shape, _at(wrap_dim(dim, len(self_shape)), index)
+    ),
+    view=True,
+    samples=lambda: [case(floats(2, 3), 0, 1), case(floats(2, 3, 4), -1, -2), case(floats(3), 0, 0)],
+)
+def select(F, self, dim: int, index: int):
+    """A view of one slice of a dim, without that dim."""
+    return self[_selected(self, dim, index)]
+
+
+@linear(
+    lambda F, grad, self_shape, dim, start, end, step: F.getitem_backward(
+        grad, self_shape, _at(wrap_dim(dim, len(self_shape)), slice(start, end, step))
+    ),
+    view=True,
+    node="SliceBackward0",
+    function=False,
+    method=False,
+    samples=lambda: [case(floats(5, 2), 0, 1, 4, 2), case(floats(2, 5), -1, None, None, -2), case(floats(3), 0, 5, 7)],
+)
+def slice_of(F, self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
+    """A view of part of a dim."""
+    if not self.ndim:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    return self[_at(wrap_dim(dim, self.ndim), slice(start, end, step))]
+
+
+@composite(samples=lambda: [case(floats(5, 2), 0, 1, 3), case(floats(2, 5), -1, -2, 2), case(floats(3), 0, 3, 0)])
+def narrow(F, input, dim: int, start: int, length: int):
+    """A view of `length` entries of a dim, from `start` on."""
+    if not input.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    start = int(start)
+    size = input.shape[dim]
+    if not -size <= start <= size:
+        raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")
+    start = start + size if start < 0 else start
+    if start + length > size:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    return F.slice_of(input, dim, start, start + length)
+
+
+@linear(
+    self=lambda F, grad, src_shape, dim, index: F.select_scatter(grad, F.new_zeros(grad, src_shape), dim, index),
+    src=lambda F, grad, dim, index: F.select(grad, dim, index),
+    upcast=False,
+    samples=lambda: [case(floats(2, 3), floats(2), 1, -1), case(floats(3), floats(), 0, 1)],
+)
+def select_scatter(F, self, src, dim: int, index: int):
+    """A copy with `src` in the place of one slice of a dim."""
+    out = self.copy()
+    part = out[_selected(self, dim, index)]
+    check_part(src, part)
+    part[...] = src
+    return out
+
+
+@linear(
+    self=lambda F, grad, src_shape, dim, start, end, step: F.slice_scatter(
+        grad, F.new_zeros(grad, src_shape), dim, start, end, step
+    ),
+    src=lambda F, grad, dim, start, end, step: F.slice_of(grad, dim, start, end, step),
+    upcast=False,
+    samples=lambda: [case(floats(5, 2), floats(2, 2), 0, 1, 4, 2), case(floats(2, 3), floats(2, 3), -1)],
+)
+def slice_scatter(F, self, src, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
+    """A copy with `src` in the place of part of a dim."""
+    out = self.copy()
+    part = out[_at(wrap_dim(dim, self.ndim), slice(start, end, step))]
+    check_part(src, part)
+    part[...] = src
+    return out
+
+
+@linear(
+    lambda F, grad, self_shape, dimension, size, step: F.unfold_backward(
+        grad, self_shape, wrap_dim(dimension, len(self_shape)), size, step
+    ),
+    view=True,
+    function=False,
+    samples=lambda: [
+        case(floats(5, 2), 0, 3, 1),
+        case(floats(2, 5), -1, 2, 2),
+        case(floats(4), 0, 1, 3),
+        case(floats(), 0, 1, 1),
+        case(floats(3), 0, 0, 1),
+    ],
+)
+def unfold(F, self, dimension: int, size: int, step: int):
+    """A view of windows along a dim: `size` entries each, `step` apart, in a new last dim."""
+    dim = wrap_dim(dimension, self.ndim)
+    length = self.shape[dim] if self.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > length:
+        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {length} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    return F.windows_of(self, dim, size, step) if self.ndim else self.reshape(1)[:size]
+
+
+@linear(lambda F, grad, dim, size, step: F.unfold(grad, dim, size, step), function=False, method=False)
+def unfold_backward(self, shape: tuple[int, ...], dim: int, size: int, step: int):
+    """The sum of windows where they overlap."""

@@ -1,0 +1,118 @@
+"""Views by strides: any elements of a tensor's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import composite, linear
+from gradcore.ops.triangular import check_part
+
+Ints = int | Sequence[int]
+
+@composite(samples=lambda: [case(floats(3, 4), (2, 3), (1, 2), 1), case(floats(2, 2), (2, 2, 2), (1, 0, 1)), case(floats(3), (), ())])
+def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = None):
+    """A view of any elements of the tensor's memory, given by strides and the place of the first, in elements."""
+    size, stride = tuple(size), tuple(stride)
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if min(stride, default=0) < 0:
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
+        )
+    if storage_offset is not None and storage_offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
+    own = self.storage_offset()
+    offset = 0 if storage_offset is None else storage_offset - own
+    return F.strided_view(self, size, stride, offset, self.stride())
+
+
+@linear(
+    lambda F, grad, self_shape, size, stride, offset, own: F.strided_back(grad, self_shape, own, size, stride, offset),
+    view=True,
+    node="AsStridedBackward0",
+    function=False,
+    method=False,
+)
+def strided_view(F, self, size: Any, stride: Any, offset: int, own: Any):
+    """A view by `stride`; `offset` counts from the first element, `own` are the tensor's own strides."""
+    return F.strided(self, size, stride, offset)
+
+
+strided_view.jvp("self")(
+    lambda F, t, self_shape, size, stride, offset, own: F.strided_copy(t, self_shape, own, size, stride, offset)
+)
+
+
+def _places(F, shape, own, size, stride, offset):
+    """Where the elements of a tensor and of a strided view of it lie in memory, and how long that memory must be."""
+    start = max(0, -offset)
+    here, there = F.locations(shape, own, start), F.locations(size, stride, start + offset)
+    ends = [
+        begin + sum((n - 1) * s for n, s in zip(dims, steps, strict=True)) + 1
+        for dims, steps, begin in ((shape, own, start), (size, stride, start + offset))
+    ]
+    return here, there, max(*ends, 1)
+
+
+@linear(
+    lambda F, grad, shape, own, size, stride, offset: F.strided_copy(grad, shape, own, size, stride, offset),
+    function=False,
+    method=False,
+)
+def strided_back(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
+    """The elements of a strided view, added up where the tensor that it is a view of has its own."""
+    here, there, length = _places(F, shape, own, size, stride, offset)
+    memory = F.sum_rows(length, there, self.reshape(-1, 1))
+    counts = F.sum_rows(length, here, F.xp.ones((here.size, 1), self.dtype))
+    return (memory[here] / counts[here]).reshape(shape)
+
+
+@linear(
+    lambda F, grad, shape, own, size, stride, offset: F.strided_back(grad, shape, own, size, stride, offset),
+    function=False,
+    method=False,
+)
+def strided_copy(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
+    """What `strided_view` reads, whatever memory the tensor itself has; zeros where it has no element."""
+    here, there, length = _places(F, shape, own, size, stride, offset)
+    memory = F.sum_rows(length, here, self.reshape(-1, 1))
+    counts = F.sum_rows(length, here, F.xp.ones((here.size, 1), self.dtype))
+    return (memory / F.xp.maximum(counts.real, 1))[there].reshape(size)
+
+
+@composite(samples=lambda: [case(floats(3, 4), floats(2, 3), (2, 3), (1, 4), 1)])
+def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: int | None = None):
+    """A copy with `src` in the place of a strided view."""
+    return F.strided_write(self, src, tuple(size), tuple(stride), storage_offset or 0)
+
+
+@linear(
+    self=lambda F, grad, src_shape, size, stride, offset: F.strided_write(
+        grad, F.new_zeros(grad, src_shape), size, stride, offset
+    ),
+    src=lambda F, grad, size, stride, offset: F.strided_copy(
+        grad, grad.shape, _contiguous(grad.shape), size, stride, offset
+    ),
+    node="AsStridedScatterBackward0",
+    upcast=False,
+    function=False,
+    method=False,
+)
+def strided_write(F, self, src, size: Any, stride: Any, offset: int):
+    """A copy in the order of the indices, with `src` where a strided view of it lies."""
+    out = self.copy()
+    part = F.strided(out, size, stride, offset)
+    check_part(src, part)
+    part[...] = src
+    return out
+
+
+def _contiguous(shape):
+    """The strides of a tensor whose elements lie in the order of their indices."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))

@@ -1,0 +1,98 @@
+"""Questions about tensors and dtypes, as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.size import Size
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "broadcast_shapes",
+    "is_complex",
+    "is_floating_point",
+    "is_nonzero",
+    "is_signed",
+    "is_storage",
+    "is_tensor",
+    "numel",
+    "result_type",
+    "typename",
+]
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj: Any) -> bool:
+    """False: tensors lie on arrays, there are no storages."""
+    return False
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether a tensor's dtype is a floating-point type."""
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether a tensor's dtype is complex."""
+    return input.is_complex()
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether a tensor's dtype has negative numbers."""
+    return input.is_signed()
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element of a tensor is not zero."""
+    return bool(input)
+
+
+def numel(input: Tensor) -> int:
+    """The number of elements of a tensor."""
+    return input.numel()
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
+    """The dtype of an arithmetic operation of two tensors or numbers.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.result_type(gradcore.tensor([1, 2], dtype=gradcore.int32), 1.0)
+    torch.float32
+    """
+    tensors = [t for t in (tensor1, tensor2) if isinstance(t, Tensor)]
+    numbers = [n for n in (tensor1, tensor2) if not isinstance(n, Tensor)]
+    dims = [t._dtype for t in tensors if t.ndim]
+    zero_dims = [t._dtype for t in tensors if not t.ndim]
+    return dtypes.result_dtype(dims, zero_dims, numbers)
+
+
+def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
+    """The shape to which tensors of these shapes broadcast.
+
+    Raises
+    ------
+    RuntimeError
+        If they do not.
+    """
+    try:
+        return Size(np.broadcast_shapes(*shapes))
+    except ValueError as error:
+        raise RuntimeError(f"Shape mismatch: objects cannot be broadcast to a single shape: {shapes}") from error
+
+
+def typename(obj: Any) -> str:
+    """The name of a tensor's old class, or of any object's class."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())  # type: ignore[attr-defined]
+    cls = obj if isinstance(obj, type) else type(obj)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"

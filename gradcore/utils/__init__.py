@@ -1,0 +1,1 @@
+"""Helpers: checkpointing and nested containers."""
