@@ -210,12 +210,19 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         device = common_device([t for t in tensors if t is not None])
         raw = _moved(op, args, raw, device)
     for p in op.indices:
-        raw[p] = tuple(t._array if isinstance(t, Variable) else t for t in args[p])
+        raw[p] = tuple(_index_array(t, device) for t in args[p])
     if reduced and op.upcast and device.backend.upcasts:
         results = _upcast_call(op, raw, device, state)
     else:
         results = state.run(device.kernels[op.kernel], *raw)
     return finish(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
+
+
+def _index_array(index: Any, device: Any) -> Any:
+    """The array of an index tensor on `device`; indices come from anywhere."""
+    if not isinstance(index, Variable):
+        return index
+    return index._array if index._device is device else TENSORS.to(index, device)._array
 
 
 def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
@@ -764,6 +771,15 @@ def _variadic(op: Op, run: Callable[..., Any]) -> Callable[..., Any]:
         elif len(values) == 1 and isinstance(values[0], Variable) and values[0]._array.ndim:
             values = tuple(values[0].tolist())
         return run(op, (self, values))
+
+    return call
+
+
+def spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a sequence of tensors as one that takes the tensors as separate arguments, too."""
+
+    def call(*tensors: Any, **settings: Any) -> Any:
+        return function(tensors[0] if len(tensors) == 1 else tensors, **settings)
 
     return call
 

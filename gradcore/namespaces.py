@@ -62,10 +62,14 @@ def install() -> None:
     _load_declarations()
     for op in OPS.values():
         function, method = _faces(op)
+        if op.varargs:
+            function = dispatch.named(dispatch.spread(function), op, op.name, False)
         op.call = function
         setattr(TENSORS, op.name, function)
         if op.inplace:
             setattr(TENSORS, op.name + "_", dispatch.make_inplace(op))
+            if not op.method and "." not in op.path:
+                setattr(Tensor, op.name + "_", dispatch.make_inplace(op))
         if op.attribute:
             setattr(Tensor, op.name, property(method, _copy_into(method)))
         if op.method:

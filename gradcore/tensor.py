@@ -15,6 +15,7 @@ from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, w
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.backends.registry import CPU, resolve
+from gradcore.methods import Methods
 from gradcore.size import Size
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Tensor"]
 
 
-class Tensor(Variable):
+class Tensor(Variable, Methods):
     """A multi-dimensional array that lives on a device and remembers how it was computed.
 
     Tensors are made by `gradcore.tensor`, `gradcore.zeros` and their like, and by operations. The methods that are

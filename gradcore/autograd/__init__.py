@@ -10,10 +10,14 @@ from gradcore.autograd.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
+from gradcore.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from gradcore.autograd.gradients import backward, grad
+from gradcore.autograd.graph import Variable
 
 __all__ = [
     "Function",
+    "GradcheckError",
+    "Variable",
     "anomaly_mode",
     "backward",
     "detect_anomaly",
@@ -22,6 +26,8 @@ __all__ = [
     "function",
     "grad",
     "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
     "graph",
     "inference_mode",
     "is_grad_enabled",

@@ -82,6 +82,11 @@ class Variable:
     _meta: Meta | None
     _vc: VersionCounter | None
 
+    def __new__(cls, data: Any, requires_grad: bool = False) -> Any:
+        """``Variable(tensor)``, from before tensors were variables: the same data as a leaf."""
+        leaf = alias(data, None)
+        return leaf.requires_grad_() if requires_grad else leaf
+
 
 class _TensorType:
     """The class of new tensors, put here by the floor above."""

@@ -18,6 +18,7 @@ from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
 from gradcore.backends.indexing import Indexing
 from gradcore.backends.linear_algebra import LinearAlgebra
 from gradcore.backends.movement import Movement
+from gradcore.backends.normalization import Normalization
 from gradcore.backends.products import Products
 from gradcore.backends.reductions import Reductions
 from gradcore.backends.sorting import Sorting
@@ -38,7 +39,7 @@ class Kernels(dict[str, Callable[..., Any]]):
         return kernel
 
 
-class Backend(Elementwise, Reductions, Cumulative, Movement, Indexing, Sorting, Products, LinearAlgebra, Windows):
+class Backend(Elementwise, Reductions, Cumulative, Movement, Indexing, Sorting, Products, LinearAlgebra, Windows, Normalization):
     """An array library (`xp`, with NumPy's interface) and the devices that it drives.
 
     Subclass it to add a library: give `type`, pass the array module, and override what the library does differently.

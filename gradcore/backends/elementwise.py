@@ -29,9 +29,11 @@ RENAMED = {
 
 #: Kernels that are functions of scipy.special (cupyx.scipy.special on CUDA), imported when first used.
 SPECIAL = {
-    "digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv", "i0": "i0", "i0e": "i0e",
-    "i1": "i1", "i1e": "i1e", "igamma": "gammainc", "igammac": "gammaincc", "lgamma": "gammaln",
-    "log_ndtr": "log_ndtr", "ndtri": "ndtri", "xlog1py": "xlog1py", "xlogy": "xlogy", "zeta": "zeta",
+    "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1", "digamma": "digamma", "erf": "erf",
+    "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv", "i0": "i0", "i0e": "i0e", "i1": "i1", "i1e": "i1e",
+    "igamma": "gammainc", "igammac": "gammaincc", "lgamma": "gammaln", "log_ndtr": "log_ndtr",
+    "modified_bessel_k0": "k0", "modified_bessel_k1": "k1", "ndtri": "ndtri", "scaled_modified_bessel_k0": "k0e",
+    "scaled_modified_bessel_k1": "k1e", "xlog1py": "xlog1py", "xlogy": "xlogy", "zeta": "zeta",
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class Indexing:
         except (IndexError, ValueError) as error:
             raise index_error(error, x.shape, indices) from None
 
-    def index_put(self, x: Any, indices: Indices, values: Any, accumulate: bool = False) -> Any:
+    def index_write(self, x: Any, values: Any, indices: Indices, accumulate: bool = False) -> Any:
         """A copy with `values` at `indices`, or with `values` added there."""
         key = self._checked(x.shape, indices)
         try:
@@ -149,36 +149,39 @@ class Indexing:
 
     # -- one index per element --------------------------------------------------------------------------------------
 
-    def gather(self, x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
+    def gathered(self, x: Any, dim: int, index: Any) -> Any:
         """``out[i, j] = x[index[i, j], j]`` for dim 0."""
+        if not x.ndim or not index.size:
+            rows = x.reshape(-1)
+            self.check_bounds(index, rows.size, 0)
+            return rows[index.reshape(-1)].reshape(index.shape)
         self.check_bounds(index, x.shape[dim], dim)
-        return self.xp.take_along_axis(_cut(x, index.shape, dim), index, dim)
+        return _cut(x, index.shape, dim)[self._along(index, dim)]
 
-    def gather_backward(self, grad: Any, shape: Sequence[int], dim: int, index: Any) -> Any:
-        """Zeros with `grad` added where `gather` read."""
-        return self._added_along(self.xp.zeros(shape, grad.dtype), dim, index, grad)
-
-    def scatter(self, x: Any, dim: int, index: Any, src: Any) -> Any:
+    def scattered(self, x: Any, dim: int, index: Any, src: Any) -> Any:
         """A copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
-        self.check_bounds(index, x.shape[dim], dim)
         out = x.copy()
-        if getattr(src, "ndim", 0):
-            src = src[tuple(slice(n) for n in index.shape)]
+        rows, index = _row(out), _row(index)
+        self.check_bounds(index, rows.shape[dim], dim)
         if index.size:
-            _cut(out, index.shape, dim)[self._along(index, dim)] = src
+            if getattr(src, "ndim", 0):
+                src = self.cut(src, index)
+            _cut(rows, index.shape, dim)[self._along(index, dim)] = src
         return out
 
-    def scatter_add(self, x: Any, dim: int, index: Any, src: Any) -> Any:
-        """A copy of `x` with ``out[index[i, j], j] += src[i, j]`` for dim 0."""
-        self.check_bounds(index, x.shape[dim], dim)
-        return self._added_along(x.copy(), dim, index, src[tuple(slice(n) for n in index.shape)])
-
-    def _added_along(self, out: Any, dim: int, index: Any, src: Any) -> Any:
+    def added_along(self, out: Any, dim: int, index: Any, src: Any) -> Any:
+        """`out`, a fresh array, with ``out[index[i, j], j] += src[i, j]`` for dim 0."""
         if not index.size:
             return out
+        shape, out, index = out.shape, _row(out), _row(index)
+        self.check_bounds(index, out.shape[dim], dim)
         out = self.xp.ascontiguousarray(out)
-        flat = self.add_rows(out.reshape(-1, 1), self._places(out.shape, dim, index), src.reshape(-1, 1))
-        return flat.reshape(out.shape)
+        total = self.add_rows(out.reshape(-1, 1), self._places(out.shape, dim, index), src.reshape(-1, 1))
+        return total.reshape(shape)
+
+    def cut(self, x: Any, index: Any) -> Any:
+        """`x` cut to the shape of an index array."""
+        return x if x.shape == index.shape or not x.ndim else x[tuple(slice(n) for n in index.shape)]
 
     def _along(self, index: Any, dim: int) -> tuple[Any, ...]:
         """The key with which ``x[key]`` reads `index` along a dim."""
@@ -197,6 +200,41 @@ class Indexing:
         return found.reshape(-1)  # type: ignore[attr-defined]
 
     # -- reductions at given places ---------------------------------------------------------------------------------
+
+    def reduced_along(self, x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> Any:
+        """A copy of `x` in which `src` is reduced, at the places that `index` names along a dim, with what is there."""
+        if not index.size:
+            return x.copy()
+        rows, index = _row(x), _row(index)
+        self.check_bounds(index, rows.shape[dim], dim)
+        places = self._places(rows.shape, dim, index)
+        out, values = rows.reshape(-1).copy(), src.reshape(-1)
+        if not include_self:
+            out[places] = self._identity(reduce, x.dtype)
+        if reduce in ("sum", "mean"):
+            out = self.add_rows(out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
+            if reduce == "mean":
+                count = self.xp.bincount(places, minlength=out.size) + include_self
+                out = self._divided(out, self.xp.maximum(count, 1))
+        else:
+            out = self.reduce_at(out, places, values, reduce)
+        return out.reshape(x.shape)
+
+    def _divided(self, x: Any, count: Any) -> Any:
+        if x.dtype.kind in "iub":
+            return (x // count).astype(x.dtype)
+        return x / count.astype(x.real.dtype)
+
+    def _identity(self, reduce: str, dtype: Any) -> Any:
+        """What changes nothing in that reduction."""
+        if reduce in ("sum", "mean", "prod"):
+            return reduce == "prod"
+        if dtype.kind == "b":
+            return reduce == "amin"
+        low = reduce == "amax"
+        if dtype.kind in "iu":
+            return self.xp.iinfo(dtype).min if low else self.xp.iinfo(dtype).max
+        return -float("inf") if low else float("inf")
 
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
         """`out`, a fresh row of numbers, reduced with `values` at `places`: by ``prod``, ``amax`` or ``amin``."""
@@ -224,6 +262,11 @@ def _distinct(indices: Indices) -> bool:
     """Whether no place can appear twice: a single mask."""
     given = [index for index in indices if index is not None]
     return len(given) == 1 and given[0].dtype.kind == "b"
+
+
+def _row(x: Any) -> Any:
+    """Numbers as vectors of one element."""
+    return x if x.ndim else x.reshape(1)
 
 
 def _cut(x: Any, shape: Sequence[int], dim: int) -> Any:

@@ -5,6 +5,7 @@ Statistics are taken over the rows of a matrix. NumPy sums rows fastest as a pro
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class Normalization:
         self, x: Any, weight: Any, bias: Any, ndims: int, eps: float
     ) -> tuple[Any, Any, Any]:
         lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
-        rows, width = _product(lead), _product(last)
+        rows, width = prod(lead), prod(last)
         out, mean, var = _centered(self.xp, x.reshape(rows, width))
         out *= _inverse_root(self.xp, var, eps)
         if weight is not None:
@@ -37,23 +38,23 @@ class Normalization:
     def native_group_norm(
         self, x: Any, weight: Any, bias: Any, groups: int, eps: float
     ) -> tuple[Any, Any, Any]:
-        batch, channels = x.shape[:2]
-        width = _product(x.shape[1:]) // groups
-        out, mean, var = _centered(self.xp, x.reshape(batch * groups, width))
+        batch, channels, points = *x.shape[:2], prod(x.shape[2:])
+        out, mean, var = _centered(self.xp, x.reshape(batch * groups, channels // groups * points))
         scale = _inverse_root(self.xp, var, eps)
+        if weight is None:
+            out *= scale
+        out = out.reshape(batch, channels, points)
         if weight is not None:
-            scale = (scale.reshape(batch, groups, 1) * weight.reshape(groups, -1)).reshape(batch * channels, 1)
-        out = out.reshape(scale.shape[0], -1) if out.size else out
-        out *= scale if out.size else 1
-        out = out.reshape(batch, channels, -1) if out.size else out
-        if bias is not None and out.size:
+            scale = scale.reshape(batch, groups, 1) * weight.reshape(groups, channels // groups)
+            out *= scale.reshape(batch, channels, 1)
+        if bias is not None:
             out += bias.reshape(channels, 1)
         return out.reshape(x.shape), mean.reshape(batch, groups), var.reshape(batch, groups)
 
     def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
-        batch, channels = x.shape[:2]
-        count = batch * _product(x.shape[2:])
-        parts = x.reshape(batch, channels, count // batch if batch else 0)
+        batch, channels, points = *x.shape[:2], prod(x.shape[2:])
+        count = batch * points
+        parts = x.reshape(batch, channels, points)
         mean = _channel_sums(self.xp, parts) / count
         out = parts - mean.reshape(channels, 1)
         var = _channel_sums(self.xp, out, out) / count
@@ -96,9 +97,3 @@ def _channel_sums(xp: Any, x: Any, y: Any = None) -> Any:
         parts = _row_products(xp, x.reshape(batch * channels, n), y.reshape(batch * channels, n))
     return xp.add.reduce(parts.reshape(batch, channels), axis=0)
 
-
-def _product(sizes: Any) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total

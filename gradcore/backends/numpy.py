@@ -9,11 +9,13 @@ import numpy as np
 from gradcore.backends import philox
 from gradcore.backends.base import Backend
 from gradcore.backends.lapack import Lapack
+from gradcore.backends.numpy_reductions import NumpyReductions
+from gradcore.backends.numpy_sorting import NumpySorting
 
 __all__ = ["NumpyBackend"]
 
 
-class NumpyBackend(Lapack, Backend):
+class NumpyBackend(NumpyReductions, NumpySorting, Lapack, Backend):
     """NumPy arrays on the CPU."""
 
     type: ClassVar[str] = "cpu"

@@ -110,8 +110,8 @@ class Reductions:
         return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
 
     def kept(self, x: Any, dim: int, keepdim: bool = True) -> Any:
-        """A result without a dim, with that dim of size 1 if `keepdim`."""
-        return self.xp.expand_dims(x, dim) if keepdim else x
+        """A result without a dim, or with that dim of size 1."""
+        return x.reshape(x.shape[:dim] + (1,) + x.shape[dim:]) if keepdim else x
 
     # -- tests ----------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Reductions:
         xp = self.xp
         if not x.size:
             return xp.log(self.sum_over(xp.exp(x), dims, keepdim))
-        top = x.real.max(axis=dims, keepdims=True)
+        top = self.max_over(x.real, dims, True)
         top = xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
         total = self.sum_over(self.exp_less(x, top), dims, keepdim)
         return xp.log(total) + (top if keepdim else top.reshape(total.shape))
@@ -150,7 +150,7 @@ class Reductions:
         """``exp(x) / sum(exp(x))`` along a dim."""
         if not x.size:
             return x.copy()
-        out = self.exp_for_ratio(x, x.max(axis=dim, keepdims=True))
+        out = self.exp_for_ratio(x, self.max_over(x, (dim,), True))
         out /= self.sum_over(out, (dim,), True)
         return out
 
@@ -162,7 +162,7 @@ class Reductions:
         """``x - log(sum(exp(x)))`` along a dim."""
         if not x.size:
             return x.copy()
-        out = x - x.max(axis=dim, keepdims=True)
+        out = x - self.max_over(x, (dim,), True)
         out -= self.xp.log(self.sum_over(self.xp.exp(out), (dim,), True))
         return out
 

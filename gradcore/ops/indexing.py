@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.ops.reduce_at import gradients, samples_of
+from gradcore.ops.gathering import reduced_gradients, samples_of
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, constant, general, linear
@@ -296,7 +296,7 @@ def index_reduce(F, self, dim: int, index, source, reduce: str, *, include_self:
 @index_reduce.vjp("self", "source")
 def _(F, grad, self, source, result, dim, index, reduce, include_self):
     places = _each_element(F, dim, index, source.shape) if source.ndim else F.reshape(index, ())
-    return gradients(F, grad, self, dim, places, source, result, reduce, include_self)
+    return reduced_gradients(F, grad, self, dim, places, source, result, reduce, include_self)
 
 
 # -- places where something holds -------------------------------------------------------------------------------------

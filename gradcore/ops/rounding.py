@@ -83,7 +83,7 @@ def _(F, t, self):
 
 
 @elementwise(
-    self=lambda F, t, self, result: t * F.where(self == 0, 0, result / self),
+    self=lambda F, t, self, result: t * (result / F.where(self == 0, 1, self)),
     other=lambda F, t: F.zeros_like(t),
     node=lambda self, other: f"CopysignBackward{1 if getattr(other, '_constant', False) else 0}",
     promotion="float -complex",

@@ -1,4 +1,4 @@
-"""Special functions: error functions, gamma functions, Bessel functions and their relatives."""
+"""Special functions: error functions, gamma functions and their relatives."""
 
 from __future__ import annotations
 
@@ -241,43 +241,3 @@ def xlog1py(self, other):
 def entr(F, self):
     """``-self * log(self)``, 0 at 0, and minus infinity below."""
     return F.where(self < 0, -math.inf, -F.xlogy(self, self))
-
-
-# -- Bessel functions -------------------------------------------------------------------------------------------------
-
-
-@elementwise(lambda F, t, self: t * F.i1(self), promotion="float -complex", aliases=("special.i0",))
-def i0(self):
-    """The modified Bessel function of the first kind and order 0."""
-
-
-@elementwise(
-    lambda F, t, self, result: t * (F.i1e(self) - F.sgn(self) * result),
-    promotion="float -complex",
-    path="special.i0e",
-    node="SpecialI0EBackward0",
-)
-def i0e(self):
-    """``exp(-abs(self)) * i0(self)``."""
-
-
-@elementwise(
-    lambda F, t, self, result: t * F.where(self == 0, 0.5, F.i0(self) - result / self),
-    promotion="float -complex",
-    path="special.i1",
-    node="SpecialI1Backward0",
-)
-def i1(self):
-    """The modified Bessel function of the first kind and order 1."""
-
-
-@elementwise(
-    lambda F, t, self, result: (
-        t * F.where(self == 0, 0.5, F.i0e(self) - result * (F.sgn(self) + F.reciprocal(self)))
-    ),
-    promotion="float -complex",
-    path="special.i1e",
-    node="SpecialI1EBackward0",
-)
-def i1e(self):
-    """``exp(-abs(self)) * i1(self)``."""

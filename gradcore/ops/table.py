@@ -93,6 +93,8 @@ class Op:
         self.output_type: str | None = options.pop("output_type", None)
         self.variadic: bool = options.pop("variadic_outputs", False)
         self.differentiable: tuple[int, ...] = tuple(options.pop("differentiable", range(len(self.outputs))))
+        #: Whether the function takes the tensors of its first parameter as separate arguments, too.
+        self.varargs: bool = options.pop("varargs", False)
         self.view: bool = options.pop("view", False)
         self.multi_view: bool = self.view and self.variadic
         #: Whether there is a method ``name_``; ``"function"``: a function too, as for every operation of one tensor.

@@ -70,8 +70,11 @@ def sinc(F, self):
 
 @sinc.derivative("self")
 def _(F, t, self):
+    near = abs(self) < 1e-3  # the first terms of the series: no difference of nearly equal numbers
     x = math.pi * self
-    return F.where(self == 0, 0, t * ((F.cos(x) * x - F.sin(x)) / (x * self)))
+    far = F.where(near, 1, self)
+    y = math.pi * far
+    return t * F.where(near, (math.pi / 3) * x * (x * x / 10 - 1), (F.cos(y) * y - F.sin(y)) / (y * far))
 
 
 @elementwise(lambda F, t: t * (math.pi / 180), promotion="float -complex", node="Deg2RadBackward0")
@@ -85,8 +88,8 @@ def rad2deg(self):
 
 
 @elementwise(
-    self=lambda F, t, self, result: F.where(result == 0, 0, t * (self / result)),
-    other=lambda F, t, other, result: F.where(result == 0, 0, t * (other / result)),
+    self=lambda F, t, self, result: t * (self / F.where(result == 0, 1, result)),
+    other=lambda F, t, other, result: t * (other / F.where(result == 0, 1, result)),
     promotion="default -bool -integer -complex",
     domain=(0.2, 2),
     numbers=(),

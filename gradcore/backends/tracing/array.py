@@ -1,8 +1,9 @@
 """Arrays without data: a shape, a dtype and strides.
 
-A `Traced` array takes NumPy's protocols, so that kernels and bodies written for NumPy and CuPy arrays run on it as they
-are. The universal functions are here; what other functions give is said in `tracing_rules`. Views know their strides
-and their base, because what is a view and what is a copy decides how a graph is recorded.
+A `Traced` array takes NumPy's protocols, so that kernels and bodies written for NumPy and CuPy arrays run on it
+as they are. The universal functions are here; what other functions give is said in `rules` and its neighbours.
+Views know their strides and their base, because what is a view and what is a copy decides how a graph is
+recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from gradcore.backends import layouts
+from gradcore.backends.tracing import layouts
 
 __all__ = ["NO_DATA", "RULES", "Traced", "broadcast", "probe", "reduced"]
 
@@ -28,8 +29,10 @@ NO_ITEM = "Tensor.item() cannot be called on meta tensors"
 RULES: dict[Any, Callable[..., Any]] = {}
 
 #: Methods of arrays that are functions of NumPy.
-METHODS = """all any argmax argmin argpartition argsort clip compress conj conjugate cumprod cumsum diagonal dot max mean
-min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var""".split()
+METHODS = (
+    "all any argmax argmin argpartition argsort clip compress conj conjugate cumprod cumsum diagonal dot max "
+    "mean min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
+)
 
 
 class Traced(np.lib.mixins.NDArrayOperatorsMixin):
@@ -83,7 +86,9 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def flags(self) -> Any:
         in_c = layouts.is_contiguous(self.shape, self.strides, self.itemsize)
         in_f = layouts.is_contiguous(self.shape[::-1], self.strides[::-1], self.itemsize)
-        return types.SimpleNamespace(c_contiguous=in_c, f_contiguous=in_f, owndata=self.base is None, writeable=True)
+        return types.SimpleNamespace(
+            c_contiguous=in_c, f_contiguous=in_f, owndata=self.base is None, writeable=True
+        )
 
     @property
     def data(self) -> Any:
@@ -92,7 +97,9 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     # -- views -----------------------------------------------------------------------------------------------
 
-    def viewed(self, shape: Sequence[int], strides: Sequence[int], dtype: Any = None, offset: int = 0) -> Traced:
+    def viewed(
+        self, shape: Sequence[int], strides: Sequence[int], dtype: Any = None, offset: int = 0
+    ) -> Traced:
         """A view of the same memory; `offset`, in bytes, counts from this array's first element."""
         base = self if self.base is None else self.base
         return Traced(shape, dtype or self.dtype, tuple(strides), base, self.offset + offset)
@@ -168,7 +175,9 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         if not chosen:
             shape, strides, start = layouts.picked(self.shape, self.strides, entries)
             return self.viewed(shape, strides, None, start)
-        chosen = [i for i, e in enumerate(entries) if isinstance(e, (Traced, np.ndarray)) or hasattr(e, "__index__")]
+        chosen = [
+            i for i, e in enumerate(entries) if isinstance(e, (Traced, np.ndarray)) or hasattr(e, "__index__")
+        ]
         taken = np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen))
         together = chosen == list(range(chosen[0], chosen[-1] + 1))
         # With the indices as slices of length 0, what is left in the order of the dims.
@@ -241,13 +250,17 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
             for target, shape, dtype in zip(results, shapes, dtypes, strict=True):
                 _check_fits(shape, target.shape)
                 if not np.can_cast(dtype, target.dtype, named.get("casting", "same_kind")):
-                    raise TypeError(f"Cannot cast ufunc '{ufunc.__name__}' output from {dtype} to {target.dtype}")
+                    raise TypeError(
+                        f"Cannot cast ufunc '{ufunc.__name__}' output from {dtype} to {target.dtype}"
+                    )
         return results if len(results) > 1 else results[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
         rule = RULES.get(function)
         if rule is None:
-            raise NotImplementedError(f"{function.__module__}.{function.__name__} is not supported on the meta device")
+            raise NotImplementedError(
+                f"{function.__module__}.{function.__name__} is not supported on the meta device"
+            )
         return rule(*args, **named)
 
 
@@ -262,7 +275,7 @@ def _method(name: str) -> Any:
     return method
 
 
-for _name in METHODS:
+for _name in METHODS.split():
     setattr(Traced, _name, _method(_name))
 
 
@@ -280,7 +293,7 @@ def _entries(array: Traced, index: Any) -> list[Any]:
         if isinstance(part, (Traced, np.ndarray)) and part.dtype == bool:
             if isinstance(part, Traced):
                 raise NotImplementedError(
-                    "indexing with a mask: the shape of the result depends on the data, and meta tensors have no data"
+                    "indexing with a mask: the result's shape depends on the data, and meta tensors have no data"
                 )
             entries.extend(part.nonzero())
         else:
@@ -319,7 +332,7 @@ def broadcast(*values: Any) -> tuple[int, ...]:
 
 
 def made(shape: tuple[int, ...], dtype: Any, operands: Sequence[Any]) -> Traced:
-    """A new array, whose dims lie in memory in the order in which those of the operands lie (else in C order)."""
+    """A new array, whose dims lie in memory in the order of those of the operands (without any, in C order)."""
     dtype = np.dtype(dtype)
     layout = [(x.shape, x.strides) for x in operands if isinstance(x, (Traced, np.ndarray))]
     return Traced(shape, dtype, layouts.kept_order(shape, dtype.itemsize, layout))
@@ -378,15 +391,21 @@ def _of_signature(ufunc: Any, shapes: list[tuple[int, ...]]) -> list[tuple[int, 
         for name, size in zip(names, shape[split:], strict=True):
             if sizes.setdefault(name, size) != size:
                 raise ValueError(
-                    f"{ufunc.__name__}: Input operand {i} has a mismatch in its core dimension, with gufunc signature "
-                    f"{ufunc.signature} (size {size} is different from {sizes[name]})"
+                    f"{ufunc.__name__}: Input operand {i} has a mismatch in its core dimension, with gufunc "
+                    f"signature {ufunc.signature} (size {size} is different from {sizes[name]})"
                 )
     loop = np.broadcast_shapes(*loops)
     return [(*loop, *(sizes[n] for n in core.split(",") if n and n not in missing)) for core in outs]
 
 
 def _reduce(
-    ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False, **named: Any
+    ufunc: Any,
+    array: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    **named: Any,
 ) -> tuple[int, ...]:
     return reduced(shape_of(array), axis, keepdims)
 

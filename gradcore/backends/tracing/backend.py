@@ -1,4 +1,4 @@
-"""Shapes without data: the ``meta`` device."""
+"""The backend of the ``meta`` device."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradcore.backends.base import Backend
-from gradcore.backends.traced import NO_DATA, Traced
-from gradcore.backends.tracing_rules import CREATION, elementwise
+from gradcore.backends.tracing import algebra, joins, views
+from gradcore.backends.tracing.array import NO_DATA, Traced
+from gradcore.backends.tracing.creation import CREATION
+from gradcore.backends.tracing.rules import elementwise
 
 __all__ = ["TracingBackend"]
 
+#: Modules whose rules are known once they are imported.
+RULE_MODULES = (algebra, joins, views)
+
 
 class Namespace:
-    """NumPy's names, for traced arrays: what makes arrays makes traced ones, the rest goes through NumPy's protocols.
+    """NumPy's names for traced arrays: what makes arrays makes traced ones, the rest knows NumPy's protocols.
 
     Parameters
     ----------

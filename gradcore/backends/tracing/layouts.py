@@ -1,4 +1,4 @@
-"""Where elements lie in memory, as arithmetic on shapes and strides: what views need to know, without any memory.
+"""Where elements lie in memory, as arithmetic on shapes and strides: what views need to know.
 
 Shapes are tuples of ints; strides, also tuples, are in bytes.
 """
@@ -35,7 +35,7 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -
 
 
 def kept_order(shape: Ints, itemsize: int, operands: Iterable[tuple[Ints, Ints]]) -> Ints:
-    """The strides of a new array whose dims have the order that they have in the operands (NumPy's order "K").
+    """The strides of a new array whose dims have the order of those of the operands (NumPy's order "K").
 
     `operands` are the (shape, strides) of what was broadcast to `shape`. Where they disagree, C order wins.
     """
@@ -59,7 +59,9 @@ def kept_order(shape: Ints, itemsize: int, operands: Iterable[tuple[Ints, Ints]]
 
 
 def _broadcast_strides(shape: Ints, own: Ints, strides: Ints) -> Ints:
-    return (0,) * (len(shape) - len(own)) + tuple(0 if n == 1 else s for n, s in zip(own, strides, strict=True))
+    return (0,) * (len(shape) - len(own)) + tuple(
+        0 if n == 1 else s for n, s in zip(own, strides, strict=True)
+    )
 
 
 def resolved_shape(size: int, shape: Sequence[int]) -> Ints:
@@ -104,7 +106,7 @@ def reshaped(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Ints | Non
 
 
 def picked(shape: Ints, strides: Ints, index: Sequence[Any]) -> tuple[Ints, Ints, int]:
-    """Shape, strides and offset of the view that ints, slices and None select; one for each dim, but for None.
+    """Shape, strides and offset of the view that ints and slices, one for each dim, and None select.
 
     Raises
     ------

@@ -1,0 +1,147 @@
+"""Whole Jacobians as NumPy matrices, by finite differences and in both modes: what `gradcheck` compares.
+
+A complex tensor counts as twice as many real numbers, real and imaginary parts in turn, so that every Jacobian is real:
+its rows are the numbers of an input, its columns those of an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gradcore.autograd.forward import Level, tangent_of
+from gradcore.autograd.forward_ad import make_dual
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.gradients import grad
+from gradcore.autograd.graph import Variable, requires_grad, wrap
+
+__all__ = [
+    "as_tuple",
+    "directional",
+    "forward_jacobian",
+    "numbers_of",
+    "numerical_jacobian",
+    "reverse_jacobian",
+    "tensor_of",
+]
+
+Matrix = np.ndarray[Any, Any]
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """A function's arguments or results as a tuple."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def numbers_of(t: Any) -> Matrix:
+    """The elements of a tensor as a vector of real numbers."""
+    flat = np.ascontiguousarray(t.host()).reshape(-1)
+    return flat.view(flat.real.dtype).astype(np.float64) if flat.dtype.kind == "c" else flat.astype(np.float64)
+
+
+def count_of(t: Any) -> int:
+    """How many real numbers a tensor holds."""
+    return int(t._array.size) * (2 if t._dtype.is_complex else 1)
+
+
+def tensor_of(numbers: Matrix, like: Any) -> Any:
+    """The tensor of the shape, dtype and device of `like` that holds these real numbers."""
+    flat = numbers.view(np.complex128) if like._dtype.is_complex else numbers
+    device = like._device
+    with device.backend.use_index(device.index):
+        return wrap(device.backend.from_host(flat.reshape(like._array.shape).astype(like._dtype.numpy)), device, like._dtype)
+
+
+def _unit(like: Any, i: int) -> Any:
+    numbers = np.zeros(count_of(like))
+    numbers[i] = 1
+    return tensor_of(numbers, like)
+
+
+@contextmanager
+def _moved(t: Any, step: Any) -> Iterator[None]:
+    """Add `step` (a tensor) to the data of `t` for a while, unnoticed by the graph."""
+    before = t._array.copy()
+    t._array[...] = before + step._array
+    try:
+        yield
+    finally:
+        t._array[...] = before
+
+
+def directional(
+    func: Callable[..., Any], inputs: Sequence[Any], k: int, direction: Any, eps: float, chosen: Sequence[int]
+) -> list[Matrix]:
+    """Central differences of the outputs `chosen`, when input `k` moves in a direction.
+
+    Raises
+    ------
+    RuntimeError
+        If an output changes its shape or dtype.
+    """
+    step = direction * eps
+    found: list[list[Any]] = []
+    for sign in (1, -1):
+        with _moved(inputs[k], step if sign > 0 else -step):
+            outs = as_tuple(func(*inputs))
+            found.append([(numbers_of(outs[j]), outs[j].shape, outs[j].dtype) for j in chosen])
+    result = []
+    for (up, *kind), (down, *other) in zip(*found, strict=True):
+        if kind != other:
+            raise RuntimeError(
+                "Expected `func` to return outputs with the same shape and dtype when inputs are perturbed by "
+                f"{eps}, but got: {kind[0]} {kind[1]!r} and {other[0]} {other[1]!r}"
+            )
+        result.append((up - down) / (2 * eps))
+    return result
+
+
+def numerical_jacobian(
+    func: Callable[..., Any], inputs: Sequence[Any], k: int, eps: float, chosen: Sequence[int]
+) -> list[Matrix]:
+    """By central differences: for each output in `chosen` the Jacobian with respect to input `k`."""
+    rows = [directional(func, inputs, k, _unit(inputs[k], i), eps, chosen) for i in range(count_of(inputs[k]))]
+    return _by_output(rows, chosen)
+
+
+def reverse_jacobian(output: Any, inputs: Sequence[Any]) -> tuple[list[Matrix], list[Any]]:
+    """In reverse mode: for each of `inputs` the Jacobian of `output`, and the gradients of its last row."""
+    columns: list[list[Matrix]] = [[] for _ in inputs]
+    found: Sequence[Any] = ()
+    for i in range(count_of(output)):
+        found = grad(output, inputs, _unit(output, i), retain_graph=True, allow_unused=True)
+        for column, g, t in zip(columns, found, inputs, strict=True):
+            column.append(np.zeros(count_of(t)) if g is None else numbers_of(_like(g, t)))
+    return [np.array(c).reshape(-1, count_of(t)).T for c, t in zip(columns, inputs, strict=True)], list(found)
+
+
+def _like(gradient: Any, t: Any) -> Any:
+    """The gradient with as many numbers as its input, whatever its dtype."""
+    return TENSORS.to(gradient, t._dtype) if gradient._dtype.is_complex != t._dtype.is_complex else gradient
+
+
+def forward_jacobian(
+    func: Callable[..., Any], inputs: Sequence[Any], k: int, chosen: Sequence[int]
+) -> list[Matrix]:
+    """In forward mode: for each output in `chosen` the Jacobian with respect to input `k`."""
+    rows = [pushed(func, inputs, {k: _unit(inputs[k], i)}, chosen) for i in range(count_of(inputs[k]))]
+    return _by_output(rows, chosen)
+
+
+def pushed(
+    func: Callable[..., Any], inputs: Sequence[Any], tangents: dict[int, Any], chosen: Sequence[int]
+) -> list[Matrix]:
+    """The tangents of the outputs `chosen`, given those of some inputs."""
+    with Level() as level:
+        plain = [t.detach() if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
+        duals = [make_dual(t, tangents[i]) if i in tangents else t for i, t in enumerate(plain)]
+        outs = as_tuple(func(*duals))
+        found = [(outs[j], tangent_of(outs[j], level)) for j in chosen]
+        return [np.zeros(count_of(out)) if t is None else numbers_of(t) for out, t in found]
+
+
+def _by_output(rows: list[list[Matrix]], chosen: Sequence[int]) -> list[Matrix]:
+    return [np.array([row[j] for row in rows]) for j in range(len(chosen))]

@@ -1,0 +1,194 @@
+"""Reductions and cumulative sums for NumPy: through BLAS, and with fewer passes over memory.
+
+A sum over contiguous dimensions is a product with a vector of ones, which takes a third of the time of `numpy.add.reduce`
+over the last dimension and less over the first. BLAS adds in 4 to 32 lanes, in blocks: measured on uniform numbers, float32
+sums of 1,000, 65,536 and 1,000,000 elements were off by at most 3, 3 and 6 units of 2**-24 of the sum of magnitudes (2, 1
+and 1 pairwise). Over the first dimension, where NumPy adds row to row (25 and 80 such units for 1,000 and 65,536 rows),
+`BLOCK` rows are added at a time, and then the blocks (14).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.cumulative import Cumulative
+from gradcore.backends.reductions import Dims, Reductions
+
+__all__ = ["NumpyReductions"]
+
+#: Elements below which the call of BLAS costs more than it saves.
+SMALL = 8192
+#: Rows that are added one to another before blocks of them are.
+BLOCK = 4096
+
+_ones: dict[Any, Any] = {}
+
+
+def _vector_of_ones(n: int, dtype: Any) -> Any:
+    """Ones, of which the longest vector asked for is kept."""
+    known = _ones.get(dtype)
+    if known is None or len(known) < n:
+        known = np.ones(n, dtype)
+        if n <= 1 << 20:
+            _ones[dtype] = known
+    return known[:n]
+
+
+def _sum_run(x: Any, start: int, stop: int) -> Any:
+    """Sum a contiguous array over the dimensions from `start` to before `stop`."""
+    lead, rest = x.shape[:start], x.shape[stop:]
+    outer, n, inner = math.prod(lead), math.prod(x.shape[start:stop]), math.prod(rest)
+    if inner == 1:
+        if outer == 1:
+            return _sum_flat(x.reshape(n)).reshape(lead + rest)
+        return (x.reshape(outer, n) @ _vector_of_ones(n, x.dtype)).reshape(lead + rest)
+    x = x.reshape(outer, n, inner)
+    whole = n // BLOCK * BLOCK
+    if whole < BLOCK * 2:
+        return np.matmul(_vector_of_ones(n, x.dtype), x).reshape(lead + rest)
+    total = np.matmul(_vector_of_ones(BLOCK, x.dtype), x[:, :whole].reshape(outer, -1, BLOCK, inner)).sum(axis=1)
+    if whole < n:
+        total += np.matmul(_vector_of_ones(n - whole, x.dtype), x[:, whole:])
+    return total.reshape(lead + rest)
+
+
+def _sum_flat(x: Any) -> Any:
+    """The sum of a contiguous vector: of rows by BLAS, of their sums pairwise."""
+    row = 1024
+    rows = len(x) // row
+    sums = x[: rows * row].reshape(rows, row) @ _vector_of_ones(row, x.dtype)
+    return np.asarray(np.add.reduce(sums) + np.add.reduce(x[rows * row :]))
+
+
+def _halved(x: Any) -> Any:
+    """Multiply the halves of the last dimension until few elements are left: all lanes of the CPU take part."""
+    while x.shape[-1] > 64:
+        half = x.shape[-1] // 2
+        products = x[..., :half] * x[..., half : 2 * half]
+        if x.shape[-1] % 2:
+            products[..., 0] *= x[..., -1]
+        x = products
+    return x
+
+
+def _cumsum_of_rows(x: Any, dim: int, reverse: bool) -> Any:
+    """Cumulative sums along a dimension with many elements beside it: row by row."""
+    out = np.empty(x.shape, x.dtype)
+    source, target = np.moveaxis(x, dim, 0), np.moveaxis(out, dim, 0)
+    if reverse:
+        source, target = source[::-1], target[::-1]
+    target[0] = source[0]
+    for i in range(1, len(source)):
+        np.add(target[i - 1], source[i], target[i])
+    return out
+
+
+def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
+    """Cumulative sums along the last dimension: of blocks by a triangular matrix of ones, then of the blocks' sums.
+
+    None where something is not finite, as the matrix' zeros would spread it.
+    """
+    n = x.shape[-1]
+    block = max((b for b in range(16, 41) if n % b == 0), default=32)
+    rows = x.reshape(-1, n)
+    if n % block:
+        rows = np.zeros((len(rows), n + -n % block), x.dtype)
+        rows[:, :n] = x.reshape(-1, n)
+    triangle = np.tri(block, dtype=x.dtype)
+    out = (rows.reshape(-1, block) @ (triangle if reverse else triangle.T)).reshape(len(rows), -1, block)
+    sums = out[:, :, 0 if reverse else -1]
+    if not np.isfinite(sums).all():
+        return None
+    if reverse:
+        out[:, :-1] += np.cumsum(sums[:, :0:-1], axis=1)[:, ::-1, None]
+    else:
+        out[:, 1:] += np.cumsum(sums[:, :-1], axis=1)[:, :, None]
+    return np.ascontiguousarray(out.reshape(len(rows), -1)[:, :n]).reshape(x.shape)
+
+
+class NumpyReductions(Reductions, Cumulative):
+    """What NumPy reduces faster in another way."""
+
+    def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        kind = x.dtype.kind
+        wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
+        if x.size < SMALL or kind not in "fc" or wanted != x.dtype or x.itemsize < 4 or dims == ():
+            return np.add.reduce(x, dims, wanted, None, keepdim)
+        if not x.flags.c_contiguous:
+            if not x.flags.f_contiguous:
+                return np.add.reduce(x, dims, None, None, keepdim)
+            turned = None if dims is None else tuple(x.ndim - 1 - d for d in dims)
+            return self.sum_over(x.T, turned, keepdim).T
+        reduced = range(x.ndim) if dims is None else sorted(dims)
+        total, stop = x, len(reduced)
+        while stop:  # runs of adjacent dimensions, from the last one on
+            start = stop - 1
+            while start and reduced[start - 1] == reduced[start] - 1:
+                start -= 1
+            total = _sum_run(total, reduced[start], reduced[stop - 1] + 1)
+            stop = start
+        return total.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)]) if keepdim else total
+
+    def dot_over(self, x: Any, y: Any, dim: int) -> Any:
+        if x.dtype != y.dtype or x.dtype.kind != "f" or dim != x.ndim - 1:
+            return super().dot_over(x, y, dim)
+        return np.vecdot(x, y)[..., None]
+
+    def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        if x.size >= SMALL and x.dtype.kind == "f" and dtype is None and x.flags.c_contiguous:
+            if dims is None:
+                product = np.multiply.reduce(_halved(x.reshape(-1)))
+                return product.reshape((1,) * x.ndim) if keepdim else product
+            if dims == (x.ndim - 1,):
+                x = _halved(x)
+        return super().prod_over(x, dims, keepdim, dtype)
+
+    def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        return np.maximum.reduce(x, dims, None, None, keepdim)
+
+    def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        return np.minimum.reduce(x, dims, None, None, keepdim)
+
+    def at_index(self, x: Any, index: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        """The elements that an index without that dim chooses, and the index: `numpy.take_along_axis` at less cost."""
+        outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
+        flat = index.reshape(outer, inner) * inner + np.arange(inner)
+        flat += np.arange(0, x.size, x.shape[dim] * inner or 1)[:outer, None]
+        values = x.reshape(-1).take(flat).reshape(index.shape)
+        return (self.kept(values, dim), self.kept(index, dim)) if keepdim else (values, index)
+
+    def exp_for_ratio(self, x: Any, top: Any) -> Any:
+        # Exponentials of a moderate maximum do not overflow in a sum, and what vanishes beside it does not matter.
+        if top.min() >= -8 and top.max() <= 60:
+            return np.exp(x)
+        return super().exp_for_ratio(x, top)
+
+    def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
+        if x.size >= SMALL and x.dtype.kind in "fc" and x.itemsize >= 4 and (dtype is None or dtype.numpy == x.dtype):
+            n = x.shape[dim]
+            if dim < x.ndim - 1 and x.size >= 256 * n:
+                return _cumsum_of_rows(x, dim, reverse)
+            if dim == x.ndim - 1 and n >= 64:
+                out = _cumsum_by_blocks(x, reverse)
+                if out is not None:
+                    return out
+        return super().cumsum_along(x, dim, reverse, dtype)
+
+    def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
+        n = term.shape[dim]
+        if term.size < 128 * n:
+            return super().scan_along(factor, term, dim, reverse)
+        rows = [np.ascontiguousarray(np.moveaxis(a, dim, 0)) for a in (factor, term)]
+        factors = rows[0]
+        out = rows[1].astype(np.result_type(factor, term))  # a copy
+        order = range(n - 2, -1, -1) if reverse else range(1, n)
+        back = 1 if reverse else -1
+        for i in order:  # one by one: what lies beside the dimension keeps the CPU's lanes busy
+            out[i] += factors[i] * out[i + back]
+        return np.moveaxis(out, 0, dim)
+
+    def running(self, function: Any, x: Any, dim: int) -> Any:
+        return function.accumulate(x, axis=dim)

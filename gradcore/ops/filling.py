@@ -1,0 +1,65 @@
+"""Writing over a whole tensor: what `fill_`, `zero_`, `copy_` and assignments put there."""
+
+from __future__ import annotations
+
+from gradcore import dtypes
+from gradcore.ops.geometry import expanded
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import composite, general, linear
+
+Number = complex
+
+
+@general(
+    self=lambda F, grad: F.zeros_like(grad), node="FillBackward0", upcast=False, function=False, method=False
+)
+def fill_number(F, self, value: Number):
+    """A tensor of that shape and dtype with a number in every place."""
+    if isinstance(value, complex) and self.dtype.kind != "c":
+        name = dtypes.from_numpy(self.dtype).name
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+    return F.xp.full(self.shape, value, self.dtype)
+
+
+fill_number.jvp("self")(lambda F, t: F.zeros_like(t))
+
+
+@linear(
+    self=lambda F, grad: F.zeros_like(grad),
+    value=lambda F, grad: F.sum(grad),
+    node="FillBackward1",
+    upcast=False,
+    function=False,
+    method=False,
+)
+def fill_tensor(F, self, value):
+    """A tensor of that shape and dtype with the value of a 0-dim tensor in every place."""
+    if value.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+    return F.expanded(value.astype(self.dtype), self.shape).copy()
+
+
+@composite(method=False, inplace="function", samples=lambda: [case(floats(2, 3), 1.5), case(floats(2, 3), floats())])
+def fill(F, input, value):
+    """A tensor of the shape and dtype of `input` with a value (a number or a 0-dim tensor) in every place."""
+    return F.fill_tensor(input, value) if F.is_tensor(value) else F.fill_number(input, value)
+
+
+@linear(lambda F, grad: F.zeros_like(grad), upcast=False, function=False, method=False, inplace="function")
+def zero(F, self):
+    """Zeros."""
+    return F.zeros_like(self)
+
+
+@linear(
+    self=lambda F, grad: F.zeros_like(grad),
+    src=lambda F, grad, src_shape: F.sum_to_size(grad, src_shape),
+    node="CopyBackwards",
+    upcast=False,
+    function=False,
+    method=False,
+    inplace=True,
+)
+def copy(F, self, src, non_blocking: bool = False):
+    """`src` in the shape and dtype of `self`."""
+    return F.expanded(F.astype(src, self.dtype), expanded(src.shape, self.shape))

@@ -1,0 +1,399 @@
+"""Powers and exponentials of matrices, pseudo-inverses, ranks, condition numbers and least squares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.ops.matrix_checks import check_floating, check_matrix, check_square, is_vector
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import composite, general
+
+_PRIVATE = {"function": False, "method": False}
+
+# -- powers and exponentials --------------------------------------------------------------------------------------------
+
+
+def _power_cases():
+    x = floats(3, 3, form="well-conditioned")
+    return [case(x, 0), case(x, 1), case(x, 2), case(x, 3), case(floats(2, 3, 3), 5), case(x, -2), case(floats(0, 0), 2)]
+
+
+@composite(path="linalg.matrix_power", method=False, samples=_power_cases)
+def linalg_matrix_power(F, A, n: int):
+    """The product of `n` copies of square matrices, or of their inverses if `n` is negative."""
+    if not hasattr(n, "__index__"):
+        raise TypeError(f"linalg_matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
+    check_square("linalg.matrix_power", A)
+    if n == 0:
+        return F.expand(F.new_eye(A, A.shape[-1], A.shape[-1]), A.shape).clone()
+    square = A if n > 0 else F.linalg_inv(A)
+    n, result = abs(n), None
+    while True:
+        n, odd = divmod(n, 2)
+        if odd:
+            result = square if result is None else F.matmul(result, square)
+        if not n:
+            return result if result is not A else F.clone(A)
+        square = F.matmul(square, square)
+
+
+@composite(samples=_power_cases)
+def matrix_power(F, self, n: int):
+    """The product of `n` copies of square matrices; see `gradcore.linalg.matrix_power`."""
+    return F.linalg_matrix_power(self, n)
+
+
+def _exp_of_block(F, A, t):
+    """The change of the exponential of `A` with a change `t`: a block of the exponential of a larger matrix."""
+    n = A.shape[-1]
+    upper, lower = F.cat([A, t], -1), F.cat([F.zeros_like(A), A], -1)
+    return F.narrow(F.narrow(F.linalg_matrix_exp(F.cat([upper, lower], -2)), -2, 0, n), -1, n, n)
+
+
+@general(
+    lambda F, grad, A: _exp_of_block(F, F.hermitian(A), grad),
+    path="linalg.matrix_exp",
+    method=False,
+    samples=lambda: [case(floats(3, 3)), case(floats(2, 2, 2)), case(floats(1, 1)), case(floats(0, 0))],
+)
+def linalg_matrix_exp(F, A):
+    """The exponential of square matrices, ``I + A + A @ A / 2 + ...``."""
+    check_square("linalg.matrix_exp", A)
+    return F.matrix_exponential(A)
+
+
+linalg_matrix_exp.jvp("A")(lambda F, t, A: _exp_of_block(F, A, t))
+
+
+@composite(samples=lambda: [case(floats(3, 3)), case(floats(2, 2, 2))])
+def matrix_exp(F, self):
+    """The exponential of square matrices; see `gradcore.linalg.matrix_exp`."""
+    return F.linalg_matrix_exp(self)
+
+
+# -- what is small -------------------------------------------------------------------------------------------------------
+
+
+def _relative(A, atol, rtol):
+    """The relative tolerance: by default rounding's, or none where there is an absolute one."""
+    if rtol is not None:
+        return rtol
+    if atol is not None and not (isinstance(atol, float | int) and atol <= 0):
+        return 0.0
+    return max(A.shape[-2:]) * dtypes.finfo(A.dtype.to_real()).eps
+
+
+def _tolerance(F, sizes, atol, rtol):
+    """Up to which singular values count as zero, one number for each matrix of a batch."""
+    if not sizes.shape[-1]:
+        return F.new_zeros(sizes, sizes.shape[:-1])
+    absolute = F.as_tensor(atol or 0.0, dtype=sizes.dtype, device=sizes.device)
+    return F.maximum(F.amax(sizes, -1) * rtol, absolute)
+
+
+def _sizes(F, A, hermitian):
+    """The singular values, without derivatives."""
+    return F.abs(F.linalg_eigvalsh(A.detach())) if hermitian else F.linalg_svdvals(A.detach())
+
+
+def _pinv_cases():
+    return [
+        case(floats(3, 3, form="well-conditioned")), case(floats(4, 2)), case(floats(2, 4)), case(floats(2, 3, 2)),
+        case(floats(3, 3, form="spd"), hermitian=True), case(floats(0, 3)), case(floats(3, 2), rtol=1e-8),
+    ]  # fmt: skip
+
+
+@general(node="LinalgPinvBackward0", **_PRIVATE)
+def pseudo_inverse(F, A, tolerance=None, atol: float = 0.0, rtol: float | None = None, hermitian: bool = False):
+    """The pseudo-inverse: singular values up to `tolerance`, else ``max(atol, rtol * the largest)``, count as zero."""
+    if hermitian:
+        values, U = F.factor_eigh(A)
+        sizes, Vh = abs(values), F.hermitian(U)
+    else:
+        U, values, Vh = F.factor_svd(A)
+        sizes = values
+    if tolerance is None:
+        rtol = max(A.shape[-2:]) * F.xp.finfo(A.dtype).eps if rtol is None else rtol
+        largest = sizes.max(axis=-1, keepdims=True) if sizes.size else sizes
+        kept = (sizes > rtol * largest) & (sizes > atol)
+    else:
+        kept = sizes > tolerance[..., None]
+    inverses = F.where(kept, 1 / values, F.zeros_like(values))
+    return F.matmul(F.hermitian(Vh) * inverses[..., None, :], F.hermitian(U))
+
+
+def _pinv_backward(F, grad, A, inverse):
+    """The gradient of a matrix from that of its pseudo-inverse, at constant rank."""
+    P = F.hermitian(inverse)
+    back = F.hermitian(grad)
+    left = F.matmul(back, F.matmul(inverse, P))
+    right = F.matmul(F.matmul(P, inverse), back)
+    return (
+        left - F.matmul(A, F.matmul(inverse, left))
+        + right - F.matmul(F.matmul(right, inverse), A)
+        - F.matmul(F.matmul(P, grad), P)
+    )  # fmt: skip
+
+
+pseudo_inverse.vjp("A")(lambda F, grad, A, result: _pinv_backward(F, grad, A, result))
+
+
+@pseudo_inverse.jvp("A")
+def _(F, t, A, result):
+    P = F.hermitian(result)
+    back = F.hermitian(t)
+    left = F.matmul(F.matmul(result, P), back)
+    right = F.matmul(back, F.matmul(P, result))
+    return (
+        left - F.matmul(F.matmul(left, A), result)
+        + right - F.matmul(result, F.matmul(A, right))
+        - F.matmul(F.matmul(result, t), result)
+    )  # fmt: skip
+
+
+@composite(path="linalg.pinv", method=False, samples=_pinv_cases)
+def linalg_pinv(F, A, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None):
+    """The pseudo-inverse of matrices: singular values up to ``max(atol, rtol * the largest)`` count as zero."""
+    if A.ndim < 2 or A.dtype.category < 2:
+        raise RuntimeError(
+            f"linalg.pinv({A.dtype.scalar_name}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of float, "
+            "double, cfloat or cdouble types"
+        )
+    rtol = _relative(A, atol, rcond if rtol is None else rtol)
+    if F.is_tensor(atol) or F.is_tensor(rtol):
+        return F.pseudo_inverse(A, _tolerance(F, _sizes(F, A, hermitian), atol, rtol), hermitian=hermitian)
+    return F.pseudo_inverse(A, None, atol or 0.0, rtol, hermitian)
+
+
+@composite(samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(4, 2))])
+def pinverse(F, self, rcond: float = 1e-15):
+    """The pseudo-inverse of matrices; see `gradcore.linalg.pinv`."""
+    return F.linalg_pinv(self, rcond)
+
+
+@composite(path="linalg.matrix_rank", method=False, samples=lambda: [
+    case(floats(3, 2)), case(floats(2, 3, 3), hermitian=True), case(floats(3, 3), tol=0.5), case(floats(0, 3)),
+])  # fmt: skip
+def linalg_matrix_rank(F, A, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None):
+    """The number of singular values above ``max(atol, rtol * the largest)``, or above `tol`."""
+    check_matrix("torch.linalg.matrix_rank", A, "input")
+    sizes = _sizes(F, A, hermitian)
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    tolerance = _tolerance(F, sizes, atol, _relative(A, atol, rtol))
+    return F.sum(sizes > F.unsqueeze(tolerance, -1), -1)
+
+
+@composite(path="linalg.cond", method=False, samples=lambda: [
+    case(floats(3, 3, form="well-conditioned")), case(floats(4, 2)), case(floats(3, 3, form="well-conditioned"), p=1),
+    case(floats(2, 3, 3, form="well-conditioned"), p="fro"), case(floats(3, 3, form="well-conditioned"), p=-2),
+])  # fmt: skip
+def linalg_cond(F, A, p: Any = None):
+    """The condition number with respect to a matrix norm; infinite for singular matrices."""
+    if A.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
+    if p is None or p in (2, -2):
+        sizes = F.linalg_svdvals(A)
+        largest, smallest = F.amax(sizes, -1), F.amin(sizes, -1)
+        return smallest / largest if p == -2 else largest / smallest
+    check_square(f"linalg.cond(ord={p})", A)
+    inverse, info = F.linalg_inv_ex(A)
+    found = F.linalg_matrix_norm(A, p) * F.linalg_matrix_norm(inverse, p)
+    return F.where(info == 0, found, float("inf"))
+
+
+# -- least squares ------------------------------------------------------------------------------------------------------
+
+
+def _lstsq_cases():
+    return [
+        case(floats(4, 2), floats(4, 3)), case(floats(4, 2), floats(4, 1), driver="gels"), case(floats(2, 4), floats(2, 3)),
+        case(floats(2, 4, 3), floats(2, 4, 2), driver="gelsd"), case(floats(3, 3), floats(3, 2), driver="gelss"),
+    ]  # fmt: skip
+
+
+@general(
+    outputs=("solution", "residuals", "rank", "singular_values"),
+    differentiable=(0, 1),
+    node="LinalgLstsqBackward0",
+    broadcasts=True,
+    **_PRIVATE,
+)
+def least_squares(F, A, B, rcond: float, driver: str):
+    """The solution of ``A @ X = B`` with the least squares, and of these the shortest, by singular values."""
+    U, S, Vh = F.factor_svd(A)
+    kept = S > (0 if driver == "gels" else rcond) * S[..., :1]
+    weights = F.where(kept, 1 / S, F.zeros_like(S))[..., None].astype(A.dtype)
+    X = F.matmul(F.hermitian(Vh), weights * F.matmul(F.hermitian(U), B))
+    rank, empty = kept.sum(axis=-1), F.xp.zeros(0, S.dtype)
+    residuals = empty
+    if A.shape[-2] > A.shape[-1] and bool((rank == A.shape[-1]).all()):
+        residuals = (abs(F.matmul(A, X) - B) ** 2).sum(axis=-2)
+    sizes = S if driver in ("gelsd", "gelss") else empty
+    return X, residuals, F.xp.zeros(0, "int64") if driver == "gels" else rank, sizes
+
+
+@least_squares.vjp("A", "B")
+def _(F, grads, A, B, solution, residuals):
+    of_x, of_residuals = grads
+    inverse = F.pseudo_inverse(A)
+    by_a = _pinv_backward(F, F.matmul(of_x, F.hermitian(B)), A, inverse)
+    by_b = F.matmul(F.hermitian(inverse), of_x)
+    if tuple(residuals.shape) == (*solution.shape[:-2], solution.shape[-1]):
+        # What is left over is orthogonal to the columns of A: a change of the solution does not count.
+        rest = (F.matmul(A, solution) - B) * (2 * F.unsqueeze(of_residuals, -2))
+        by_a, by_b = by_a + F.matmul(rest, F.hermitian(solution)), by_b - rest
+    return by_a, by_b
+
+
+@composite(path="linalg.lstsq", method=False, output_type="linalg_lstsq", samples=_lstsq_cases)
+def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = None):
+    """The solution of ``A @ X = B`` with the least sum of squares, and of several of these the shortest.
+
+    Parameters
+    ----------
+    rcond : float, optional
+        Singular values up to this part of the largest count as zero; ``eps * max(m, n)`` by default.
+    driver : str, optional
+        The name of a LAPACK routine. All of them give the same solution here, but ``"gels"`` takes the rank for full and
+        leaves it out, and only ``"gelsd"`` and ``"gelss"`` return singular values.
+    """
+    name = "torch.linalg.lstsq"
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    vector = is_vector(A.shape, B.shape)
+    right = F.unsqueeze(B, -1) if vector else B
+    if right.shape[-2] != A.shape[-2]:
+        sizes = "input.size(-2) should match other.size(-1)" if vector else "input.size(-2) should match other.size(-2)"
+        raise RuntimeError(f"{name}: {sizes}")
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    check_floating(name, A)
+    if rcond is None:
+        rcond = _relative(A, None, None)
+    solution, residuals, rank, sizes = F.least_squares(A, right, rcond, driver or "gelsy")
+    if vector:
+        return F.squeeze(solution, -1), F.squeeze(residuals, -1) if residuals.shape[-1:] == (1,) else residuals, rank, sizes
+    return solution, residuals, rank, sizes
+
+
+# -- reflections ----------------------------------------------------------------------------------------------------------
+
+
+def _reflections(F, input):
+    """The vectors of the Householder reflections that are kept below the diagonal of a matrix, one column each."""
+    m, n = input.shape[-2:]
+    return F.tril(input, -1) + F.new_eye(input, m, n)
+
+
+def _reflect(F, v, tau, x):
+    """``x - tau * v @ v^H @ x`` for columns `v` and numbers `tau`, both with two dims."""
+    return x - F.matmul(tau * v, F.matmul(F.hermitian(v), x))
+
+
+def _householder_cases():
+    return [case(floats(4, 3), floats(3)), case(floats(2, 3, 3), floats(2, 2)), case(floats(3, 0), floats(0))]
+
+
+@general(
+    path="linalg.householder_product",
+    method=False,
+    node="LinalgHouseholderProductBackward0",
+    samples=_householder_cases,
+)
+def linalg_householder_product(F, input, tau):
+    """The first columns of the product of Householder reflections, as QR factorisations keep them."""
+    name = "torch.linalg.householder_product"
+    if input.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if input.shape[-2] < input.shape[-1]:
+        raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
+    if input.shape[-1] < tau.shape[-1]:
+        raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+    return _products(F, input, tau)[0]
+
+
+def _columns(F, x, i):
+    return F.narrow(x, -1, i, 1)
+
+
+def _products(F, input, tau):
+    """The products of the last reflections, of all of them first, the last with none."""
+    vectors = _reflections(F, input)
+    products = [F.expand(F.new_eye(input, *input.shape[-2:]), tuple(input.shape))]
+    for i in reversed(range(tau.shape[-1])):
+        products.append(_reflect(F, _columns(F, vectors, i), F.unsqueeze(_columns(F, tau, i), -1), products[-1]))
+    return products[::-1]
+
+
+@linalg_householder_product.vjp("input", "tau")
+def _(F, grad, input, tau):
+    vectors, products = _reflections(F, input), _products(F, input, tau)
+    by_vectors, by_tau = [], []
+    for i in range(tau.shape[-1]):
+        v, t = _columns(F, vectors, i), F.unsqueeze(_columns(F, tau, i), -1)
+        rest = products[i + 1]  # this reflection stands between `grad`, taken back to it, and the rest
+        across = F.matmul(grad, F.matmul(F.hermitian(rest), v))
+        back = F.matmul(rest, F.matmul(F.hermitian(grad), v))
+        by_tau.append(-F.squeeze(F.matmul(F.hermitian(v), across), -1))
+        by_vectors.append(-F.conj(t) * across - t * back)
+        grad = _reflect(F, v, F.conj(t), grad)
+    columns = input.shape[-1] - tau.shape[-1]
+    by_vectors.append(F.zeros_like(F.narrow(input, -1, 0, columns)))
+    return F.tril(F.cat(by_vectors, -1), -1), F.cat(by_tau, -1) if by_tau else F.zeros_like(tau)
+
+
+@composite(aliases=(), samples=_householder_cases)
+def orgqr(F, self, input2):
+    """The first columns of a product of reflections; see `gradcore.linalg.householder_product`."""
+    return F.linalg_householder_product(self, input2)
+
+
+@composite(samples=lambda: [
+    case(floats(4, 3), floats(3), floats(4, 2)), case(floats(4, 3), floats(2), floats(2, 4), left=False, transpose=True),
+])  # fmt: skip
+def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
+    """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix."""
+    side, end = ("other.shape[-2]", -2) if left else ("other.shape[-1]", -1)
+    if other.shape[end] != input.shape[-2]:
+        raise RuntimeError(f"torch.ormqr: {side} must be equal to input.shape[-2]")
+    m, n = input.shape[-2:]
+    padded = F.cat([input, F.new_zeros(input, (*input.shape[:-1], m - n))], -1) if m > n else F.narrow(input, -1, 0, m)
+    Q = F.linalg_householder_product(padded, tau)
+    Q = F.hermitian(Q) if transpose else Q
+    return F.matmul(Q, other) if left else F.matmul(other, Q)
+
+
+# -- other ----------------------------------------------------------------------------------------------------------------
+
+
+@composite(path="linalg.diagonal", method=False, samples=lambda: [case(floats(2, 3, 4)), case(floats(3, 3), offset=1)])
+def linalg_diagonal(F, A, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
+    """A view of the diagonals of matrices; see `gradcore.diagonal`."""
+    return F.diagonal(A, offset, dim1, dim2)
+
+
+@composite(path="linalg.vander", method=False, samples=lambda: [case(floats(3)), case(floats(2, 3), N=4), case(floats(2), N=2)])
+def linalg_vander(F, x, *, N: int | None = None):
+    """The powers of the elements, from the power 0, along a new last dim of size `N`."""
+    if (N is None and (not x.ndim or x.shape[-1] < 2)) or (N is not None and N <= 1):
+        raise RuntimeError("N must be greater than 1.")
+    n = x.shape[-1] if N is None else N
+    x = F.unsqueeze(x, -1)
+    powers = F.cumprod(F.expand(x, (*x.shape[:-1], n - 1)), -1)
+    return F.cat([F.ones_like(x), powers], -1)
+
+
+@composite(method=False, samples=lambda: [case(floats(3)), case(floats(3), N=2, increasing=True)])
+def vander(F, x, N: int | None = None, increasing: bool = False):
+    """The powers of the elements of a vector along a new dim, the highest first unless `increasing`."""
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    n = x.shape[0] if N is None else N
+    one = F.ones_like(F.unsqueeze(x, -1))
+    if n < 2:
+        return F.narrow(one, -1, 0, n)
+    powers = F.cumprod(F.expand(F.unsqueeze(x, -1), (x.shape[0], n - 1)), -1)
+    increasing_powers = F.cat([one, powers], -1)
+    return increasing_powers if increasing else F.flip(increasing_powers, (-1,))

@@ -1,0 +1,576 @@
+"""Normalization: layers that subtract a mean and divide by a standard deviation.
+
+The mean and the variance are outputs beside the result, with derivatives of their own: so the formulas may read them, and
+stay right at any order. With ``c = x - mean`` and ``r = 1 / sqrt(var + eps)`` the normalized values are ``c * r``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import composite, general
+
+# -- layer norm: statistics over the last dims, a weight for each of their elements ------------------------
+
+
+@general(
+    outputs=("result", "mean", "var"),
+    node="NativeLayerNormBackward0",
+    function=False,
+    method=False,
+)
+def native_layer_norm(self, weight, bias, ndims: int, eps: float):
+    """Normalize over the last `ndims` dims; also their means and variances."""
+
+
+@native_layer_norm.vjp("self", "weight", "bias")
+def _(F, grads, self, weight, mean, var, ndims, eps, needs):
+    grad, grad_mean, grad_var = grads
+    lead, last = self.shape[: self.ndim - ndims], self.shape[self.ndim - ndims :]
+    rows, width = prod(lead), prod(last)
+    grad, column = F.reshape(grad, (rows, width)), (rows, 1)
+    c = F.reshape(self, (rows, width)) - F.reshape(mean, column)
+    r = F.rsqrt(F.reshape(var, (rows,)) + eps)
+    product = grad * c
+    to_self = to_weight = to_bias = None
+    if needs[1]:
+        to_weight = F.reshape(F.matmul(r, product), last)
+    if needs[2]:
+        to_bias = F.reshape(F.matmul(F.ones_like(r), grad), last)
+    if needs[0]:
+        weight = F.reshape(weight, (width,)) if weight is not None else F.ones_like(c[0])
+        of_mean = F.reshape(grad_mean, (rows,)) - F.matmul(grad, weight) * r
+        of_var = F.reshape(grad_var, (rows,)) - F.matmul(product, weight) * (r * r * r / 2)
+        shift, slope = F.reshape(of_mean / width, column), F.reshape(of_var * (2 / width), column)
+        to_self = grad * weight * F.reshape(r, column) + (c * slope + shift)
+        to_self = F.reshape(to_self, self.shape)
+    return to_self, to_weight, to_bias
+
+
+def _along(F: Any, t: Any, self: Any, mean: Any, var: Any, dims: Any, eps: float) -> tuple[Any, Any, Any]:
+    """Tangents of the normalized values, the mean and the variance, along the input's tangent."""
+    c = self - mean
+    t_mean = F.mean(t, dims, True)
+    t_var = 2 * F.mean(c * t, dims, True)
+    r = F.rsqrt(var + eps)
+    return (t - t_mean) * r - c * (t_var * (r * r * r) / 2), t_mean, t_var
+
+
+@native_layer_norm.jvp("self")
+def _(F, t, self, weight, mean, var, ndims, eps):
+    t, t_mean, t_var = _along(F, t, self, mean, var, tuple(range(-ndims, 0)), eps)
+    return t if weight is None else t * weight, t_mean, t_var
+
+
+@native_layer_norm.jvp("weight")
+def _(F, t, self, mean, var, eps):
+    return (self - mean) * F.rsqrt(var + eps) * t, None, None
+
+
+@native_layer_norm.jvp("bias")
+def _(F, t):
+    return t, None, None
+
+
+def _checked_shape(input: Any, normalized_shape: Any, comma: str = ", ") -> tuple[int, ...]:
+    shape = tuple(normalized_shape) if isinstance(normalized_shape, Sequence) else (int(normalized_shape),)
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
+        )
+    if tuple(input.shape[-len(shape) :]) != shape:
+        sizes = ", ".join(map(str, shape))
+        raise RuntimeError(
+            f"Given normalized_shape=[{sizes}], expected input with shape [*{comma}{sizes}], but got input of "
+            f"size{list(input.shape)}"
+        )
+    return shape
+
+
+def _check_like(name: str, tensor: Any, shape: tuple[int, ...]) -> None:
+    if tensor is not None and tuple(tensor.shape) != shape:
+        raise RuntimeError(
+            f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(tensor.shape)} "
+            f"and normalized_shape = {list(shape)}"
+        )
+
+
+@composite(
+    path="nn.functional.layer_norm",
+    aliases=(".layer_norm",),
+    samples=lambda: [
+        case(floats(3, 4, 5), (5,), floats(5), floats(5)),
+        case(floats(2, 3, 4), (3, 4), floats(3, 4), None, eps=0.1),
+        case(floats(2, 5), [5]),
+        case(floats(6), (6,), None, floats(6)),
+        case(floats(0, 5), (5,), floats(5), floats(5)),
+    ],
+)
+def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None, eps: float = 1e-5):
+    """Normalize over the last dims, whose sizes are `normalized_shape`; then multiply by `weight` and add `bias`.
+
+    Parameters
+    ----------
+    input : Tensor
+    normalized_shape : int or sequence of int
+    weight, bias : Tensor, optional
+        Of that shape.
+    eps : float
+        Added to the variance.
+    """
+    shape = _checked_shape(input, normalized_shape)
+    _check_like("weight", weight, shape)
+    _check_like("bias", bias, shape)
+    return F.native_layer_norm(input, weight, bias, len(shape), eps)[0]
+
+
+@composite(
+    path="nn.functional.rms_norm",
+    aliases=(".rms_norm",),
+    samples=lambda: [
+        case(floats(3, 4, 5), (5,), floats(5)),
+        case(floats(2, 3, 4), (3, 4), eps=0.1),
+        case(floats(0, 5), (5,)),
+    ],
+)
+def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float | None = None):
+    """Divide by the root mean square of the last dims, whose sizes are `normalized_shape`; then multiply by `weight`.
+
+    `eps`, added to the mean square, is by default the dtype's machine epsilon.
+    """
+    shape = _checked_shape(input, normalized_shape)
+    _check_like("weight", weight, shape)
+    if eps is None:
+        eps = dtypes.finfo(input.dtype).eps
+    mean = F.mean(F.square(input), tuple(range(-len(shape), 0)), True)
+    out = input * F.rsqrt(mean + eps)
+    return out if weight is None else out * weight
+
+
+# -- group norm and batch norm: a weight for each channel --------------------------------------------------
+#
+# Both formulas work on one matrix with a row for each image and channel: sums over its rows, a little algebra with
+# those, and a scale, a slope and a shift for each row.
+
+
+def _by_rows(F: Any, grad: Any, self: Any, mean: Any) -> tuple[Any, Any, Any, Any]:
+    """Upstream gradients, centered inputs, and the sums over rows of the former and of their product."""
+    c = self - mean
+    return grad, c, F.sum(grad, -1, True), F.sum(grad * c, -1, True)
+
+
+@general(
+    outputs=("result", "mean", "var"),
+    node="NativeGroupNormBackward0",
+    function=False,
+    method=False,
+)
+def native_group_norm(self, weight, bias, groups: int, eps: float):
+    """Normalize each group of channels of each image; also the means and variances, ``(batch, groups)``."""
+
+
+def _grouped(self: Any, groups: int) -> tuple[int, int, int, int]:
+    """The input's shape as batch, groups, channels of a group, points."""
+    return self.shape[0], groups, self.shape[1] // groups, prod(self.shape[2:])
+
+
+@native_group_norm.vjp("self", "weight", "bias")
+def _(F, grads, self, weight, mean, var, groups, eps, needs):
+    grad, grad_mean, grad_var = grads
+    shape = _grouped(self, groups)
+    batch, _, channels, points = shape
+    of_group = (batch, groups, 1, 1)
+    grad, x, mean = F.reshape(grad, shape), F.reshape(self, shape), F.reshape(mean, of_group)
+    c = x - mean
+    r = F.rsqrt(F.reshape(var, of_group) + eps)
+    total, product = F.sum(grad, -1, True), F.sum(grad * c, -1, True)
+    to_self = to_weight = to_bias = None
+    if needs[1]:
+        to_weight = F.reshape(F.sum(product * r, 0), (groups * channels,))
+    if needs[2]:
+        to_bias = F.reshape(F.sum(total, 0), (groups * channels,))
+    if needs[0]:
+        scale = r
+        if weight is not None:
+            weight = F.reshape(weight, (groups, channels, 1))
+            total, product, scale = total * weight, product * weight, r * weight
+        of_mean = F.reshape(grad_mean, of_group) - F.sum(total, 2, True) * r
+        of_var = F.reshape(grad_var, of_group) - F.sum(product, 2, True) * (r * r * r / 2)
+        count = channels * points
+        to_self = F.reshape(grad * scale + (c * (of_var * (2 / count)) + of_mean / count), self.shape)
+    return to_self, to_weight, to_bias
+
+
+@native_group_norm.jvp("self")
+def _(F, t, self, weight, mean, var, groups, eps):
+    shape = _grouped(self, groups)
+    of_group = (*shape[:2], 1, 1)
+    t, t_mean, t_var = _along(
+        F,
+        F.reshape(t, shape),
+        F.reshape(self, shape),
+        F.reshape(mean, of_group),
+        F.reshape(var, of_group),
+        (2, 3),
+        eps,
+    )
+    if weight is not None:
+        t = t * F.reshape(weight, (groups, shape[2], 1))
+    return F.reshape(t, self.shape), F.reshape(t_mean, shape[:2]), F.reshape(t_var, shape[:2])
+
+
+@native_group_norm.jvp("weight")
+def _(F, t, self, mean, var, groups, eps):
+    shape = _grouped(self, groups)
+    of_group = (*shape[:2], 1, 1)
+    c = F.reshape(self, shape) - F.reshape(mean, of_group)
+    t = c * F.rsqrt(F.reshape(var, of_group) + eps) * F.reshape(t, (groups, shape[2], 1))
+    return F.reshape(t, self.shape), None, None
+
+
+@native_group_norm.jvp("bias")
+def _(F, t, self_shape):
+    return _for_channels(F, t, len(self_shape)), None, None
+
+
+def _for_channels(F: Any, t: Any, ndim: int) -> Any:
+    """A number for each channel in a shape that broadcasts with images."""
+    return F.reshape(t, (-1, *(1,) * (ndim - 2)))
+
+
+@composite(
+    path="nn.functional.group_norm",
+    aliases=(".group_norm",),
+    samples=lambda: [
+        case(floats(2, 4, 3), 2, floats(4), floats(4)),
+        case(floats(3, 6), 2, floats(6)),
+        case(floats(2, 4, 2, 3), 4, None, floats(4), eps=0.1),
+        case(floats(2, 4, 2), 1),
+    ],
+)
+def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1e-5):
+    """Normalize each group of channels of each image; then multiply by `weight` and add `bias`, one for each channel.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape ``(batch, channels, *)``.
+    num_groups : int
+        Divides the number of channels.
+    weight, bias : Tensor, optional
+    eps : float
+        Added to the variance.
+    """
+    sizes = list(input.shape)
+    if input.ndim < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
+    if sizes[1] % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{sizes} and num_groups={num_groups}"
+        )
+    for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None and tuple(tensor.shape) != (sizes[1],):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
+                f"shape {list(tensor.shape)} and input of shape {sizes}"
+            )
+    _check_count([sizes[0] * sizes[1] // num_groups, num_groups, *sizes[2:]])
+    return F.native_group_norm(input, weight, bias, num_groups, eps)[0]
+
+
+@general(
+    outputs=("result", "mean", "var"),
+    node="NativeBatchNormBackward0",
+    function=False,
+    method=False,
+)
+def native_batch_norm(self, weight, bias, eps: float):
+    """Normalize each channel over all images; also the channels' means and variances."""
+
+
+@native_batch_norm.vjp("self", "weight", "bias")
+def _(F, grads, self, weight, mean, var, eps, needs):
+    grad, grad_mean, grad_var = grads
+    batch, channels, points = self.shape[0], self.shape[1], prod(self.shape[2:])
+    shape, column = (batch, channels, points), (channels, 1)
+    grad = F.reshape(grad, shape)
+    c = F.reshape(self, shape) - F.reshape(mean, column)
+    r = F.rsqrt(var + eps)
+    total, product = F.sum(grad, (0, 2)), F.sum(grad * c, (0, 2))
+    to_self = None
+    if needs[0]:
+        scale = r if weight is None else r * weight
+        of_mean = grad_mean - total * scale
+        of_var = grad_var - product * (scale * r * r / 2)
+        count = batch * points
+        slope, shift = F.reshape(of_var * (2 / count), column), F.reshape(of_mean / count, column)
+        to_self = F.reshape(grad * F.reshape(scale, column) + (c * slope + shift), self.shape)
+    return to_self, product * r if needs[1] else None, total if needs[2] else None
+
+
+@native_batch_norm.jvp("self")
+def _(F, t, self, weight, mean, var, eps):
+    dims = (0, *range(2, self.ndim))
+    t, t_mean, t_var = _along(
+        F, t, self, _for_channels(F, mean, self.ndim), _for_channels(F, var, self.ndim), dims, eps
+    )
+    if weight is not None:
+        t = t * _for_channels(F, weight, self.ndim)
+    return t, F.reshape(t_mean, mean.shape), F.reshape(t_var, mean.shape)
+
+
+@native_batch_norm.jvp("weight")
+def _(F, t, self, mean, var, eps):
+    c = self - _for_channels(F, mean, self.ndim)
+    return c * _for_channels(F, F.rsqrt(var + eps) * t, self.ndim), None, None
+
+
+@native_batch_norm.jvp("bias")
+def _(F, t, self_shape):
+    return _for_channels(F, t, len(self_shape)), None, None
+
+
+@general(
+    lambda F, grad, weight, var, eps: grad * _scale(F, weight, var, eps, grad.ndim),
+    weight=lambda F, grad, self, mean, var, eps: (
+        F.sum(grad * (self - _for_channels(F, mean, grad.ndim)), (0, *range(2, grad.ndim))) * F.rsqrt(var + eps)
+    ),
+    bias=lambda F, grad: F.sum(grad, (0, *range(2, grad.ndim))),
+    node="NativeBatchNormBackward0",
+    function=False,
+    method=False,
+)
+def batch_norm_given(F, self, weight, bias, mean, var, eps: float):
+    """Normalize each channel with a given mean and variance."""
+    scale = F.rsqrt(var + eps)
+    if weight is not None:
+        scale = scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    return self * _for_channels(F, scale, self.ndim) + _for_channels(F, shift, self.ndim)
+
+
+def _scale(F: Any, weight: Any, var: Any, eps: float, ndim: int) -> Any:
+    scale = F.rsqrt(var + eps)
+    return _for_channels(F, scale if weight is None else scale * weight, ndim)
+
+
+@batch_norm_given.jvp("self")
+def _(F, t, weight, var, eps):
+    return t * _scale(F, weight, var, eps, t.ndim)
+
+
+@batch_norm_given.jvp("weight")
+def _(F, t, self, mean, var, eps):
+    c = self - _for_channels(F, mean, self.ndim)
+    return c * _for_channels(F, F.rsqrt(var + eps) * t, self.ndim)
+
+
+@batch_norm_given.jvp("bias")
+def _(F, t, self_shape):
+    return _for_channels(F, t, len(self_shape))
+
+
+def _check_count(sizes: Sequence[int]) -> None:
+    if prod((sizes[0], *sizes[2:])) == 1:
+        shape = f"torch.Size({list(sizes)})"
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {shape}")
+
+
+def _update(F: Any, running: Any, value: Any, momentum: float) -> None:
+    """Move a running statistic towards a new value, in place."""
+    if running is not None:
+        value = value.detach()
+        running.mul_(1 - momentum).add_(value if value.dtype is running.dtype else value.to(running.dtype), alpha=momentum)
+
+
+def _batch_norm(
+    F: Any,
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    channels = input.shape[1] if input.ndim > 1 else 0
+    if not training:
+        for name, tensor in (("running_mean", running_mean), ("running_var", running_var)):
+            if tensor is None:
+                raise RuntimeError(f"{name} must be defined in evaluation mode")
+    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    for name, tensor in given.items():
+        if tensor is not None and prod(tensor.shape) != channels:
+            raise RuntimeError(f"{name} should contain {channels} elements not {prod(tensor.shape)}")
+    if not training:
+        return F.batch_norm_given(input, weight, bias, running_mean.detach(), running_var.detach(), eps)
+    out, mean, var = F.native_batch_norm(input, weight, bias, eps)
+    count = prod(input.shape) // max(channels, 1)
+    _update(F, running_mean, mean, momentum)
+    if running_var is not None:
+        _update(F, running_var, var.detach() * (count / (count - 1)), momentum)
+    return out
+
+
+_STATISTICS = """
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape ``(batch, channels, *)``.
+    running_mean, running_var : Tensor, optional
+        {running}
+    weight, bias : Tensor, optional
+        One number for each channel.
+    {training} : bool
+        Whether to use the input's own statistics, and to update the running ones in place.
+    momentum : float
+        The share of the new statistics in an update. The running variance is corrected for the sample's size.
+    eps : float
+        Added to the variance.
+    """
+
+
+@composite(
+    path="nn.functional.batch_norm",
+    samples=lambda: [
+        case(floats(3, 2, 4), None, None, floats(2), floats(2), training=True),
+        case(floats(4, 3), None, None, training=True, eps=0.1),
+        case(floats(2, 3, 2, 2), None, None, floats(3), training=True),
+    ],
+)
+def batch_norm(
+    F,
+    input,
+    running_mean,
+    running_var,
+    weight=None,
+    bias=None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+):
+    """Normalize each channel over all images; then multiply by `weight` and add `bias`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape ``(batch, channels, *)``.
+    running_mean, running_var : Tensor or None
+        Statistics that are used unless `training`, and updated in place if `training`.
+    weight, bias : Tensor, optional
+        One number for each channel.
+    training : bool
+        Whether to use the input's own statistics.
+    momentum : float
+        The share of the new statistics in an update. The running variance is corrected for the sample's size.
+    eps : float
+        Added to the variance.
+    """
+    if training:
+        _check_count(input.shape)
+        if eps <= 0.0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    elif eps < 0.0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+    return _batch_norm(F, input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+@composite(
+    path="nn.functional.instance_norm",
+    samples=lambda: [
+        case(floats(2, 3, 4), None, None, floats(3), floats(3)),
+        case(floats(2, 3, 2, 2), eps=0.1),
+    ],
+)
+def instance_norm(
+    F,
+    input,
+    running_mean=None,
+    running_var=None,
+    weight=None,
+    bias=None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+):
+    """Normalize each channel of each image; then multiply by `weight` and add `bias`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape ``(batch, channels, *)``.
+    running_mean, running_var : Tensor, optional
+        Statistics that are used unless `use_input_stats`, and updated in place (with the mean over the images) if so.
+    weight, bias : Tensor, optional
+        One number for each channel.
+    use_input_stats : bool
+        Whether to use the input's own statistics.
+    momentum : float
+        The share of the new statistics in an update. The running variance is corrected for the sample's size.
+    eps : float
+        Added to the variance.
+    """
+    if use_input_stats and prod(input.shape[2:]) == 1:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    batch, channels = input.shape[:2]
+    apart = F.reshape(input, (1, batch * channels, *input.shape[2:]))
+
+    def repeated(t: Any) -> Any:
+        return None if t is None else F.repeat(t, (batch,))
+
+    if not use_input_stats:
+        given = map(repeated, (running_mean, running_var, weight, bias))
+        out = _batch_norm(F, apart, *given, False, momentum, eps)
+        return F.reshape(out, input.shape)
+    out, mean, var = F.native_batch_norm(apart, repeated(weight), repeated(bias), eps)
+    count = prod(input.shape[2:])
+    _update(F, running_mean, F.mean(F.reshape(mean.detach(), (batch, channels)), 0), momentum)
+    if running_var is not None:
+        var = F.mean(F.reshape(var.detach(), (batch, channels)), 0) * (count / (count - 1))
+        _update(F, running_var, var, momentum)
+    return F.reshape(out, input.shape)
+
+
+# -- others ------------------------------------------------------------------------------------------------
+
+
+@composite(
+    path="nn.functional.local_response_norm",
+    samples=lambda: [
+        case(floats(2, 5, 3), 3),
+        case(floats(1, 4, 2, 3), 2, alpha=0.5, beta=0.6, k=2.0),
+        case(floats(0, 4, 2), 2),
+    ],
+)
+def local_response_norm(F, input, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
+    """Divide by ``(k + alpha * m) ** beta``, with `m` the mean square of `size` neighbouring channels."""
+    if input.ndim < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
+    if not prod(input.shape):
+        return input
+    flat = F.reshape(F.square(input), (input.shape[0], 1, input.shape[1], -1))
+    padded = F.constant_pad_nd(flat, (0, 0, size // 2, (size - 1) // 2))
+    mean = F.reshape(F.avg_pool(padded, (size, 1), (1, 1), (0, 0), False, True, None), input.shape)
+    return input / F.pow(mean * alpha + k, beta)
+
+
+@composite(
+    path="nn.functional.normalize",
+    samples=lambda: [case(floats(3, 4)), case(floats(2, 3, 4), p=1.0, dim=-1), case(floats(3, low=0.5), p=3.0, dim=0)],
+)
+def normalize(F, input, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None):
+    """Divide by the p-norm over `dim`, or by `eps` where the norm is smaller."""
+    result = input / F.clamp(F.norm(input, p, dim, True), min=eps)
+    return result if out is None else out.copy_(result)
