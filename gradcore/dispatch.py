@@ -210,7 +210,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         device = common_device([t for t in tensors if t is not None])
         raw = _moved(op, args, raw, device)
     for p in op.indices:
-        raw[p] = tuple(_index_array(t, device) for t in args[p])
+        raw[p] = tuple(index_array(t, device) for t in args[p])
     if reduced and op.upcast and device.backend.upcasts:
         results = _upcast_call(op, raw, device, state)
     else:
@@ -218,7 +218,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
     return finish(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
 
 
-def _index_array(index: Any, device: Any) -> Any:
+def index_array(index: Any, device: Any) -> Any:
     """The array of an index tensor on `device`; indices come from anywhere."""
     if not isinstance(index, Variable):
         return index
@@ -615,7 +615,7 @@ def write(self: Any, result: Any, state: State | None = None) -> Any:
         raise RuntimeError(
             f"output with shape {list(self._array.shape)} doesn't match the broadcast shape {list(result._array.shape)}"
         )
-    _check_own_memory(self)
+    check_own_memory(self)
     recorded = result._edge is not None and self._dtype.category > 1
     if not recorded and state.mode & GRAD and requires_grad(self):
         return TENSORS.copy_(self, result)
@@ -636,7 +636,7 @@ def write(self: Any, result: Any, state: State | None = None) -> Any:
     return self
 
 
-def _check_own_memory(t: Any) -> None:
+def check_own_memory(t: Any) -> None:
     if 0 in getattr(t._array, "strides", ()) and any(
         n > 1 and s == 0 for n, s in zip(t._array.shape, t._array.strides, strict=True)
     ):
@@ -775,11 +775,12 @@ def _variadic(op: Op, run: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def spread(function: Callable[..., Any]) -> Callable[..., Any]:
+def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
     """A function of a sequence of tensors as one that takes the tensors as separate arguments, too."""
 
     def call(*tensors: Any, **settings: Any) -> Any:
-        return function(tensors[0] if len(tensors) == 1 else tensors, **settings)
+        single = len(tensors) == 1 and (op.kind == "composite" or not isinstance(tensors[0], Variable))
+        return function(tensors[0] if single else tensors, **settings)
 
     return call
 

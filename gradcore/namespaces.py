@@ -63,7 +63,7 @@ def install() -> None:
     for op in OPS.values():
         function, method = _faces(op)
         if op.varargs:
-            function = dispatch.named(dispatch.spread(function), op, op.name, False)
+            function = dispatch.named(dispatch.spread(function, op), op, op.name, False)
         op.call = function
         setattr(TENSORS, op.name, function)
         if op.inplace:
@@ -80,6 +80,7 @@ def install() -> None:
                 if op.inplace and "." not in op.path:
                     setattr(Tensor, each + "_", dispatch.make_inplace(op))
     _install_operators()
+    importlib.import_module("gradcore.shaping").install(Tensor)
 
 
 def _copy_into(method: Callable[..., Any]) -> Callable[[Any, Any], None]:

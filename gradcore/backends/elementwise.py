@@ -166,9 +166,13 @@ class Elementwise:
         value = self._number(exponent)
         if x.dtype.kind in "fc":
             small = _SMALL_POWERS.get(value)
-            return self.xp.power(x, exponent) if small is None else small(self.xp, x)
+            return self.power(x, exponent, value) if small is None else small(self.xp, x)
         if value is None:
             return self._integer_power(x, exponent)
+        return self.xp.power(x, exponent)
+
+    def power(self, x: Any, exponent: Any, value: Any) -> Any:
+        """A power of floating-point numbers; `value` is the exponent as a Python number, where it is known."""
         return self.xp.power(x, exponent)
 
     def _number(self, value: Any) -> Any:

@@ -23,10 +23,15 @@ class Indexing:
 
     xp: Any
     host_scalars: bool
+    array_type: type
+
+    def is_tensor(self, value: Any) -> bool:
+        """Whether a value is an array of this backend."""
+        return isinstance(value, self.array_type)
 
     # -- indexing with ints, slices and None ----------------------------------------------------------------------
 
-    def getitem(self, x: Any, key: Any) -> Any:
+    def getitem(self, x: Any, key: Any, name: str = "") -> Any:
         """A view: `key` has neither arrays nor bools."""
         try:
             return x[key]
@@ -38,6 +43,10 @@ class Indexing:
         out = self.xp.zeros(shape, grad.dtype)
         out[key] = grad
         return out
+
+    def getitem_into(self, target: Any, key: Any, value: Any) -> None:
+        """Write `value` at `key`."""
+        target[key] = value
 
     # -- indexing with arrays ---------------------------------------------------------------------------------------
 
@@ -51,18 +60,22 @@ class Indexing:
 
     def index_write(self, x: Any, values: Any, indices: Indices, accumulate: bool = False) -> Any:
         """A copy with `values` at `indices`, or with `values` added there."""
-        key = self._checked(x.shape, indices)
+        out = x.copy()
+        self.index_into(out, values, indices, accumulate)
+        return out
+
+    def index_into(self, out: Any, values: Any, indices: Indices, accumulate: bool = False) -> None:
+        """Write `values` to `indices`, or add them there, where the same place may appear often."""
+        key = self._checked(out.shape, indices)
         try:
-            if accumulate and not _distinct(indices):
-                return self._accumulated(x.shape, indices, values, x)
-            out = x.copy()
-            if accumulate:
+            if not accumulate:
+                out[key] = values
+            elif _distinct(indices):
                 out[key] += values
             else:
-                out[key] = values
-            return out
+                out[...] = self._accumulated(out.shape, indices, values, out)
         except (IndexError, ValueError) as error:
-            raise index_error(error, x.shape, indices, values.shape) from None
+            raise index_error(error, out.shape, indices, values.shape) from None
 
     def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
         """Zeros with `grad` added at `indices`."""
@@ -114,7 +127,7 @@ class Indexing:
         rows = values.transpose(order).reshape(math.prod(where), width)
         flat = _linear(arrays, [shape[d] for d in dims]).reshape(-1)
         if start is None:
-            total = self.sum_rows(height, flat, rows)
+            total = self.sum_into_rows(height, flat, rows)
         else:
             total = start.transpose(first).reshape(height, width).copy()
             if rows.size:
@@ -132,7 +145,7 @@ class Indexing:
                 found.append(index)
         return found
 
-    def sum_rows(self, height: int, index: Any, rows: Any) -> Any:
+    def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
         """Zeros, `height` rows of them, with `rows` added to the rows `index`."""
         out = self.xp.zeros((height, rows.shape[1]), rows.dtype)
         return self.add_rows(out, index, rows) if rows.size else out

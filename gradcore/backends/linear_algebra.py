@@ -185,3 +185,15 @@ class LinearAlgebra:
         before[..., 1:] = self.xp.cumprod(s[..., :-1], axis=-1)
         after[..., :-1] = self.xp.cumprod(s[..., :0:-1], axis=-1)[..., ::-1]
         return before * after
+
+    def permutation(self, like: Any, pivots: Any, rows: int) -> Any:
+        """The permutation matrix of LAPACK's pivots, row exchanges one after another."""
+        batch = pivots.shape[:-1]
+        order = self.xp.broadcast_to(self.xp.arange(rows), (*batch, rows)).copy().reshape(-1, rows)
+        pivots = pivots.reshape(-1, pivots.shape[-1]) - 1
+        every = self.xp.arange(len(order))
+        for i in range(pivots.shape[-1]):
+            other = pivots[:, i]
+            order[every, i], order[every, other] = order[every, other], order[every, i].copy()
+        eye = self.xp.eye(rows, dtype=like.dtype)
+        return eye[order].swapaxes(-1, -2).reshape(*batch, rows, rows)

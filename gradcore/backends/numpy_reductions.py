@@ -191,4 +191,6 @@ class NumpyReductions(Reductions, Cumulative):
         return np.moveaxis(out, 0, dim)
 
     def running(self, function: Any, x: Any, dim: int) -> Any:
+        if function is np.logaddexp and x.dtype == np.float32:  # one after the other: keep the rounding errors small
+            return np.logaddexp.accumulate(x.astype(np.float64), axis=dim).astype(np.float32)
         return function.accumulate(x, axis=dim)

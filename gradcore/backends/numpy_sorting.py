@@ -52,10 +52,9 @@ class NumpySorting(Sorting):
             keys.sort(axis=dim)
             keys &= (1 << 31) - 1
             return keys
-        order = np.argsort(-x if descending else x, axis=dim)
-        values = np.take_along_axis(x, order, dim)
-        neighbours = np.moveaxis(values, dim, 0)
-        if self.equal_or_nan(neighbours[1:], neighbours[:-1]).any() or np.isnan(values).any():
+        order = np.argsort(x if not descending else -x if x.dtype.kind == "f" else ~x, axis=dim)
+        rows = np.moveaxis(np.take_along_axis(x, order, dim), dim, 0)
+        if (rows[1:] == rows[:-1]).any() or np.isnan(rows).any():
             return super().argsort_along(x, dim, descending)
         return order
 

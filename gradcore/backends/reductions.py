@@ -37,6 +37,16 @@ class Reductions:
             x = self.sum_over(x, dims, False, dtypes.from_numpy(x.dtype))
         return x.reshape(shape)
 
+    def nansum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        """Sum over dims in which NaN counts as zero."""
+        if x.dtype.kind == "f":
+            if self.host_scalars:
+                total = self.sum_over(x, dims, keepdim, dtype)
+                if not self.xp.isnan(total).any():
+                    return total
+            x = self.xp.where(x == x, x, self.xp.zeros((), x.dtype))
+        return self.sum_over(x, dims, keepdim, dtype)
+
     def mean_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         return self.sum_over(x, dims, keepdim, dtype) / _count(x.shape, dims)
 
@@ -127,7 +137,10 @@ class Reductions:
 
     def equal_or_nan(self, x: Any, y: Any) -> Any:
         """Whether elements are equal, or both NaN."""
-        return (x == y) | ((x != x) & (y != y))
+        equal = x == y
+        if self.host_scalars and not (y != y).any():
+            return equal
+        return equal | ((x != x) & (y != y))
 
     # -- exponentials ---------------------------------------------------------------------------------------------
 

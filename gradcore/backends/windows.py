@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gradcore.backends import convolution, pooling
+from gradcore.backends import convolution, padding, pooling, resampling
 
 __all__ = ["Windows"]
 
 Ints = Sequence[int]
+Scales = Sequence[float | None]
 
 
 class Windows:
@@ -125,6 +126,27 @@ class Windows:
 
     def adaptive_avg_pool_spread(self, x: Any, size: Ints) -> Any:
         return _like(pooling.adaptive_avg_pool_backward(self.xp, _batched(x, len(size)), size), x)
+
+    # -- resampling and padding ------------------------------------------------------------------------------
+
+    def resample(
+        self, x: Any, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool
+    ) -> Any:
+        return resampling.interpolate(self.xp, x, size, scales, mode, align_corners, antialias)
+
+    def resample_backward(
+        self, x: Any, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool
+    ) -> Any:
+        return resampling.interpolate_backward(self.xp, x, size, scales, mode, align_corners, antialias)
+
+    def constant_pad_nd(self, x: Any, pad: Ints, value: Any = 0) -> Any:
+        return padding.constant_pad(self.xp, x, pad, value)
+
+    def pad_with_own(self, x: Any, pad: Ints, mode: str) -> Any:
+        return padding.pad_with_own(self.xp, x, pad, mode)
+
+    def pad_with_own_backward(self, x: Any, shape: Ints, pad: Ints, mode: str) -> Any:
+        return padding.pad_with_own_backward(self.xp, x, shape, pad, mode)
 
 
 def _batched(x: Any, n: int) -> Any:

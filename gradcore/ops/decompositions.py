@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gradcore.ops.matrix_checks import check_floating, check_matrix, check_square
 from gradcore.ops.samples import case, floats
-from gradcore.ops.table import composite, general
+from gradcore.ops.table import composite, constant, general
 
 _PRIVATE = {"function": False, "method": False}
 
@@ -43,9 +43,315 @@ def _diagonal(F, x):
 
 
 def _check_phase(F, x, name, vectors):
-    """Refuse a loss that depends on the phases of complex vectors; `x` would then not be real on the diagonal."""
-    F.assert_small(
-        F.imaginary(_diagonal(F, x)),
-        f"{name}: The {vectors} in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss "
-        "function depends on this quantity, so it is ill-defined.",
+    """Refuse a complex loss that depends on the phases of vectors: `x` is not real on the diagonal then."""
+    if F.is_complex(x):
+        F.assert_small(
+            F.imag(_diagonal(F, x)),
+            f"{name}: The {vectors} in the complex case are specified up to multiplication by e^{{i phi}}. The specified "
+            "loss function depends on this quantity, so it is ill-defined.",
+        )
+
+
+@constant(**_PRIVATE)
+def assert_small(self, text: str):
+    """The tensor itself, if its elements are no larger than rounding makes them."""
+
+
+# -- eigenvalues of Hermitian matrices --------------------------------------------------------------------------------
+
+
+def _symmetric_cases():
+    return [case(floats(3, 3, form="symmetric")), case(floats(2, 2, 2, form="symmetric"), UPLO="U"), case(floats(0, 0))]
+
+
+def _check_uplo(UPLO):
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return UPLO.upper()
+
+
+@general(
+    outputs=("eigenvalues", "eigenvectors"),
+    path="linalg.eigh",
+    method=False,
+    output_type="linalg_eigh",
+    samples=_symmetric_cases,
+)
+def linalg_eigh(F, A, UPLO: str = "L"):
+    """Eigenvalues in ascending order and eigenvectors of Hermitian matrices, of which one triangle is read."""
+    check_square("linalg.eigh", A)
+    return F.factor_eigh(A, _check_uplo(UPLO))
+
+
+@linalg_eigh.vjp("A")
+def _(F, grads, eigenvalues, eigenvectors):
+    of_values, of_vectors = grads
+    inner = F.matmul(F.hermitian(eigenvectors), of_vectors)
+    _check_phase(F, inner, "linalg_eigh_backward", "eigenvectors")
+    inner = F.triu(inner, 1) + F.tril(inner, -1)
+    middle = _over_gaps(F, inner, _gaps(F, eigenvalues)) + F.diag_embed(of_values)
+    return _sandwich(F, eigenvectors, middle, F.hermitian(eigenvectors))
+
+
+@linalg_eigh.jvp("A")
+def _(F, t, eigenvalues, eigenvectors):
+    t = (t + F.hermitian(t)) / 2
+    inner = _sandwich(F, F.hermitian(eigenvectors), t, eigenvectors)
+    turn = _over_gaps(F, F.triu(inner, 1) + F.tril(inner, -1), _gaps(F, eigenvalues))
+    return F.real(_diagonal(F, inner)), F.matmul(eigenvectors, turn)
+
+
+@general(path="linalg.eigvalsh", method=False, node="LinalgEighBackward0", samples=_symmetric_cases)
+def linalg_eigvalsh(F, A, UPLO: str = "L"):
+    """Eigenvalues in ascending order of Hermitian matrices, of which one triangle is read."""
+    check_square("linalg.eigvalsh", A)
+    return F.eigenvalues_hermitian(A, _check_uplo(UPLO))
+
+
+@linalg_eigvalsh.vjp("A")
+def _(F, grad, A, UPLO):
+    _, vectors = F.linalg_eigh(A, UPLO)
+    return F.matmul(vectors * _columns(F, grad), F.hermitian(vectors))
+
+
+@linalg_eigvalsh.jvp("A")
+def _(F, t, A, UPLO):
+    _, vectors = F.linalg_eigh(A, UPLO)
+    return F.real(_diagonal(F, _sandwich(F, F.hermitian(vectors), t, vectors)))
+
+
+# -- eigenvalues --------------------------------------------------------------------------------------------------------
+
+
+def _matrix_cases():
+    return [case(floats(3, 3)), case(floats(2, 2, 2)), case(floats(0, 0))]
+
+
+@general(
+    outputs=("eigenvalues", "eigenvectors"), path="linalg.eig", method=False, output_type="linalg_eig", samples=_matrix_cases
+)
+def linalg_eig(F, A):
+    """Eigenvalues and eigenvectors of square matrices, as complex numbers."""
+    check_square("linalg.eig", A)
+    return F.factor_eig(A)
+
+
+@linalg_eig.vjp("A")
+def _(F, grads, eigenvalues, eigenvectors):
+    of_values, of_vectors = grads
+    back = F.hermitian(eigenvectors)
+    inner = F.matmul(back, of_vectors)
+    _check_phase(F, inner, "linalg_eig_backward", "eigenvectors")
+    # Eigenvectors have length one: no part of a gradient that would change it counts.
+    inner = inner - F.matmul(back, eigenvectors * _columns(F, F.real(_diagonal(F, inner))))
+    inner = F.triu(inner, 1) + F.tril(inner, -1)
+    middle = _over_gaps(F, inner, F.conj(_gaps(F, eigenvalues))) + F.diag_embed(of_values)
+    return F.solved(back, F.matmul(middle, back))[0]
+
+
+@linalg_eig.jvp("A")
+def _(F, t, eigenvalues, eigenvectors):
+    inner = F.solved(eigenvectors, F.matmul(t, eigenvectors) if F.is_complex(t) else F.matmul(t + 0j, eigenvectors))[0]
+    turn = F.matmul(
+        eigenvectors, _over_gaps(F, F.triu(inner, 1) + F.tril(inner, -1), _gaps(F, eigenvalues))
     )
+    length = F.real(F.sum(F.conj(eigenvectors) * turn, -2))
+    return _diagonal(F, inner), turn - eigenvectors * _columns(F, length)
+
+
+@general(path="linalg.eigvals", method=False, node="LinalgEigBackward0", samples=_matrix_cases)
+def linalg_eigvals(F, A):
+    """Eigenvalues of square matrices, as complex numbers."""
+    check_square("linalg.eigvals", A)
+    return F.eigenvalues(A)
+
+
+@linalg_eigvals.vjp("A")
+def _(F, grad, A):
+    back = F.hermitian(F.linalg_eig(A)[1])
+    return F.solved(back, _rows(F, grad) * back)[0]
+
+
+# -- singular values ----------------------------------------------------------------------------------------------------
+
+
+def _svd_cases():
+    return [
+        case(floats(3, 3)), case(floats(4, 2), False), case(floats(2, 4), False), case(floats(2, 3, 2), False),
+        case(floats(0, 3), False),
+    ]  # fmt: skip
+
+
+@general(
+    outputs=("U", "S", "Vh"), path="linalg.svd", method=False, output_type="linalg_svd", samples=_svd_cases
+)
+def linalg_svd(F, A, full_matrices: bool = True, *, driver: str | None = None):
+    """``A = U @ diag(S) @ Vh`` with singular values in descending order; `driver` chooses a routine on CUDA only."""
+    check_matrix("linalg.svd", A)
+    check_floating("linalg.svd", A)
+    return F.factor_svd(A, full_matrices)
+
+
+def _first(F, U, Vh, k):
+    """The first `k` columns of `U` and rows of `Vh`."""
+    return F.narrow(U, -1, 0, k), F.narrow(Vh, -2, 0, k)
+
+
+def _skew(F, x):
+    return x - F.hermitian(x)
+
+
+@linalg_svd.vjp("A")
+def _(F, grads, U, S, Vh):
+    of_u, of_s, of_vh = grads
+    k = S.shape[-1]
+    m, n = U.shape[-2], Vh.shape[-1]
+    (of_u, of_vh), (U, Vh) = _first(F, of_u, of_vh, k), _first(F, U, Vh, k)
+    from_u = _skew(F, F.matmul(F.hermitian(U), of_u))
+    from_v = _skew(F, F.matmul(Vh, F.hermitian(of_vh)))
+    _check_phase(F, from_u + from_v, "svd_backward", "singular vectors")
+    both = from_u * _columns(F, S) + _rows(F, S) * from_v
+    middle = _over_gaps(F, F.triu(both, 1) + F.tril(both, -1), _gaps(F, S * S)) + F.diag_embed(of_s)
+    if F.is_complex(middle):
+        middle = middle + F.diag_embed(_over_gaps(F, _diagonal(F, from_u), 2 * S))
+    result = _sandwich(F, U, middle, Vh)
+    if m > k:  # what `of_u` says across the columns of U
+        across = of_u * _columns(F, 1 / S)
+        result = result + F.matmul(across - F.matmul(U, F.matmul(F.hermitian(U), across)), Vh)
+    if n > k:
+        across = _rows(F, 1 / S) * of_vh
+        result = result + F.matmul(U, across - F.matmul(F.matmul(across, F.hermitian(Vh)), Vh))
+    return result
+
+
+@linalg_svd.jvp("A")
+def _(F, t, U, S, Vh, full_matrices):
+    k = S.shape[-1]
+    m, n = U.shape[-2], Vh.shape[-1]
+    if full_matrices and m != n:
+        raise NotImplementedError("linalg.svd: forward mode needs full_matrices=False unless the matrices are square")
+    inner = _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))
+    mirrored = F.hermitian(inner)
+    gaps = _gaps(F, S * S)
+    in_u = inner * _columns(F, S) + _rows(F, S) * mirrored
+    in_v = _rows(F, S) * inner + mirrored * _columns(F, S)
+    turn_u = _over_gaps(F, F.triu(in_u, 1) + F.tril(in_u, -1), gaps)
+    turn_v = _over_gaps(F, F.triu(in_v, 1) + F.tril(in_v, -1), gaps)
+    if F.is_complex(inner):  # one of many ways to share the phase: all of it to U
+        turn_u = turn_u + F.diag_embed(_diagonal(F, inner - mirrored) / (2 * S))
+    change_u, change_v = F.matmul(U, turn_u), F.matmul(F.hermitian(turn_v), Vh)
+    if m > k:
+        outside = F.matmul(t, F.hermitian(Vh)) * _columns(F, 1 / S)
+        change_u = change_u + outside - F.matmul(U, F.matmul(F.hermitian(U), outside))
+    if n > k:
+        outside = _rows(F, 1 / S) * F.matmul(F.hermitian(U), t)
+        change_v = change_v + outside - F.matmul(F.matmul(outside, F.hermitian(Vh)), Vh)
+    return change_u, F.real(_diagonal(F, inner)), change_v
+
+
+@general(path="linalg.svdvals", method=False, node="LinalgSvdBackward0", samples=lambda: [
+    case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 2, 3)), case(floats(0, 3)),
+])  # fmt: skip
+def linalg_svdvals(F, A, *, driver: str | None = None):
+    """Singular values in descending order."""
+    check_matrix("linalg.svdvals", A)
+    check_floating("linalg.svdvals", A)
+    return F.singular_values(A)
+
+
+@linalg_svdvals.vjp("A")
+def _(F, grad, A):
+    U, _, Vh = F.linalg_svd(A, full_matrices=False)
+    return F.matmul(U * _columns(F, grad), Vh)
+
+
+@linalg_svdvals.jvp("A")
+def _(F, t, A):
+    U, _, Vh = F.linalg_svd(A, full_matrices=False)
+    return F.real(_diagonal(F, _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))))
+
+
+@composite(output_type="svd", samples=lambda: [case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 3), compute_uv=False)])
+def svd(F, self, some: bool = True, compute_uv: bool = True):
+    """``self = U @ diag(S) @ V.mH``; see `gradcore.linalg.svd`."""
+    if compute_uv:
+        U, S, Vh = F.linalg_svd(self, full_matrices=not some)
+        return U, S, F.hermitian(Vh)
+    *batch, m, n = self.shape
+    return F.new_zeros(self, (*batch, m, m)), F.linalg_svdvals(self), F.new_zeros(self, (*batch, n, n))
+
+
+# -- QR -----------------------------------------------------------------------------------------------------------------
+
+
+@general(
+    outputs=("Q", "R"), path="linalg.qr", method=False, output_type="linalg_qr",
+    samples=lambda: [
+        case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 4)), case(floats(2, 3, 2)), case(floats(2, 4), "complete"),
+        case(floats(0, 3)),
+    ],
+)  # fmt: skip
+def linalg_qr(F, A, mode: str = "reduced"):
+    """``A = Q @ R`` with orthonormal columns and a triangle; `mode` is ``"reduced"``, ``"complete"`` or ``"r"`` (no Q)."""
+    check_matrix("linalg.qr", A)
+    check_floating("linalg.qr", A)
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    return F.factor_qr(A, mode)
+
+
+def _check_qr(Q, R, mode):
+    if mode == "r":
+        raise RuntimeError(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
+            "linalg.qr(A, mode='reduced') if you are going to require gradients or JVPs."
+        )
+    if mode == "complete" and R.shape[-2] > R.shape[-1]:
+        raise RuntimeError(
+            "The QR decomposition is not differentiable when mode='complete' and nrows > ncols. Please use "
+            "linalg.qr(A, mode='reduced') if you are going to require gradients or JVPs."
+        )
+
+
+@linalg_qr.vjp("A")
+def _(F, grads, A, Q, R, mode):
+    _check_qr(Q, R, mode)
+    of_q, of_r = grads
+    m, n = Q.shape[-2], R.shape[-1]
+    rest = None
+    if n > m:  # A = [X, Y], and Y takes part in R alone, as Q^H Y
+        of_rest = F.narrow(of_r, -1, m, n - m)
+        of_q = of_q + F.matmul(F.narrow(A, -1, m, n - m), F.hermitian(of_rest))
+        rest = F.matmul(Q, of_rest)
+        R, of_r = F.narrow(R, -1, 0, m), F.narrow(of_r, -1, 0, m)
+    middle = F.triu(F.matmul(of_r, F.hermitian(R)) - F.matmul(F.hermitian(Q), of_q))
+    symmetric = middle + F.hermitian(F.triu(middle, 1))
+    if F.is_complex(symmetric):  # the diagonal of R is real
+        symmetric = symmetric - F.diag_embed(F.imag(_diagonal(F, symmetric)) * 1j)
+    whole = of_q + F.matmul(Q, symmetric)
+    result = F.linalg_solve_triangular(F.hermitian(R), whole, upper=False, left=False)
+    return result if rest is None else F.cat([result, rest], -1)
+
+
+@linalg_qr.jvp("A")
+def _(F, t, A, Q, R, mode):
+    _check_qr(Q, R, mode)
+    m, n = Q.shape[-2], R.shape[-1]
+    first = F.linalg_solve_triangular(
+        F.narrow(R, -1, 0, min(m, n)), F.narrow(t, -1, 0, min(m, n)), upper=True, left=False
+    )
+    inner = F.matmul(F.hermitian(Q), first)
+    lower = F.tril(inner, -1)
+    turn = lower - F.hermitian(lower)
+    if F.is_complex(inner):
+        turn = turn + F.diag_embed(F.imag(_diagonal(F, inner)) * 1j)
+    change_q = F.matmul(Q, turn) + first - F.matmul(Q, inner)
+    return change_q, F.matmul(F.hermitian(Q), t) - F.matmul(turn, R)
+
+
+@composite(output_type="qr", samples=lambda: [case(floats(4, 2)), case(floats(2, 4), some=False)])
+def qr(F, self, some: bool = True):
+    """``self = Q @ R``; see `gradcore.linalg.qr`."""
+    return F.linalg_qr(self, "reduced" if some else "complete")

@@ -23,7 +23,7 @@ from gradcore.ops.table import composite, general
     function=False,
     method=False,
 )
-def native_layer_norm(self, weight, bias, ndims: int, eps: float):
+def native_layer_norm(self, weight=None, bias=None, ndims: int = 1, eps: float = 1e-5):
     """Normalize over the last `ndims` dims; also their means and variances."""
 
 
@@ -158,19 +158,13 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
 # those, and a scale, a slope and a shift for each row.
 
 
-def _by_rows(F: Any, grad: Any, self: Any, mean: Any) -> tuple[Any, Any, Any, Any]:
-    """Upstream gradients, centered inputs, and the sums over rows of the former and of their product."""
-    c = self - mean
-    return grad, c, F.sum(grad, -1, True), F.sum(grad * c, -1, True)
-
-
 @general(
     outputs=("result", "mean", "var"),
     node="NativeGroupNormBackward0",
     function=False,
     method=False,
 )
-def native_group_norm(self, weight, bias, groups: int, eps: float):
+def native_group_norm(self, weight=None, bias=None, groups: int = 1, eps: float = 1e-5):
     """Normalize each group of channels of each image; also the means and variances, ``(batch, groups)``."""
 
 
@@ -292,7 +286,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
     function=False,
     method=False,
 )
-def native_batch_norm(self, weight, bias, eps: float):
+def native_batch_norm(self, weight=None, bias=None, eps: float = 1e-5):
     """Normalize each channel over all images; also the channels' means and variances."""
 
 
@@ -348,7 +342,7 @@ def _(F, t, self_shape):
     function=False,
     method=False,
 )
-def batch_norm_given(F, self, weight, bias, mean, var, eps: float):
+def batch_norm_given(F, self, mean, var, weight=None, bias=None, eps: float = 1e-5):
     """Normalize each channel with a given mean and variance."""
     scale = F.rsqrt(var + eps)
     if weight is not None:
@@ -411,33 +405,16 @@ def _batch_norm(
     for name, tensor in given.items():
         if tensor is not None and prod(tensor.shape) != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {prod(tensor.shape)}")
+    if not prod(input.shape):
+        return F.clone(input)
     if not training:
-        return F.batch_norm_given(input, weight, bias, running_mean.detach(), running_var.detach(), eps)
+        return F.batch_norm_given(input, running_mean.detach(), running_var.detach(), weight, bias, eps)
     out, mean, var = F.native_batch_norm(input, weight, bias, eps)
     count = prod(input.shape) // max(channels, 1)
     _update(F, running_mean, mean, momentum)
     if running_var is not None:
         _update(F, running_var, var.detach() * (count / (count - 1)), momentum)
     return out
-
-
-_STATISTICS = """
-
-    Parameters
-    ----------
-    input : Tensor
-        Of shape ``(batch, channels, *)``.
-    running_mean, running_var : Tensor, optional
-        {running}
-    weight, bias : Tensor, optional
-        One number for each channel.
-    {training} : bool
-        Whether to use the input's own statistics, and to update the running ones in place.
-    momentum : float
-        The share of the new statistics in an update. The running variance is corrected for the sample's size.
-    eps : float
-        Added to the variance.
-    """
 
 
 @composite(

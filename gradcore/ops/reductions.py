@@ -51,9 +51,7 @@ def nansum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = N
     """Sum over `dim` in which NaN counts as zero."""
     if self.dtype.kind == "c":
         raise RuntimeError("nansum on CPU does not support complex inputs")
-    if self.dtype.kind == "f":
-        self = F.where(self == self, self, F.zeros_like(self))
-    return F.sum_over(self, axes(dim, self.ndim), keepdim, dtype)
+    return F.nansum_over(self, axes(dim, self.ndim), keepdim, dtype)
 
 
 @nansum.jvp("self")

@@ -17,10 +17,10 @@ from gradcore.ops.triangular import check_part
     view=True,
     function=False,
     method=False,
-    node=lambda self, key, name="SliceBackward0": name,
+    node=lambda self, key, name: name,
 )
-def getitem(self, key: Any):
-    """``self[key]`` for a key of ints, slices, None and Ellipsis."""
+def getitem(self, key: Any, name: str = "SliceBackward0"):
+    """``self[key]`` for a key of ints, slices, None and Ellipsis; `name` is that of the node."""
 
 
 @linear(lambda F, grad, key: F.getitem(grad, key), upcast=False, function=False, method=False)

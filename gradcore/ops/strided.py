@@ -64,8 +64,8 @@ def _places(F, shape, own, size, stride, offset):
 def strided_back(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
     """The elements of a strided view, added up where the tensor that it is a view of has its own."""
     here, there, length = _places(F, shape, own, size, stride, offset)
-    memory = F.sum_rows(length, there, self.reshape(-1, 1))
-    counts = F.sum_rows(length, here, F.xp.ones((here.size, 1), self.dtype))
+    memory = F.sum_into_rows(length, there, self.reshape(-1, 1))
+    counts = F.sum_into_rows(length, here, F.xp.ones((here.size, 1), self.dtype))
     return (memory[here] / counts[here]).reshape(shape)
 
 
@@ -77,8 +77,8 @@ def strided_back(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
 def strided_copy(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
     """What `strided_view` reads, whatever memory the tensor itself has; zeros where it has no element."""
     here, there, length = _places(F, shape, own, size, stride, offset)
-    memory = F.sum_rows(length, here, self.reshape(-1, 1))
-    counts = F.sum_rows(length, here, F.xp.ones((here.size, 1), self.dtype))
+    memory = F.sum_into_rows(length, here, self.reshape(-1, 1))
+    counts = F.sum_into_rows(length, here, F.xp.ones((here.size, 1), self.dtype))
     return (memory / F.xp.maximum(counts.real, 1))[there].reshape(size)
 
 

@@ -1,9 +1,8 @@
 """Arrays without data: a shape, a dtype and strides.
 
-A `Traced` array takes NumPy's protocols, so that kernels and bodies written for NumPy and CuPy arrays run on it
-as they are. The universal functions are here; what other functions give is said in `rules` and its neighbours.
-Views know their strides and their base, because what is a view and what is a copy decides how a graph is
-recorded.
+A `Traced` array takes NumPy's protocols, so that kernels and bodies written for NumPy and CuPy arrays run on
+it as they are. The universal functions are here; `rules` and its neighbours say what other functions give.
+Views know their strides and their base: what is a view and what is a copy decides how a graph is recorded.
 """
 
 from __future__ import annotations
@@ -293,7 +292,7 @@ def _entries(array: Traced, index: Any) -> list[Any]:
         if isinstance(part, (Traced, np.ndarray)) and part.dtype == bool:
             if isinstance(part, Traced):
                 raise NotImplementedError(
-                    "indexing with a mask: the result's shape depends on the data, and meta tensors have no data"
+                    "indexing with a mask: the shape of the result depends on data, which meta tensors lack"
                 )
             entries.extend(part.nonzero())
         else:
@@ -332,7 +331,7 @@ def broadcast(*values: Any) -> tuple[int, ...]:
 
 
 def made(shape: tuple[int, ...], dtype: Any, operands: Sequence[Any]) -> Traced:
-    """A new array, whose dims lie in memory in the order of those of the operands (without any, in C order)."""
+    """A new array whose dims lie in memory in the order of those of the operands; without any, in C order."""
     dtype = np.dtype(dtype)
     layout = [(x.shape, x.strides) for x in operands if isinstance(x, (Traced, np.ndarray))]
     return Traced(shape, dtype, layouts.kept_order(shape, dtype.itemsize, layout))

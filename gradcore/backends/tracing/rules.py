@@ -69,7 +69,7 @@ def data_dependent(function: Any) -> Rule:
 
     def refuse(*args: Any, **named: Any) -> Any:
         raise NotImplementedError(
-            f"{function.__name__}: the shape of the result depends on the data, and meta tensors have no data"
+            f"{function.__name__}: the shape of the result depends on data, which meta tensors lack"
         )
 
     return refuse
@@ -165,7 +165,8 @@ def _reduction(function: Any) -> Rule:
 
 for _function in find(
     "all amax amin any argmax argmin count_nonzero max mean median min nanargmax nanargmin nanmax nanmean "
-    "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile prod ptp quantile std sum var"
+    "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile prod ptp quantile std "
+    "sum var"
 ):
     RULES[_function] = _reduction(_function)
 

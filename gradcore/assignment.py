@@ -1,0 +1,206 @@
+"""Writing in place over a tensor or a part of it: `fill_`, `zero_`, `copy_`, `index_put_`, ``tensor[key] = value``.
+
+Other operations in place compute their result and copy it; what only moves data is written where it belongs at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore import dispatch, dtypes
+from gradcore.autograd import views
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import Variable, bump, gradient_edge, requires_grad
+from gradcore.autograd.modes import GRAD, local
+from gradcore.indexing import as_view_key, getitem, resolve
+from gradcore.ops.geometry import expanded
+from gradcore.ops.indexing import as_indices
+from gradcore.ops.table import OPS, Op
+
+__all__ = ["copy_", "fill_", "fill_diagonal_", "index_put_", "setitem", "zero_"]
+
+
+def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+    """Write over `self` with a kernel, and record the operation that this amounts to.
+
+    Parameters
+    ----------
+    op : Op
+        An operation that does not save its first tensor's value.
+    self : Tensor
+    kernel : str
+        Name of a kernel that writes into its first argument.
+    arrays : tuple
+        The kernel's further arguments.
+    args : tuple
+        The operation's arguments after `self`, for the record.
+    """
+    state = local.state
+    if state.mode > GRAD:
+        return dispatch.apply_inplace(op, (self, *args))
+    dispatch.check_inplace(self, state)
+    dispatch.check_own_memory(self)
+    tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
+    edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.category > 1 else []
+    self._device.kernels[kernel](self._array, *arrays)
+    bump(self)
+    if any(edge is not None for edge in edges):
+        node = dispatch.make_node(op, (self, *args), tensors, edges, self._device, [self], state)
+        views.rebase(self, (node, 0))
+    return self
+
+
+def _number(value: Any, dtype: dtypes.dtype) -> Any:
+    if isinstance(value, complex) and not dtype.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+    return value
+
+
+def fill_(self: Any, value: Any) -> Any:
+    """Write a value, a number or a 0-dim tensor, to every place of the tensor."""
+    if not isinstance(value, Variable):
+        return overwrite(OPS["fill_number"], self, "copy_into", (_number(value, self._dtype),), (value,))
+    if value._array.ndim:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value._array.ndim} dimensions."
+        )
+    value = TENSORS.to(value, self._device)
+    return overwrite(OPS["fill_tensor"], self, "copy_into", (_cast(value, self),), (value,))
+
+
+def zero_(self: Any) -> Any:
+    """Write zeros to every place of the tensor."""
+    return overwrite(OPS["zero"], self, "copy_into", (0,), ())
+
+
+def _cast(value: Any, self: Any) -> Any:
+    """The array of a tensor in the dtype of `self`."""
+    if value._dtype is self._dtype:
+        return value._array
+    return self._device.kernels["astype"](value._array, self._dtype.numpy)
+
+
+def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    """Write the elements of `src`, broadcast and in this tensor's dtype, to this tensor.
+
+    Parameters
+    ----------
+    src : Tensor
+        May lie on another device.
+    non_blocking : bool
+        Whether the host may go on before a copy between devices is done.
+    """
+    if not isinstance(src, Variable):
+        src = TENSORS.as_tensor(src, device=self._device)
+    expanded(src._array.shape, self._array.shape)
+    src = TENSORS.to(src, self._device)
+    return overwrite(OPS["copy"], self, "copy_into", (_cast(src, self),), (src, non_blocking))
+
+
+def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """Write `values` (broadcast) to the places given by a tuple of integer or bool tensors, or add them there."""
+    if values._dtype is not self._dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {self._dtype.scalar_name} for the "
+            f"destination and {values._dtype.scalar_name} for the source."
+        )
+    indices = as_indices(TENSORS, indices)
+    values = TENSORS.to(values, self._device)
+    arrays = tuple(dispatch.index_array(i, self._device) for i in indices)
+    return overwrite(
+        OPS["index_write"],
+        self,
+        "index_into",
+        (values._array, arrays, accumulate),
+        (values, indices, accumulate),
+    )
+
+
+def setitem(self: Any, key: Any, value: Any) -> None:
+    """Write `value`, a number or a tensor that is broadcast, to the elements at `key`.
+
+    Parameters
+    ----------
+    key : object
+        As for reading.
+    value : Tensor or number
+    """
+    kind = key.__class__
+    if kind is int or kind is slice or (kind is tuple and as_view_key(key, self._array.shape) is not None):
+        part, indices = getitem(self, key), None
+    else:
+        part, indices = resolve(self, key)
+    if not isinstance(value, Variable):
+        if isinstance(value, (np.ndarray, np.generic)):
+            value = TENSORS.as_tensor(value, device=self._device)
+        elif not isinstance(value, dispatch.Number):
+            raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self._dtype.scalar_name}Tensor")
+    if indices is None:
+        if part._array.shape == self._array.shape and _is_whole(part, self):
+            part = self
+        _write_view(part, value)
+        return
+    if not isinstance(value, Variable):
+        _number(value, self._dtype)
+        value = TENSORS.scalar_tensor(value, dtype=self._dtype, device=self._device)
+    index_put_(part, indices, _without_leading_ones(value, part._array.ndim))
+
+
+def _is_whole(part: Any, self: Any) -> bool:
+    """Whether a view of one step is the tensor itself."""
+    op, settings = part._meta.chain[-1] if part._meta is not None and part._meta.chain else (None, ())
+    if op is OPS["slice_of"]:
+        return settings[3] == 1
+    return op is OPS["getitem"] and settings[1] == "AliasBackward0"
+
+
+def _write_view(part: Any, value: Any) -> None:
+    if not isinstance(value, Variable):
+        part.fill_(value)
+        return
+    meta, own = value._meta, part._meta
+    if meta is not None and own is not None and meta.base is own.base and meta.base is not None and meta.chain == own.chain:
+        return  # x[key] += y has written to the view already
+    value = _without_leading_ones(value, part._array.ndim)
+    copy_(part, value)
+
+
+def _without_leading_ones(value: Any, ndim: int) -> Any:
+    """Values may have further dims of size 1 in front."""
+    shape = value._array.shape
+    extra = len(shape) - ndim
+    if extra > 0 and all(n == 1 for n in shape[:extra]):
+        return TENSORS.reshape(value, shape[extra:])
+    return value
+
+
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Write a number to the diagonal of a matrix, or of a tensor whose dims have one size.
+
+    Parameters
+    ----------
+    fill_value : number
+    wrap : bool
+        Whether the diagonal of a tall matrix starts anew below its end, one row apart.
+    """
+    shape = self._array.shape
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2:
+        if len(set(shape)) != 1:
+            raise RuntimeError("all dimensions of input must be of equal length")
+        size, stride = shape[0], sum(self.stride())
+        TENSORS.as_strided(self, (size,), (stride,), self.storage_offset()).fill_(fill_value)
+        return self
+    TENSORS.diagonal(self).fill_(fill_value)
+    rows, columns = shape
+    if wrap:
+        for start in range(columns + 1, rows, columns + 1):
+            TENSORS.diagonal(TENSORS.slice_of(self, 0, start)).fill_(fill_value)
+    return self
+
+
+for _function in (copy_, fill_, zero_):
+    setattr(TENSORS, _function.__name__, _function)

@@ -1,0 +1,140 @@
+"""Variables: what tensors are to the graph, and the versions of their memory."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from gradcore import dtypes
+
+if TYPE_CHECKING:
+    from gradcore.autograd.nodes import Node
+
+__all__ = [
+    "Clock",
+    "Edge",
+    "Meta",
+    "Variable",
+    "VersionCounter",
+    "alias",
+    "bump",
+    "new",
+    "tensor_type",
+    "tick",
+    "version_counter",
+    "wrap",
+]
+
+new = object.__new__
+#: Draws the numbers by which nodes and in-place writes are ordered in time.
+tick = itertools.count(1).__next__
+
+#: A node and the number of one of its outputs.
+Edge = tuple["Node", int]
+
+
+class VersionCounter:
+    """Counts the in-place writes to memory that several tensors (a base, its views, `detach()`) share."""
+
+    version = 0
+    #: When the first and the last write happened, on the clock of `tick`.
+    first_written = 0
+    written = 0
+
+
+class Clock:
+    """When memory was last written in place, anywhere: a node that is younger need not check what it saved."""
+
+    last_write = 0
+
+
+class Meta:
+    """What few tensors have: leaves that require grad, views, duals. Defaults stand on the class."""
+
+    requires_grad = False
+    #: The accumulated gradient: a tensor, or None.
+    grad: Any = None
+    grad_dtype: Any = None
+    #: Weak reference to the leaf's AccumulateGrad, which holds the leaf.
+    accumulator: Any = None
+    hooks: Any = None
+    post_accumulate_hooks: Any = None
+    retains_grad = False
+    #: For views: the tensor whose memory this is a view of, and the operations that lead there from the base.
+    base: Any = None
+    chain: tuple[Any, ...] = ()
+    #: The version at which a view's edge was made; the edge is stale when the counter has moved on.
+    edge_version = 0
+    #: Why a view must not be written to in place: "", "multi", "no_grad", "custom", "inference".
+    creation = ""
+    inference = False
+    #: Forward mode: tangents by level.
+    tangents: Any = None
+
+
+class Variable:
+    """The slots of a tensor; `gradcore.Tensor` adds the methods."""
+
+    __slots__ = ("__dict__", "__weakref__", "_array", "_device", "_dtype", "_edge", "_meta", "_vc")
+
+    _array: Any
+    _device: Any
+    _dtype: dtypes.dtype
+    #: Of a result: the node that computed it, and which of its outputs it is.
+    _edge: Edge | None
+    _meta: Meta | None
+    _vc: VersionCounter | None
+
+    def __new__(cls, data: Any, requires_grad: bool = False) -> Any:
+        """``Variable(tensor)``, from before tensors were variables: the same data as a leaf."""
+        leaf = alias(data, None)
+        return leaf.requires_grad_() if requires_grad else leaf
+
+
+class _TensorType:
+    """The class of new tensors, put here by the floor above."""
+
+    cls: Any = Variable
+
+
+tensor_type = _TensorType()
+
+
+def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -> Any:
+    """A tensor of an array (of its device's array type)."""
+    t = new(tensor_type.cls)
+    if array.__class__ is not device.backend.array_type:
+        array = device.backend.asarray(array)
+    t._array = array
+    t._device = device
+    t._dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype
+    t._edge = edge
+    t._meta = None
+    t._vc = None
+    return t
+
+
+def alias(t: Any, edge: Edge | None) -> Any:
+    """Another tensor of the same memory, with the given history and no other."""
+    other = new(tensor_type.cls)
+    other._array, other._device, other._dtype = t._array, t._device, t._dtype
+    other._edge, other._meta = edge, None
+    other._vc = version_counter(t)
+    return other
+
+
+def version_counter(t: Any) -> VersionCounter:
+    """The tensor's version counter, made when first asked for."""
+    vc: VersionCounter | None = t._vc
+    if vc is None:
+        vc = t._vc = VersionCounter()
+    return vc
+
+
+def bump(t: Any) -> None:
+    """Note an in-place write to the memory of `t`."""
+    vc = version_counter(t)
+    vc.version += 1
+    vc.written = Clock.last_write = tick()
+    if vc.version == 1:
+        vc.first_written = vc.written

@@ -1,0 +1,30 @@
+"""Kernels of Fourier transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Fourier"]
+
+
+class Fourier:
+    """Transforms along dims that are counted from the front; sizes are those of the array, but for `last`."""
+
+    xp: Any
+
+    @property
+    def transforms(self) -> Any:
+        """The module with ``fftn``, ``rfftn`` and their inverses."""
+        return self.xp.fft
+
+    def fft_c2c(self, x: Any, dims: tuple[int, ...], norm: str, forward: bool) -> Any:
+        run = self.transforms.fftn if forward else self.transforms.ifftn
+        return run(x, axes=dims, norm=norm)
+
+    def fft_r2c(self, x: Any, dims: tuple[int, ...], norm: str, onesided: bool) -> Any:
+        run = self.transforms.rfftn if onesided else self.transforms.fftn
+        return run(x, axes=dims, norm=norm)
+
+    def fft_c2r(self, x: Any, dims: tuple[int, ...], norm: str, last: int) -> Any:
+        sizes = (*(x.shape[d] for d in dims[:-1]), last)
+        return self.transforms.irfftn(x, s=sizes, axes=dims, norm=norm)

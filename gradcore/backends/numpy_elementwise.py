@@ -1,0 +1,157 @@
+"""Elementwise kernels that NumPy has too, but slower.
+
+Its `where` branches for every element, its remainders and its `hypot` call the C library one element at a time, its `power`
+is slow for negative numbers, and SciPy's `erf` is slow. Small arrays are left to NumPy: here every pass costs a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.elementwise import Elementwise
+
+__all__ = ["NumpyElementwise"]
+
+#: The sizes from which the kernels below are faster than NumPy's, and the elements of a tile that stays in cache.
+_BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 16384
+
+#: Integers of the same size, by dtype: selection and signs are matters of bits.
+_BITS = {np.dtype(f): np.dtype(i) for f, i in (("f4", "i4"), ("f8", "i8"), ("i4", "i4"), ("i8", "i8"), ("c8", "i8"))}
+
+# erf(x) = tanh(x * p(x**2)): the polynomial of least maximal relative error of erf for abs(x) < 4, in float32.
+_ERF = tuple(
+    map(
+        np.float32,
+        (1.1283792, 0.10276987, -1.9528909e-4, -6.1483734e-4, 8.459618e-5, -4.7945155e-6, 2.7566725e-8, 5.421964e-9),
+    )
+)
+
+
+class NumpyElementwise(Elementwise):
+    """What replaces NumPy's own functions on the CPU."""
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        """Selection by integer arithmetic on the bits: exact for NaN and infinities, without a branch."""
+        dtype = x.dtype if hasattr(x, "dtype") else getattr(y, "dtype", None)
+        bits = _BITS.get(dtype)
+        if bits is None or condition.size < _BITS_FROM or getattr(y, "dtype", dtype) != dtype:
+            return np.where(condition, x, y)
+        a, b = np.asarray(x, dtype).view(bits), np.asarray(y, dtype).view(bits)
+        if not (b.ndim or b):
+            return (a * condition).view(dtype)
+        if not (a.ndim or a):
+            return (b * ~condition).view(dtype)
+        chosen = a ^ b
+        chosen = np.multiply(chosen, condition, out=chosen if chosen.shape == condition.shape else None)
+        chosen ^= b
+        return chosen.view(dtype)
+
+    def relu(self, x: Any) -> Any:
+        return np.clip(x, 0, np.inf) if _clips(x) else np.maximum(x, 0)
+
+    def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
+        """`x` between bounds; with numbers as bounds `clip` is faster than `maximum` and `minimum`."""
+        if _clips(x) and not getattr(low, "ndim", 0) and not getattr(high, "ndim", 0):
+            return np.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
+        return super().clamp(x, low, high)
+
+    def copysign(self, x: Any, y: Any) -> Any:
+        bits = _BITS.get(x.dtype)
+        if bits is None or x.size < _BITS_FROM or x.dtype.kind != "f":
+            return np.copysign(x, y)
+        sign = np.iinfo(bits).min
+        result = (x.view(bits) & ~sign) | (y.view(bits) & sign)
+        return result.view(x.dtype)
+
+    def power(self, x: Any, exponent: Any, value: Any) -> Any:
+        if x.dtype.kind == "f" and isinstance(value, (int, float)) and value == value // 1:
+            magnitude = np.power(np.abs(x), exponent)
+            return magnitude if value % 2 == 0 else self.copysign(magnitude, x)
+        return np.power(x, exponent)
+
+    def hypot(self, x: Any, y: Any) -> Any:
+        """The root of the squares, and NumPy's `hypot` for those that are too large or too small for it."""
+        if x.size < _BITS_FROM:
+            return np.hypot(x, y)
+        limit = 1e30 if x.dtype == np.float32 else 1e290
+        squares = x * x + y * y
+        plain = (squares > 1 / limit) & (squares < limit)
+        result = np.sqrt(squares, out=squares)
+        if not plain.all():
+            rest = ~plain
+            x, y = np.broadcast_arrays(x, y)
+            result[rest] = np.hypot(x[rest], y[rest])
+        return result
+
+    def erf(self, x: Any) -> Any:
+        """In float32 within 4 units in the last place of SciPy's."""
+        if x.dtype != np.float32 or x.size < _CLIP_FROM:
+            return self.special.erf(x)
+        return _in_tiles(_erf, x)
+
+    # -- quotients: those of float32 numbers are exact in float64, where they are not too large ----------------------
+
+    def floor_divide(self, x: Any, y: Any) -> Any:
+        return _in_tiles(_floor_divide, x, y) if _exact(x, y) else super().floor_divide(x, y)
+
+    def remainder(self, x: Any, y: Any) -> Any:
+        return _in_tiles(_remainder, x, y) if _exact(x, y) else super().remainder(x, y)
+
+    def fmod(self, x: Any, y: Any) -> Any:
+        return _in_tiles(_fmod, x, y) if _exact(x, y) else super().fmod(x, y)
+
+
+def _clips(x: Any) -> bool:
+    return bool(x.size >= _CLIP_FROM and x.dtype.kind == "f")
+
+
+def _exact(x: Any, y: Any) -> bool:
+    return bool(x.dtype == y.dtype == np.float32 and max(x.size, y.size) >= _BITS_FROM)
+
+
+def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
+    """Run ``kernel(out, *parts)`` on parts of arrays of one dtype that stay in cache."""
+    arrays = np.broadcast_arrays(*arrays)
+    result = np.empty(arrays[0].shape, arrays[0].dtype)
+    flat, parts = result.reshape(-1), [np.ascontiguousarray(a).reshape(-1) for a in arrays]
+    for i in range(0, flat.size, _TILE):
+        kernel(flat[i : i + _TILE], *(p[i : i + _TILE] for p in parts))
+    return result
+
+
+def _erf(out: Any, x: Any) -> None:
+    np.clip(x, -4, 4, out=out)
+    square = out * out
+    series = square * _ERF[-1]
+    for coefficient in _ERF[-2:0:-1]:
+        series += coefficient
+        series *= square
+    series += _ERF[0]
+    series *= out
+    np.tanh(series, out=out)
+
+
+def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:
+    """A kernel for the rounded quotient, or the rest that it leaves; `plain` computes what is not exact so."""
+
+    def kernel(out: Any, x: Any, y: Any) -> None:
+        wide = x.astype(np.float64)
+        quotient = wide / y
+        rounding(quotient, out=quotient)
+        if not (np.abs(quotient) < 2**24).all():
+            plain(x, y, out=out)
+        elif rest:
+            quotient *= y
+            out[...] = np.subtract(wide, quotient, out=wide)
+        else:
+            out[...] = quotient
+
+    return kernel
+
+
+_floor_divide = _by_quotient(np.floor, np.floor_divide, rest=False)
+_remainder = _by_quotient(np.floor, np.remainder, rest=True)
+_fmod = _by_quotient(np.trunc, np.fmod, rest=True)

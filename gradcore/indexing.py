@@ -1,0 +1,290 @@
+"""Reading by index: what ``tensor[key]`` means."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import Variable
+from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.views import view_of
+from gradcore.ops.slicing import getitem as GETITEM
+from gradcore.ops.slicing import select as SELECT
+from gradcore.ops.slicing import slice_of as SLICE
+
+__all__ = ["getitem", "resolve", "viewed"]
+
+WHOLE = slice(None)
+
+
+def getitem(self: Any, key: Any) -> Any:
+    """Elements of the tensor: a view where `key` has only ints, slices, None and Ellipsis, else a copy.
+
+    The rules are PyTorch's, which are NumPy's but for these: ints are taken before index tensors, so they do not
+    count as such when the place of the indexed dims is decided, and lists that hold sequences are tuples. Beyond
+    PyTorch's, slices may have negative steps.
+
+    Parameters
+    ----------
+    key : int, slice, None, Ellipsis, bool, list, array or tensor of ints or bools, or a tuple of them
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    IndexError
+        If an index is out of bounds, if there are too many of them, or if one is of another type.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.arange(6).reshape(2, 3)
+    >>> x[:, ::-1]
+    tensor([[2, 1, 0],
+            [5, 4, 3]])
+    >>> x[[0, 1, 1], [2, 0, 0]]
+    tensor([2, 3, 3])
+    """
+    kind = key.__class__
+    if kind is int:
+        state = local.state
+        array = self._array
+        if state.mode <= GRAD and array.ndim and not self._device.guarded:
+            try:
+                part = array[key] if array.ndim > 1 else array[key, ...]
+            except IndexError:
+                raise out_of_bounds(key, 0, array.shape) from None
+            return view_of(self, part, SELECT, (0, key), "SelectBackward0", state)
+        check_int(key, 0, array.shape)
+        return TENSORS.select(self, 0, key)
+    if kind is slice:
+        settings = (0, *bounds(key))
+        state = local.state
+        if state.mode <= GRAD and self._array.ndim and settings[3] and not self._device.guarded:
+            return view_of(self, self._array[key], SLICE, settings, "SliceBackward0", state)
+        return TENSORS.slice_of(self, *settings)
+    if kind is tuple:
+        plain = as_view_key(key, self._array.shape)
+        if plain is not None:
+            return viewed(self, *plain)
+    base, indices = resolve(self, key)
+    return base if indices is None else TENSORS.index(base, indices)
+
+
+def viewed(self: Any, key: tuple[Any, ...], name: str) -> Any:
+    """The view at a key of ints, slices, None and Ellipsis, as one operation with the name of the last node."""
+    state = local.state
+    if state.mode > GRAD:
+        return TENSORS.getitem(self, key, name)
+    return view_of(self, self._device.kernels["getitem"](self._array, key), GETITEM, (key, name), name, state)
+
+
+def bounds(key: slice) -> tuple[int | None, int | None, int]:
+    """Start, stop and step of a slice as Python ints."""
+    start, stop, step = key.start, key.stop, key.step
+    return (
+        start if start.__class__ is int or start is None else operator.index(start),
+        stop if stop.__class__ is int or stop is None else operator.index(stop),
+        1 if step is None else step if step.__class__ is int else operator.index(step),
+    )
+
+
+def out_of_bounds(index: int, dim: int, shape: Sequence[int]) -> IndexError:
+    """The error for an int that is no index of a dim."""
+    return IndexError(f"index {index} is out of bounds for dimension {dim} with size {shape[dim]}")
+
+
+def check_int(index: int, dim: int, shape: Sequence[int]) -> None:
+    """Raise unless `index` is one of that dim of a tensor of `shape`."""
+    if not shape:
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+            "0-dim tensor to a number"
+        )
+    if not -shape[dim] <= index < shape[dim]:
+        raise out_of_bounds(index, dim, shape)
+
+
+def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, ...], str] | None:
+    """A key of ints, slices, None and Ellipsis, and the name of the node that PyTorch records last for it.
+
+    None where there is anything else in `key`.
+    """
+    name, dim, dots, ints, ndim = "AliasBackward0", 0, False, False, len(shape)
+    for k in key:
+        kind = k.__class__
+        if kind is int:
+            if dim >= ndim:
+                raise too_many(key, ndim)
+            if not dots and not -shape[dim] <= k < shape[dim]:
+                raise out_of_bounds(k, dim, shape)
+            name, ints = "SelectBackward0", True
+            dim += 1
+        elif kind is slice:
+            start, stop, step = k.start, k.stop, k.step
+            if not (start.__class__ in _PLAIN and stop.__class__ in _PLAIN and step.__class__ in _PLAIN):
+                return None
+            if start or step not in _ONCE or not (stop is None or (dim < ndim and stop >= shape[dim])):
+                name = "SliceBackward0"
+            dim += 1
+        elif k is None:
+            name = "UnsqueezeBackward0"
+        elif k is Ellipsis:
+            dots = True
+        else:
+            return None
+    if dim > ndim:
+        raise too_many(key, ndim)
+    return (*key, ...) if ints and not dots else key, name
+
+
+_PLAIN = frozenset((int, type(None)))
+_ONCE = (None, 1)
+
+
+def too_many(key: Sequence[Any], ndim: int) -> IndexError:
+    """The error for a key of more dims than there are."""
+    if not ndim and len(key) == 1 and isinstance(key[0], int):
+        return IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+            "0-dim tensor to a number"
+        )
+    return IndexError(f"too many indices for tensor of dimension {ndim}")
+
+
+# -- keys with tensors --------------------------------------------------------------------------------------------
+
+
+def resolve(self: Any, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
+    """Split a key into a view and the index tensors that are applied to it.
+
+    Returns
+    -------
+    view : Tensor
+        The tensor after the ints, slices, None and bools of the key.
+    indices : tuple of Tensor or None, or None
+        For each of the view's first dims its index tensor; None if the key has no index tensors.
+    """
+    items = [_converted(k, self) for k in (key if _is_tuple(key) else (key,))]
+    shape = self._array.shape
+    used = sum(_dims_of(k) for k in items)
+    if used > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+    rest = len(shape) - used
+    basic: list[Any] = []
+    indices: list[Any] = []
+    dim = 0
+    for k in items:
+        if k is Ellipsis:
+            basic += [WHOLE] * rest
+            indices += [None] * rest
+            dim, rest = dim + rest, 0
+        elif k is None:
+            basic.append(None)
+            indices.append(None)
+        elif k.__class__ is int:
+            check_int(k, dim, shape)
+            basic.append(k)
+            dim += 1
+        elif k.__class__ is slice:
+            basic.append(k)
+            indices.append(None)
+            dim += 1
+        elif k.__class__ is _Truth:
+            basic.append(None)
+            indices.append(k.mask)
+        else:
+            if k._dtype is dtypes.bool_:
+                _check_mask(k, dim, shape)
+            basic += [WHOLE] * _dims_of(k)
+            indices.append(k)
+            dim += _dims_of(k)
+    while indices and indices[-1] is None:
+        indices.pop()
+    plain = as_view_key(tuple(basic), shape)
+    assert plain is not None
+    if not indices:
+        return viewed(self, *plain), None
+    return self if plain[1] == "AliasBackward0" else viewed(self, *plain), tuple(indices)
+
+
+class _Truth:
+    """A bool in the place of an index: a new dim of size 1 that is kept or not."""
+
+    def __init__(self, mask: Any) -> None:
+        self.mask = mask
+
+
+def _dims_of(item: Any) -> int:
+    """How many dims of the tensor an item of the key is for."""
+    if item is None or item is Ellipsis or item.__class__ is _Truth:
+        return 0
+    if isinstance(item, Variable) and item._dtype is dtypes.bool_:
+        return int(item._array.ndim)
+    return 1
+
+
+def _is_tuple(key: Any) -> bool:
+    """Whether a key holds one item for each dim: tuples do, and sequences that hold sequences, slices or tensors."""
+    if key.__class__ is tuple:
+        return True
+    if not isinstance(key, (list, tuple)) or len(key) >= 32:
+        return False
+    return any(k is None or k is Ellipsis or isinstance(k, (slice, Sequence, np.ndarray, Variable)) for k in key)
+
+
+_VALID = "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices"
+
+
+def _converted(item: Any, like: Any) -> Any:
+    """An item of a key as an int, a slice of ints, None, Ellipsis, a truth value or an index tensor."""
+    if item is None or item is Ellipsis or item.__class__ is int:
+        return item
+    if isinstance(item, slice):
+        return slice(*bounds(item))
+    if isinstance(item, (bool, np.bool_)):
+        return _Truth(TENSORS.index_tensor([bool(item)], like))
+    if not isinstance(item, Variable):
+        if isinstance(item, (np.ndarray, list, tuple, range)):
+            item = TENSORS.index_tensor(item, like)
+        elif hasattr(item, "__index__"):
+            return operator.index(item)
+        else:
+            raise IndexError(f"{_VALID} (got {type(item).__name__})")
+    if item._dtype not in (dtypes.int64, dtypes.bool_, dtypes.int32, dtypes.uint8):
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if item._dtype is dtypes.uint8:
+        item = TENSORS.ne(item, 0)
+    if item._array.ndim:
+        return item
+    return _Truth(TENSORS.reshape(item, (1,))) if item._dtype is dtypes.bool_ else int(item.item())
+
+
+def _check_mask(mask: Any, dim: int, shape: Sequence[int]) -> None:
+    for i, n in enumerate(mask._array.shape):
+        if n != shape[dim + i]:
+            raise IndexError(
+                f"The shape of the mask {list(mask._array.shape)} at index {i} does not match the shape of the indexed "
+                f"tensor {list(shape)} at index {dim + i}"
+            )
+
+
+def index_tensor(values: Any, like: Any) -> Any:
+    """Indices or bools, as lists or arrays, as a tensor on the device of another one."""
+    if isinstance(values, (list, tuple)):
+        values = [v.item() if isinstance(v, Variable) else v for v in values]
+    array = np.asarray(values)
+    if not array.size and array.dtype.kind == "f":
+        array = array.astype("int64")
+    return TENSORS.as_tensor(array, device=like._device)
+
+
+TENSORS.index_tensor = index_tensor
+TENSORS.is_tensor = lambda value: isinstance(value, Variable)

@@ -1,0 +1,89 @@
+"""What changes a tensor's shape but not its data: transposes as attributes, and in-place methods such as `squeeze_`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore import assignment, dispatch, indexing
+from gradcore.autograd.formulas import TENSORS, node_class
+from gradcore.autograd.graph import bump, new
+from gradcore.autograd.modes import local
+from gradcore.ops.table import OPS
+
+__all__ = ["install"]
+
+
+def _matrix(self: Any, name: str, batches: bool) -> None:
+    ndim = self._array.ndim
+    if ndim and (ndim < 2 or (ndim > 2 and not batches)):
+        what = "matrices or batches of matrices" if batches else "matrices (2-D tensors)"
+        hint = "" if batches or ndim == 1 else f" For batches of matrices, consider using tensor.m{name}"
+        raise RuntimeError(f"tensor.{name} is only supported on {what}. Got {ndim}-D tensor.{hint}")
+
+
+def transpose_all(self: Any) -> Any:
+    """A view with the dims in reversed order."""
+    return TENSORS.permute(self, range(self._array.ndim - 1, -1, -1))
+
+
+def transpose_matrix(self: Any) -> Any:
+    """A view with the last two dims exchanged."""
+    _matrix(self, "mT", True)
+    return TENSORS.transpose(self, -2, -1) if self._array.ndim else TENSORS.permute(self, ())
+
+
+def adjoint_matrix(self: Any) -> Any:
+    """The conjugate transpose of a matrix."""
+    _matrix(self, "H", False)
+    return TENSORS.adjoint(self)
+
+
+def adjoint_matrices(self: Any) -> Any:
+    """The conjugate transposes of a batch of matrices."""
+    _matrix(self, "mH", True)
+    return TENSORS.adjoint(self)
+
+
+# -- in place ---------------------------------------------------------------------------------------------------------
+
+
+def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., Any]:
+    """The method that gives a tensor the shape that a view operation gives to a view of it."""
+    op = OPS[name]
+
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        dispatch.check_inplace(self, local.state)
+        out = getattr(type(self), name)(self, *args, **named)
+        meta = self._meta
+        if out._edge is not None:
+            node = new(node_class(op, renamed(out._edge[0].name())))
+            for slot in ("_device", "_edges", "_hooks", "_seq", "saved", "results", "metas"):
+                setattr(node, slot, getattr(out._edge[0], slot))
+            self._edge = node, 0
+        self._array = out._array
+        bump(self)
+        if meta is not None and meta.base is not None:
+            meta.chain, meta.edge_version = out._meta.chain, self._vc.version
+        return self
+
+    method.__name__, method.__qualname__ = f"{name}_", f"Tensor.{name}_"
+    method.__doc__ = f"`{name}` in place: this tensor itself takes the new shape."
+    return method
+
+
+def _later(first: int) -> Callable[[str], str]:
+    """PyTorch numbers the nodes of the in-place variants after those of the others."""
+    return lambda name: name[:-1] + str(int(name[-1]) + first)
+
+
+def install(cls: Any) -> None:
+    """Give the class of tensors its attributes and methods that are no operations of the table."""
+    for name, getter in (("T", transpose_all), ("mT", transpose_matrix), ("H", adjoint_matrix), ("mH", adjoint_matrices)):
+        setattr(cls, name, property(getter))
+    for name, first in (("squeeze", 3), ("unsqueeze", 1), ("transpose", 1), ("t", 1)):
+        setattr(cls, f"{name}_", reshaped_in_place(name, _later(first)))
+    cls.swapaxes_ = cls.swapdims_ = cls.transpose_
+    cls.__getitem__, cls.__setitem__ = indexing.getitem, assignment.setitem
+    for name in ("copy_", "fill_", "fill_diagonal_", "index_put_", "zero_"):
+        setattr(cls, name, getattr(assignment, name))
