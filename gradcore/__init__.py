@@ -24,6 +24,7 @@ from gradcore.diagnostics import show_config
 from gradcore.printing import set_printoptions
 from gradcore import random
 from gradcore.random import *
+from gradcore.namespaces import register_op
 from gradcore.layouts import channels_last, contiguous_format, layout, memory_format, preserve_format, strided
 from gradcore.queries import *
 from gradcore.size import Size

@@ -9,10 +9,10 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd import anomaly_mode, forward, views
+from gradcore.autograd import saved as saved_tensors
 from gradcore.autograd.formulas import TENSORS, node_class, plan_of
 from gradcore.autograd.graph import (
     Meta,
-    Packed,
     Variable,
     VersionCounter,
     alias,
@@ -20,7 +20,6 @@ from gradcore.autograd.graph import (
     gradient_edge,
     new,
     requires_grad,
-    saved_hooks,
     tensor_type,
     tick,
     version_counter,
@@ -327,10 +326,6 @@ def make_node(
         node.results = [
             _saved_result(out, state) if keep else None for out, keep in zip(outs, plan.results, strict=True)
         ]
-    if state.mode & PACK and node.holds_tensors:
-        _pack(node, op)
-    if state.mode & ANOMALY:
-        anomaly_mode.note(node)
     dtype = first._dtype
     node.metas = None
     if dtype.category != 2 or dtype.is_reduced or op.broadcasts or any(
@@ -340,6 +335,10 @@ def make_node(
     if len(outs) > 1 or op.variadic:
         node._n_outputs = len(outs)
         node.output_metas = [(out._array.shape, out._array.dtype) for out in outs]
+    if state.mode & PACK and node.holds_tensors:
+        saved_tensors.pack(node)
+    if state.mode & ANOMALY:
+        anomaly_mode.note(node)
     return node
 
 
@@ -363,22 +362,6 @@ def _saved_result(out: Any, state: State) -> Any:
         vc = out._vc = VersionCounter()
     tangents = None if out._meta is None else out._meta.tangents
     return out._array, vc, vc.version, tangents
-
-
-def _pack(node: Any, op: Op) -> None:
-    hooks = saved_hooks()
-    if hooks is None:
-        return
-    for p in op.tensors:
-        value = node.saved[p]
-        if isinstance(value, Variable):
-            node.saved[p] = Packed(value, hooks)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Variable):
-            node.saved[p] = tuple(Packed(t, hooks) for t in value)
-    if node.results is not None:
-        node.results = [
-            None if r is None else (Packed(wrap(r[0], node._device), hooks), None, r[2], r[3]) for r in node.results
-        ]
 
 
 # -- elementwise operations -------------------------------------------------------------------------------------------
@@ -626,7 +609,7 @@ def write(self: Any, result: Any, state: State | None = None) -> Any:
         node = edge[0]
         if getattr(node, "results", None) is not None and node.results[0] is not None and result._dtype is self._dtype:
             vc = version_counter(self)
-            if node.results[0][0].__class__ is not Packed:
+            if not node.packed:
                 node.results = ((self._array, vc, vc.version, node.results[0][3]), *node.results[1:])
         if result._dtype is not self._dtype:
             edge = TENSORS.to(result, self._dtype)._edge
@@ -655,7 +638,7 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
     check_inplace(self, state)
     if state.mode & GRAD and _reads_input(op) and any(isinstance(a, Variable) and requires_grad(a) for a in args):
         args = (_original(self), *args[1:])
-    return write(self, op.call(*args) if op.kind == "composite" else apply(op, args), state)
+    return write(self, call_composite(op, args) if op.kind == "composite" else apply(op, args), state)
 
 
 def _reads_input(op: Op) -> bool:
@@ -675,7 +658,7 @@ def _original(self: Any) -> Any:
 
 def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """Call an operation and put its results in the tensors given as ``out=``."""
-    results = op.call(*args) if op.kind == "composite" else apply(op, args)
+    results = call_composite(op, args) if op.kind == "composite" else apply(op, args)
     several = isinstance(results, tuple)
     for target, result in zip(out if several else (out,), results if several else (results,), strict=True):
         if not isinstance(target, Variable):

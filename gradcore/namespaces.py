@@ -12,7 +12,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.ops.table import OPS, Op
 from gradcore.tensor import Tensor
 
-__all__ = ["functions", "install"]
+__all__ = ["functions", "install", "register_op"]
 
 #: Python's operators: method name, operation, reflected method name.
 OPERATORS = (
@@ -61,26 +61,58 @@ def install() -> None:
     """Make functions and methods of all declarations."""
     _load_declarations()
     for op in OPS.values():
-        function, method = _faces(op)
-        if op.varargs:
-            function = dispatch.named(dispatch.spread(function, op), op, op.name, False)
-        op.call = function
-        setattr(TENSORS, op.name, function)
-        if op.inplace:
-            setattr(TENSORS, op.name + "_", dispatch.make_inplace(op))
-            if not op.method and "." not in op.path:
-                setattr(Tensor, op.name + "_", dispatch.make_inplace(op))
-        if op.attribute:
-            setattr(Tensor, op.name, property(method, _copy_into(method)))
-        if op.method:
-            name = op.method if isinstance(op.method, str) else op.name
-            aliases = [alias for alias in op.aliases if "." not in alias] if op.method is True else ()
-            for each in (name, *aliases):
-                setattr(Tensor, each, method)
-                if op.inplace and "." not in op.path:
-                    setattr(Tensor, each + "_", dispatch.make_inplace(op))
+        register_op(op)
     _install_operators()
     importlib.import_module("gradcore.shaping").install(Tensor)
+
+
+def register_op(op: Op) -> Callable[..., Any]:
+    """Make the function and the methods of an operation that was declared with `gradcore.ops.table`.
+
+    The operations of gradcore itself are registered at import; those that are declared later are registered by hand.
+
+    Parameters
+    ----------
+    op : Op
+        What a decorator of `gradcore.ops.table` returned, with all of its formulas.
+
+    Returns
+    -------
+    callable
+        The function. The methods are attributes of `gradcore.Tensor` from here on, and formulas find it in ``F``.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.ops.table import elementwise
+    >>> @gradcore.register_op
+    ... @elementwise(lambda F, t, self: t * (3 * self * self), method=False)
+    ... def cube_doctest(F, self):
+    ...     return self * self * self
+    >>> x = gradcore.tensor(2.0, requires_grad=True)
+    >>> cube_doctest(x).backward()
+    >>> x.grad
+    tensor(12.)
+    """
+    function, method = _faces(op)
+    if op.varargs:
+        function = dispatch.named(dispatch.spread(function, op), op, op.name, False)
+    op.call = function
+    setattr(TENSORS, op.name, function)
+    if op.inplace:
+        setattr(TENSORS, op.name + "_", dispatch.make_inplace(op))
+        if not op.method and "." not in op.path:
+            setattr(Tensor, op.name + "_", dispatch.make_inplace(op))
+    if op.attribute:
+        setattr(Tensor, op.name, property(method, _copy_into(method)))
+    if op.method:
+        name = op.method if isinstance(op.method, str) else op.name
+        aliases = [alias for alias in op.aliases if "." not in alias] if op.method is True else ()
+        for each in (name, *aliases):
+            setattr(Tensor, each, method)
+            if op.inplace and "." not in op.path:
+                setattr(Tensor, each + "_", dispatch.make_inplace(op))
+    return function
 
 
 def _copy_into(method: Callable[..., Any]) -> Callable[[Any, Any], None]:

@@ -16,4 +16,4 @@ from gradcore import namespaces
 _functions = namespaces.functions("special")
 globals().update(_functions)
 
-__all__ = sorted(_functions)  # noqa: PLE0605
+__all__ = sorted(_functions)

@@ -315,7 +315,7 @@ class Tensor(Variable, Methods):
             return None
         if edge[0].is_leaf_sink:
             return None if self._meta is None else self._meta.hooks
-        return None if edge[0].hooks is None else edge[0].hooks.tensor.get(edge[1])
+        return None if edge[0]._hooks is None else edge[0]._hooks.tensor.get(edge[1])
 
     def backward(
         self,
@@ -558,6 +558,24 @@ class Tensor(Variable, Methods):
         from gradcore.interop import ufunc as route
 
         return route(ufunc, method, inputs, named)
+
+    # -- protocols by which other libraries share the memory: only where there is no history to lose ---------------
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        from gradcore.interop import cuda_array_interface
+
+        return cuda_array_interface(self)
+
+    def __dlpack__(self, **named: Any) -> Any:
+        from gradcore.interop import dlpack
+
+        return dlpack(self, named)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from gradcore.interop import exported
+
+        return exported(self).__dlpack_device__()  # type: ignore[no-any-return]
 
 
 def _detach(t: Any) -> Any:

@@ -14,8 +14,9 @@ from typing import Any
 
 from gradcore.autograd import anomaly_mode
 from gradcore.autograd.formulas import TENSORS, all_gradients
-from gradcore.autograd.graph import Clock, Meta, Node, OpNode, bump, wrap
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.autograd.nodes import Node, OpNode
+from gradcore.autograd.variables import Clock, Meta, bump, wrap
 
 __all__ = ["run_backward"]
 
@@ -48,15 +49,16 @@ def run_backward(
     state = local.state
     # Raw arrays carry neither history nor tangents: only where nobody watches.
     raw = not create_graph and not state.mode & DUAL
-    before = state.mode
-    state.mode = before | GRAD if create_graph else before & ~GRAD
     task = _Task(raw, retain_graph, create_graph, captures, accumulate)
+    before, outer = state.mode, state.task
+    state.mode = before | GRAD if create_graph else before & ~GRAD
+    state.task = task
     try:
         for node, number, grad in roots:
             task.add(node, number, grad._array if raw else grad, grad._device)
         task.run(state.run)
     finally:
-        state.mode = before
+        state.mode, state.task = before, outer
         task.leave_device()
     return task.found
 
@@ -90,8 +92,8 @@ class _Task:
     """The state of one backward call."""
 
     __slots__ = (
-        "_entered", "accumulate", "captures", "create", "device", "found", "heap", "leading", "owned", "pending", "raw",
-        "retain", "watch",
+        "_entered", "accumulate", "captures", "create", "device", "found", "heap", "leading", "notes", "owned", "pending",
+        "raw", "reachable", "retain", "roots", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +108,11 @@ class _Task:
         self.captures = captures or {}
         self.found: dict[int, Any] = {}
         self.leading: set[Node] | None = None
+        self.roots: list[Node] = []
+        #: All nodes of this call, found when first asked for.
+        self.reachable: set[Node] | None = None
+        #: What hooks on several tensors remember during this call.
+        self.notes: dict[Any, Any] = {}
         #: Whether anomaly detection is on.
         self.watch = bool(local.state.mode & ANOMALY)
         self.device: Any = None
@@ -189,6 +196,7 @@ class _Task:
     # -- the loop -------------------------------------------------------------------------------------------------
 
     def run(self, run: Any) -> None:
+        self.roots = list(self.pending)
         if self.captures:
             self.leading = _leading_to(self.captures, self.pending)
         heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
@@ -245,6 +253,20 @@ class _Task:
                 if following is None:
                     break
                 node, grad = following, following_grad
+
+    def will_run(self, node: Node) -> bool:
+        """Whether this call computes the gradient that arrives at a node."""
+        if self.leading is not None:
+            return node in self.leading
+        if self.reachable is None:
+            self.reachable = set(self.roots)
+            stack = list(self.reachable)
+            while stack:
+                for edge in stack.pop()._edges:
+                    if edge is not None and edge[0] not in self.reachable:
+                        self.reachable.add(edge[0])
+                        stack.append(edge[0])
+        return node in self.reachable
 
     def continues(self, node: Node) -> bool:
         """Whether some input of the node is on the way to a gradient that is asked for."""

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.graph import Clock, OpNode, Packed
 from gradcore.autograd.modes import local
+from gradcore.autograd.nodes import OpNode
+from gradcore.autograd.saved import unpacked
+from gradcore.autograd.variables import Clock, Variable
 from gradcore.ops.table import Formula, Op
 
 __all__ = ["TENSORS", "all_gradients", "fit", "node_class", "plan_of"]
@@ -38,7 +40,7 @@ def _raw_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
 
         def result(node: OpNode) -> Any:
             array = node.results[number][0]
-            return array._array if array.__class__ is Packed else array
+            return array._array if isinstance(array, Variable) else array
 
         return result
     position = op.position.get(name)
@@ -126,6 +128,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "rows": tuple(rows),
         "saves": frozenset(names),
         "holds_tensors": any(n in op.outputs or op.position.get(n) in op.tensors for n in names),
+        "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
         "raw_calls": quick,
         "__module__": "builtins",
         "__doc__": f"Backward of `{op.path}`.",
@@ -178,6 +181,8 @@ def all_gradients(node: Any, grads: Any, raw: bool, wanted: Sequence[bool] | Non
     op, edges = node.op, node._edges
     if node.saved is None or Clock.last_write > node._seq:
         node.check()
+    if node.packed:
+        node = unpacked(node)
     pieces: list[Any] = [None] * len(edges)
     if op.variadic or len(op.outputs) > 1:
         grads = _materialised(node, grads, raw)
@@ -236,6 +241,8 @@ def _any_complex(values: list[Any]) -> bool:
 def _materialised(node: Any, grads: list[Any], raw: bool) -> Any:
     """Gradients of the differentiable outputs, zeros in place of missing ones; None if all are missing."""
     op = node.op
+    if node._n_outputs == 1:
+        grads = [grads]
     chosen = range(len(grads)) if op.variadic else op.differentiable
     picked = [grads[i] for i in chosen]
     if all(g is None for g in picked):

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, requires_grad
 from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
+from gradcore.autograd.nodes import gradient_edge, requires_grad
+from gradcore.autograd.variables import Meta, Variable, alias
 from gradcore.ops.table import Formula, Op
 
 __all__ = ["Level", "apply_dual", "attach", "check_tangent", "innermost", "innermost_of", "primal", "tangent_of", "tangents_of", "write_tangents"]

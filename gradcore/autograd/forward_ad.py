@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gradcore.autograd.forward import Level, attach, check_tangent, primal, tangent_of
-from gradcore.autograd.graph import Variable, gradient_edge
 from gradcore.autograd.modes import local
+from gradcore.autograd.nodes import gradient_edge
+from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import same_as
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]

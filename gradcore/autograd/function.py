@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from gradcore.autograd import anomaly_mode, forward, views
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.function_results import finish
-from gradcore.autograd.graph import FREED, Node, Variable, alias, gradient_edge, new, requires_grad, tick, wrap
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.autograd.nodes import FREED, Node, gradient_edge, requires_grad
 from gradcore.autograd.saved import SavedTensor
+from gradcore.autograd.variables import Variable, alias, new, tick, wrap
 from gradcore.backends.registry import CPU
 
 __all__ = ["BackwardFunction", "Function", "FunctionCtx", "once_differentiable"]

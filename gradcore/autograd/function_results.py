@@ -6,9 +6,10 @@ import warnings
 from typing import Any
 
 from gradcore.autograd import forward, views
-from gradcore.autograd.graph import Variable, bump, gradient_edge, requires_grad
 from gradcore.autograd.modes import DUAL, local
+from gradcore.autograd.nodes import gradient_edge, requires_grad
 from gradcore.autograd.saved import SavedTensor
+from gradcore.autograd.variables import Variable, bump
 
 __all__ = ["finish"]
 

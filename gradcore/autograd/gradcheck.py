@@ -11,7 +11,6 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.gradients import grad
-from gradcore.autograd.graph import Node, Variable, alias, gradient_edge, new, requires_grad, tick
 from gradcore.autograd.jacobians import (
     Matrix,
     as_tuple,
@@ -24,6 +23,8 @@ from gradcore.autograd.jacobians import (
     reverse_jacobian,
     tensor_of,
 )
+from gradcore.autograd.nodes import Node, gradient_edge, requires_grad
+from gradcore.autograd.variables import Variable, alias, new, tick
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -151,7 +152,7 @@ class _Check:
     def check_inputs(self) -> None:
         if not self.places:
             raise ValueError(
-                "gradcheck expects at least one input tensor to require gradient, but none of the them have "
+                "gradcheck expects at least one input tensor to require gradient, but none of them have "
                 "requires_grad=True."
             )
         for i in self.places:
@@ -234,6 +235,8 @@ class _Check:
     def compare(self, analytical: Matrix, numerical: Matrix, j: int, k: int, *, forward: bool) -> None:
         """Raise unless the two Jacobians of output `j` with respect to input `k` are close."""
         output, t = self.outputs[j], self.inputs[k]
+        if not analytical.size:
+            return
         if forward:  # the parts of a complex output belong together, those of a complex input are looked at in turn
             together, apart = output._dtype.is_complex, t._dtype.is_complex
             analytical, numerical = analytical.T, numerical.T
@@ -311,11 +314,8 @@ class _Check:
 
     def explain(self, j: int, k: int, forward: bool, numerical: float, analytical: float) -> None:
         """Look for the entry that is wrong; raise in any case."""
+        self.check_jacobians()
         mode = "computed with forward mode " if forward else ""
-        try:
-            self.check_jacobians()
-        except GradcheckError as error:
-            raise GradcheckError(f"Fast gradcheck failed, which the full one confirms. {error}") from None
         raise GradcheckError(
             f"Fast gradcheck failed but element-wise differences are small: projection of the Jacobian {mode}of output "
             f"{j} with respect to input {k}: numerical {numerical}, analytical {analytical}. This means that the test "

@@ -6,7 +6,8 @@ from typing import Any
 
 from gradcore.autograd.engine import run_backward
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Node, Variable, gradient_edge, wrap
+from gradcore.autograd.nodes import Node, gradient_edge
+from gradcore.autograd.variables import Variable, wrap
 
 __all__ = ["backward", "grad"]
 
@@ -152,7 +153,7 @@ def backward(
 
 def _keep(t: Any, grad: Any) -> None:
     """Accumulate into ``.grad`` of a non-leaf that was named among the inputs."""
-    from gradcore.autograd.graph import Meta
+    from gradcore.autograd.variables import Meta
 
     if t._meta is None:
         t._meta = Meta()

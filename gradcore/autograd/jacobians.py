@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.forward import Level, tangent_of
 from gradcore.autograd.forward_ad import make_dual
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.gradients import grad
-from gradcore.autograd.graph import Variable, requires_grad, wrap
+from gradcore.autograd.nodes import requires_grad
+from gradcore.autograd.variables import Variable, wrap
 
 __all__ = [
     "as_tuple",
@@ -110,12 +111,12 @@ def numerical_jacobian(
 def reverse_jacobian(output: Any, inputs: Sequence[Any]) -> tuple[list[Matrix], list[Any]]:
     """In reverse mode: for each of `inputs` the Jacobian of `output`, and the gradients of its last row."""
     columns: list[list[Matrix]] = [[] for _ in inputs]
-    found: Sequence[Any] = ()
+    found: Sequence[Any] = [None] * len(inputs)
     for i in range(count_of(output)):
         found = grad(output, inputs, _unit(output, i), retain_graph=True, allow_unused=True)
         for column, g, t in zip(columns, found, inputs, strict=True):
             column.append(np.zeros(count_of(t)) if g is None else numbers_of(_like(g, t)))
-    return [np.array(c).reshape(-1, count_of(t)).T for c, t in zip(columns, inputs, strict=True)], list(found)
+    return [np.array(c).reshape(len(c), count_of(t)).T for c, t in zip(columns, inputs, strict=True)], list(found)
 
 
 def _like(gradient: Any, t: Any) -> Any:
@@ -144,4 +145,4 @@ def pushed(
 
 
 def _by_output(rows: list[list[Matrix]], chosen: Sequence[int]) -> list[Matrix]:
-    return [np.array([row[j] for row in rows]) for j in range(len(chosen))]
+    return [np.array([row[j] for row in rows]) if rows else np.zeros((0, 0)) for j in range(len(chosen))]

@@ -32,14 +32,18 @@ class State:
     levels : tuple
         The open forward-mode levels, innermost last.
     pack_hooks : tuple
-        Pairs of functions around saved tensors, innermost last; or a message where saving is forbidden.
+        Pairs of functions around saved tensors, innermost last.
+    hooks_disabled : str or None
+        Where such pairs are forbidden, what the error says.
+    task : object
+        The backward call that is running, or None.
     evaluated : Node or None
         With anomaly detection on, the node whose backward is running.
     check_nan : bool
         Whether anomaly detection takes nan for an error.
     """
 
-    __slots__ = ("check_nan", "evaluated", "levels", "mode", "pack_hooks", "run")
+    __slots__ = ("check_nan", "evaluated", "hooks_disabled", "levels", "mode", "pack_hooks", "run", "task")
 
     def __init__(self) -> None:
         self.mode = GRAD
@@ -48,6 +52,8 @@ class State:
         self.run: Callable[..., Any] = context.run
         self.levels: tuple[Any, ...] = ()
         self.pack_hooks: tuple[Any, ...] = ()
+        self.hooks_disabled: str | None = None
+        self.task: Any = None
         self.evaluated: Any = None
         self.check_nan = True
 

@@ -7,11 +7,21 @@ from typing import Any, ClassVar
 
 from gradcore import dtypes
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.variables import Edge, Meta, Variable, VersionCounter, alias, new, tick, version_counter, wrap
+from gradcore.autograd.variables import (
+    Edge,
+    Meta,
+    Variable,
+    alias,
+    new,
+    tick,
+    version_counter,
+    wrap,
+)
 
 __all__ = [
     "FREED",
     "AccumulateGrad",
+    "Chosen",
     "Hooks",
     "Node",
     "OpNode",
@@ -76,13 +86,13 @@ def replay(base: Any, chain: tuple[Any, ...]) -> Any:
     before, state.mode = state.mode, state.mode | GRAD
     try:
         for op, args in chain:
-            base = op.call(base, *args) if not isinstance(args, _Chosen) else op.call(base, *args.args)[args.index]
+            base = op.call(base, *args) if not isinstance(args, Chosen) else op.call(base, *args.args)[args.index]
     finally:
         state.mode = before
     return base
 
 
-class _Chosen:
+class Chosen:
     """The settings of a view operation with several results, and which result it was."""
 
     __slots__ = ("args", "index")
@@ -94,7 +104,7 @@ class _Chosen:
 def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
     """The same on raw arrays."""
     for op, args in chain:
-        if isinstance(args, _Chosen):
+        if isinstance(args, Chosen):
             array = kernels[op.kernel](array, *args.args)[args.index]
         else:
             array = kernels[op.kernel](array, *args)
@@ -251,9 +261,13 @@ class OpNode(Node):
 
     def release(self) -> None:
         if self.holds_tensors:
-            self.saved = None
-            self.results = None
+            kept = None
+            if self.keeps_settings and self.saved is not None:
+                kept = [None if i in self.op.tensors else value for i, value in enumerate(self.saved)]
+            self.saved, self.results = None, kept
 
+    #: Whether settings are among what formulas read: they can be looked at also when the tensors are gone.
+    keeps_settings: ClassVar[bool] = False
     holds_tensors: ClassVar[bool] = True
     #: Whether what is saved is `Packed`; see `gradcore.autograd.saved.pack`.
     packed: ClassVar[bool] = False
@@ -273,7 +287,8 @@ class OpNode(Node):
         if self.results is not None:
             for number, entry in enumerate(self.results):
                 if entry is not None and entry[1] is not None and entry[1].version != entry[2]:
-                    raise modified_in_place(self.unpack_result(number), (self, number), entry[2])
+                    known = self.op.variadic or number in self.op.differentiable
+                    raise modified_in_place(self.unpack_result(number), (self, number) if known else None, entry[2])
 
     # -- saved values as tensors -------------------------------------------------------------------------------
 
@@ -288,6 +303,8 @@ class OpNode(Node):
     def unpack_result(self, number: int) -> Any:
         """The output of that number as a tensor with this node as its history."""
         array, vc, _, tangents = self.results[number]
+        if isinstance(array, Variable):  # see `gradcore.autograd.saved.unpacked`
+            return array
         if array.__class__ is Packed:
             t = alias(array.unpack(), (self, number))
         else:
@@ -306,6 +323,10 @@ class OpNode(Node):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_"):
             return self._saved(name[7:])
+        if name.startswith("_raw_saved_") and name[11:] in type(self).saves:
+            from gradcore.autograd.saved import SavedTensorHandle
+
+            return SavedTensorHandle(self, name[11:])
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def _saved(self, name: str) -> Any:
@@ -314,15 +335,18 @@ class OpNode(Node):
             name = name.removesuffix("_sym_sizes") + "_shape"
         if name not in type(self).saves:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
+        position = op.position.get(name)
         if self.saved is None:
-            raise RuntimeError(FREED)
+            if position is None or position in op.tensors:
+                raise RuntimeError(FREED)
+            return self.results[position] if position < len(self.results) else op.parameters[position].default
         if name in op.outputs:
             self.check()
             return self.unpack_result(op.outputs.index(name))
         if name.endswith("_shape"):
             value = self.saved[op.position[name.removesuffix("_shape")]]
             return value if type(value) is tuple else value._array.shape
-        position = op.position[name]
+        assert position is not None
         if position >= len(self.saved):
             return op.parameters[position].default
         if position in op.tensors:
@@ -348,7 +372,7 @@ def with_edge(t: Any, edge: Edge | None) -> Any:
             return t
     elif t._edge == edge or (edge[0].is_leaf_sink and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined]
         return t
-    elif t._edge is not None and t._edge[0]._edges == (edge,):
+    elif t._edge is not None and t._edge[0]._edges == (edge,) and operation_of(t._edge[0]) == "ToCopy":
         return t  # a copy in the dtype of the computation: its own history goes on at that edge
     other = alias(t, edge)
     if t._meta is not None and t._meta.tangents is not None:

@@ -2,21 +2,138 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.graph import (
-    Meta,
-    Packed,
-    Variable,
-    alias,
-    gradient_edge,
-    modified_in_place,
-    saved_hooks,
-    version_counter,
-    with_edge,
+from gradcore.autograd.modes import PACK, local, set_flag
+from gradcore.autograd.nodes import FREED, OpNode, Packed, gradient_edge, modified_in_place, with_edge
+from gradcore.autograd.variables import Meta, Variable, alias, new, version_counter, wrap
+
+__all__ = [
+    "SavedTensor",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "pack",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+    "unpacked",
+]
+
+HOOKS_TWICE = (
+    "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed "
+    "at a time."
 )
 
-__all__ = ["SavedTensor"]
+
+def current_hooks() -> tuple[Any, Any] | None:
+    """The innermost pair of saved-tensor hooks, or None."""
+    state = local.state
+    return state.pack_hooks[-1] if state.mode & PACK else None
+
+
+# -- nodes of operations ------------------------------------------------------------------------------------------
+
+_packed_classes: dict[type[OpNode], type[OpNode]] = {}
+
+
+def _packed_class(cls: type[OpNode]) -> type[OpNode]:
+    """The class of nodes of `cls` that keep `Packed` values: backward takes the general path."""
+    if cls.packed:
+        return cls
+    known = _packed_classes.get(cls)
+    if known is None:
+        body = {"__slots__": (), "__module__": "builtins", "__doc__": cls.__doc__, "packed": True, "raw_calls": None}
+        known = _packed_classes[cls] = type(cls.__name__, (cls,), body)
+    return known
+
+
+def pack(node: OpNode) -> None:
+    """Give what a node, which has just been made, keeps to the hooks that are open."""
+    hooks = current_hooks()
+    if hooks is None:
+        return
+    saved = list(node.saved)
+    for p in node.op.tensors:
+        value = saved[p]
+        if type(value) is tuple and value and isinstance(value[0], Variable):
+            saved[p] = tuple(Packed(t, hooks) for t in value)
+        elif isinstance(value, Variable) and not getattr(value, "_constant", False):
+            saved[p] = Packed(value, hooks)
+    node.saved = saved
+    if node.results is not None:
+        node.results = [r and _packed_result(node, i, r, hooks) for i, r in enumerate(node.results)]
+    node.__class__ = _packed_class(type(node))
+
+
+def _packed_result(node: OpNode, number: int, result: tuple[Any, ...], hooks: tuple[Any, Any]) -> tuple[Any, ...]:
+    array, vc, version, tangents = result
+    t = wrap(array, node._device, None, (node, number))
+    t._vc = vc
+    return Packed(t, hooks, own=True), None, version, tangents
+
+
+def unpacked(node: OpNode) -> OpNode:
+    """A node like `node` that keeps tensors, after each hook has been called once."""
+    other: OpNode = new(type(node))
+    other._device, other._edges, other._seq, other._hooks = node._device, node._edges, node._seq, None
+    other.metas = node.metas
+    if node.op.variadic or len(node.op.outputs) > 1:
+        other._n_outputs, other.output_metas = node._n_outputs, node.output_metas  # type: ignore[attr-defined, misc]
+    other.saved = [_opened(value) for value in node.saved]
+    other.results = None
+    if node.results is not None:
+        other.results = [r and (node.unpack_result(i), *r[1:]) for i, r in enumerate(node.results)]
+    return other
+
+
+def _opened(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(_opened(v) for v in value)
+    return value.unpack() if value.__class__ is Packed else value
+
+
+class SavedTensorHandle:
+    """What ``node._raw_saved_<name>`` is: one saved tensor of an operation, for hooks of its own.
+
+    Parameters
+    ----------
+    node : OpNode
+    name : str
+        What the tensor is called in the operation's formulas.
+    """
+
+    def __init__(self, node: OpNode, name: str) -> None:
+        self._node, self._name = node, name
+
+    def register_hooks(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+        """Replace the saved tensor by what `pack_hook` makes of it, until `unpack_hook` is asked for it.
+
+        Raises
+        ------
+        RuntimeError
+            If the tensor has hooks already, or has been freed.
+        """
+        node, hooks = self._node, (pack_hook, unpack_hook)
+        if node.saved is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. " + FREED)
+        if self._name in node.op.outputs:
+            number = node.op.outputs.index(self._name)
+            results = list(node.results)
+            if results[number][0].__class__ is Packed:
+                raise RuntimeError(HOOKS_TWICE)
+            results[number] = _packed_result(node, number, results[number], hooks)
+            node.results = results
+        else:
+            position = node.op.position[self._name]
+            saved = list(node.saved)
+            if saved[position].__class__ is Packed:
+                raise RuntimeError(HOOKS_TWICE)
+            saved[position] = Packed(node.unpack_input(position), hooks)
+            node.saved = saved
+        node.__class__ = _packed_class(type(node))
+
+
+# -- nodes of custom functions ------------------------------------------------------------------------------------
 
 
 class SavedTensor:
@@ -34,19 +151,19 @@ class SavedTensor:
     __slots__ = ("edge", "output_nr", "tangents", "value", "version")
 
     def __init__(self, t: Any, own: bool) -> None:
-        self.value = None
+        self.value: Any = None
         if t is None:
             return
         edge = gradient_edge(t)
         self.output_nr = edge[1] if own and edge is not None else None
         self.edge = None if own else edge
         self.tangents = t._meta.tangents if own and t._meta is not None else None
-        hooks = saved_hooks()
-        if hooks is not None:
-            self.value = Packed(t, hooks)
-            return
         self.version = version_counter(t).version
-        self.value = alias(t, None) if own else t
+        hooks = current_hooks()
+        if hooks is not None:
+            self.value = Packed(t, hooks, own)
+        else:
+            self.value = alias(t, None) if own else t
 
     def unpack(self, node: Any) -> Any:
         """The tensor, for the node that keeps it."""
@@ -56,7 +173,7 @@ class SavedTensor:
         if t.__class__ is Packed:
             t = t.unpack()
         elif t._vc.version != self.version:
-            edge = self.edge if self.output_nr is None else (node, self.output_nr)
+            edge = gradient_edge(t) if self.output_nr is None else (node, self.output_nr)
             raise modified_in_place(t, edge, self.version)
         if self.output_nr is None:
             return with_edge(t, self.edge)
@@ -65,3 +182,126 @@ class SavedTensor:
             t._meta = Meta()
             t._meta.tangents = self.tangents
         return t
+
+    def register_hooks(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+        """Replace the saved tensor by what `pack_hook` makes of it, until `unpack_hook` is asked for it."""
+        if self.value.__class__ is Packed:
+            raise RuntimeError(HOOKS_TWICE)
+        if self.value is not None:
+            self.value = Packed(self.value, (pack_hook, unpack_hook))
+
+
+# -- hooks for everything that is saved ---------------------------------------------------------------------------
+
+
+class saved_tensors_hooks:
+    """Inside, tensors that operations save for backward go through a pair of functions.
+
+    Parameters
+    ----------
+    pack_hook : callable
+        Called with every tensor that is saved; what it returns is kept in its place. It must not write to the tensor.
+    unpack_hook : callable
+        Called with that when backward needs the tensor; returns a tensor of equal content.
+
+    Raises
+    ------
+    RuntimeError
+        Where hooks are forbidden, see `disable_saved_tensors_hooks`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 2.0], requires_grad=True)
+    >>> with gradcore.autograd.graph.saved_tensors_hooks(lambda t: t.tolist(), gradcore.tensor):
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+
+    def __enter__(self) -> None:
+        for hook in (self.pack_hook, self.unpack_hook):
+            if not callable(hook):
+                raise TypeError(f"saved_tensors_hooks needs two functions, got {type(hook).__name__}")
+        state = local.state
+        if state.hooks_disabled is not None:
+            raise RuntimeError(state.hooks_disabled)
+        state.pack_hooks = (*state.pack_hooks, (self.pack_hook, self.unpack_hook))
+        set_flag(PACK, True)
+
+    def __exit__(self, *exc: object) -> None:
+        state = local.state
+        state.pack_hooks = state.pack_hooks[:-1]
+        set_flag(PACK, bool(state.pack_hooks))
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Inside, tensors that are saved for backward wait in the memory of the CPU, and are copied back when needed.
+
+    Parameters
+    ----------
+    pin_memory : bool
+        Accepted for compatibility; copies go through ordinary memory.
+    device_type : str
+        Accepted for compatibility.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 2.0], requires_grad=True)
+    >>> with gradcore.autograd.graph.save_on_cpu():
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
+
+
+class disable_saved_tensors_hooks:
+    """Inside, `saved_tensors_hooks` raises.
+
+    Parameters
+    ----------
+    error_message : str
+        What the error says.
+    """
+
+    def __init__(self, error_message: str) -> None:
+        self.error_message = error_message
+
+    def __enter__(self) -> None:
+        state = local.state
+        if state.pack_hooks:
+            raise RuntimeError(self.error_message)
+        self._before, state.hooks_disabled = state.hooks_disabled, self.error_message
+
+    def __exit__(self, *exc: object) -> None:
+        local.state.hooks_disabled = self._before
+
+
+class allow_mutation_on_saved_tensors(saved_tensors_hooks):
+    """Inside, tensors that are saved for backward may be written to: what is kept is a copy.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.ones(2, requires_grad=True)
+    >>> with gradcore.autograd.graph.allow_mutation_on_saved_tensors():
+    ...     y = x * 1
+    ...     z = (y * y).sum()
+    ...     y.add_(5)
+    tensor([6., 6.], grad_fn=<AddBackward0>)
+    >>> z.backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda t: t.clone(), lambda t: t)

@@ -6,24 +6,18 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS, node_class
-from gradcore.autograd.graph import (
-    Clock,
-    Meta,
+from gradcore.autograd.modes import GRAD, State
+from gradcore.autograd.nodes import (
+    Chosen,
     Node,
-    VersionCounter,
-    _Chosen,
-    alias,
     gradient_edge,
-    new,
     operation_of,
     regenerate,
     replay,
     replay_raw,
     requires_grad,
-    tensor_type,
-    tick,
 )
-from gradcore.autograd.modes import GRAD, State
+from gradcore.autograd.variables import Clock, Meta, VersionCounter, alias, new, tensor_type, tick
 
 __all__ = ["CopySlices", "check_writable", "link", "rebase", "same_as", "view_of"]
 
@@ -63,7 +57,7 @@ def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int |
     out._vc = vc
     parent = source._meta
     meta = out._meta = Meta()
-    step = (op, settings if index is None else _Chosen(settings, index))
+    step = (op, settings if index is None else Chosen(settings, index))
     meta.edge_version = vc.version
     if parent is None:
         meta.base, meta.chain = source, (step,)
@@ -209,7 +203,7 @@ class CopySlices(Node):
     def _through(self, grad: Any, raw: bool) -> Any:
         """Backward of the write's own node, which was given the slice's gradient."""
         from gradcore.autograd.formulas import all_gradients
-        from gradcore.autograd.graph import OpNode
+        from gradcore.autograd.nodes import OpNode
 
         if isinstance(self.fn, OpNode):
             if Clock.last_write > self.fn._seq or self.fn.saved is None:

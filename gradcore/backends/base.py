@@ -23,6 +23,7 @@ from gradcore.backends.normalization import Normalization
 from gradcore.backends.products import Products
 from gradcore.backends.reductions import Reductions
 from gradcore.backends.sorting import Sorting
+from gradcore.backends.targets import Targets
 from gradcore.backends.windows import Windows
 
 __all__ = ["Backend", "Kernels"]
@@ -40,7 +41,7 @@ class Kernels(dict[str, Callable[..., Any]]):
         return kernel
 
 
-class Backend(Elementwise, Reductions, Cumulative, Movement, Indexing, Sorting, Products, LinearAlgebra, Fourier, Windows, Normalization):
+class Backend(Elementwise, Reductions, Cumulative, Movement, Indexing, Sorting, Products, LinearAlgebra, Fourier, Windows, Normalization, Targets):
     """An array library (`xp`, with NumPy's interface) and the devices that it drives.
 
     Subclass it to add a library: give `type`, pass the array module, and override what the library does differently.

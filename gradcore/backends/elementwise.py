@@ -11,29 +11,31 @@ __all__ = ["RENAMED", "SPECIAL", "Elementwise"]
 
 #: Kernels that are functions of the array library: name in the table, name in NumPy.
 RENAMED = {
-    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "add": "add", "asin": "arcsin", "asinh": "arcsinh",
-    "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_and": "bitwise_and",
-    "bitwise_left_shift": "left_shift", "bitwise_not": "invert", "bitwise_or": "bitwise_or",
-    "bitwise_right_shift": "right_shift", "bitwise_xor": "bitwise_xor", "ceil": "ceil", "conj": "conjugate",
-    "copysign": "copysign", "cos": "cos", "cosh": "cosh", "deg2rad": "deg2rad", "div": "true_divide", "eq": "equal",
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "floor": "floor", "fmax": "fmax", "fmin": "fmin", "gcd": "gcd",
-    "ge": "greater_equal", "gt": "greater", "heaviside": "heaviside", "hypot": "hypot", "imag": "imag",
-    "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan", "lcm": "lcm", "le": "less_equal", "log": "log",
-    "log10": "log10", "log1p": "log1p", "log2": "log2", "logaddexp2": "logaddexp2", "logical_and": "logical_and",
-    "logical_not": "logical_not", "logical_or": "logical_or", "logical_xor": "logical_xor", "lt": "less",
-    "maximum": "maximum", "minimum": "minimum", "mul": "multiply", "ne": "not_equal", "neg": "negative",
-    "nextafter": "nextafter", "positive": "positive", "rad2deg": "rad2deg", "real": "real",
-    "reciprocal": "reciprocal", "signbit": "signbit", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
-    "square": "square", "sub": "subtract", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
+    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "add": "add", "asin": "arcsin",
+    "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh",
+    "bitwise_and": "bitwise_and", "bitwise_left_shift": "left_shift", "bitwise_not": "invert",
+    "bitwise_or": "bitwise_or", "bitwise_right_shift": "right_shift", "bitwise_xor": "bitwise_xor",
+    "ceil": "ceil", "conj": "conjugate", "copysign": "copysign", "cos": "cos", "cosh": "cosh",
+    "deg2rad": "deg2rad", "div": "true_divide", "eq": "equal", "exp": "exp", "exp2": "exp2", "expm1": "expm1",
+    "floor": "floor", "fmax": "fmax", "fmin": "fmin", "gcd": "gcd", "ge": "greater_equal", "gt": "greater",
+    "heaviside": "heaviside", "hypot": "hypot", "imag": "imag", "isfinite": "isfinite", "isinf": "isinf",
+    "isnan": "isnan", "lcm": "lcm", "le": "less_equal", "log": "log", "log10": "log10", "log1p": "log1p",
+    "log2": "log2", "logaddexp2": "logaddexp2", "logical_and": "logical_and", "logical_not": "logical_not",
+    "logical_or": "logical_or", "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum",
+    "minimum": "minimum", "mul": "multiply", "ne": "not_equal", "neg": "negative", "nextafter": "nextafter",
+    "positive": "positive", "rad2deg": "rad2deg", "real": "real", "reciprocal": "reciprocal",
+    "signbit": "signbit", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "square": "square", "sub": "subtract",
+    "tan": "tan", "tanh": "tanh", "trunc": "trunc",
 }  # fmt: skip
 
 #: Kernels that are functions of scipy.special (cupyx.scipy.special on CUDA), imported when first used.
 SPECIAL = {
-    "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1", "digamma": "digamma", "erf": "erf",
-    "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv", "i0": "i0", "i0e": "i0e", "i1": "i1", "i1e": "i1e",
-    "igamma": "gammainc", "igammac": "gammaincc", "lgamma": "gammaln", "log_ndtr": "log_ndtr",
-    "modified_bessel_k0": "k0", "modified_bessel_k1": "k1", "ndtri": "ndtri", "scaled_modified_bessel_k0": "k0e",
-    "scaled_modified_bessel_k1": "k1e", "xlog1py": "xlog1py", "xlogy": "xlogy", "zeta": "zeta",
+    "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1", "digamma": "digamma",
+    "erf": "erf", "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv", "i0": "i0", "i0e": "i0e", "i1": "i1",
+    "i1e": "i1e", "igamma": "gammainc", "igammac": "gammaincc", "lgamma": "gammaln", "log_ndtr": "log_ndtr",
+    "modified_bessel_k0": "k0", "modified_bessel_k1": "k1", "ndtri": "ndtri",
+    "scaled_modified_bessel_k0": "k0e", "scaled_modified_bessel_k1": "k1e", "xlog1py": "xlog1py",
+    "xlogy": "xlogy", "zeta": "zeta",
 }  # fmt: skip
 
 
@@ -80,7 +82,7 @@ class Elementwise:
         """A function of scipy.special's counterpart."""
         return getattr(self.special, name)
 
-    # -- selection ----------------------------------------------------------------------------------------------------
+    # -- selection -------------------------------------------------------------------------------------------
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         return self.xp.where(condition, x, y)
@@ -110,7 +112,7 @@ class Elementwise:
         x = self.where(x == math.inf, limits.max if posinf is None else posinf, x)
         return self.where(x == -math.inf, limits.min if neginf is None else neginf, x)
 
-    # -- rounding -----------------------------------------------------------------------------------------------------
+    # -- rounding --------------------------------------------------------------------------------------------
 
     def floor(self, x: Any) -> Any:
         return x.copy() if x.dtype.kind in "iu" else self.xp.floor(x)
@@ -122,7 +124,7 @@ class Elementwise:
         return x.copy() if x.dtype.kind in "iu" else self.xp.trunc(x)
 
     def round(self, x: Any, decimals: int = 0) -> Any:
-        """The nearest integer, or number with that many digits behind the point; of equally near ones the even one."""
+        """The nearest integer, or number with that many digits; of two equally near ones the even one."""
         if x.dtype.kind in "iu":
             return x.copy()
         if decimals == 0:
@@ -136,7 +138,7 @@ class Elementwise:
             return x.copy()
         return ((x > 0).view("int8") - (x < 0).view("int8")).astype(x.dtype)
 
-    # -- quotients and powers -----------------------------------------------------------------------------------------
+    # -- quotients and powers --------------------------------------------------------------------------------
 
     def _check_divisor(self, y: Any) -> None:
         """Integers have no quotient by zero; a GPU would have to be waited for, and gives some number."""
@@ -162,7 +164,7 @@ class Elementwise:
         return self.xp.fmod(x, y)
 
     def pow(self, x: Any, exponent: Any) -> Any:
-        """``x ** exponent``; small integer exponents by multiplication (NumPy's power is 100 times slower)."""
+        """``x ** exponent``; small integer exponents by multiplication, as a power is 100 times slower."""
         value = self._number(exponent)
         if x.dtype.kind in "fc":
             small = _SMALL_POWERS.get(value)
@@ -172,7 +174,7 @@ class Elementwise:
         return self.xp.power(x, exponent)
 
     def power(self, x: Any, exponent: Any, value: Any) -> Any:
-        """A power of floating-point numbers; `value` is the exponent as a Python number, where it is known."""
+        """A power of floating-point numbers; `value` is the exponent as a Python number where it is known."""
         return self.xp.power(x, exponent)
 
     def _number(self, value: Any) -> Any:
@@ -202,7 +204,7 @@ class Elementwise:
         mantissa, exponent = self.xp.frexp(x)
         return mantissa, exponent.astype("int32")
 
-    # -- exponentials and logarithms ----------------------------------------------------------------------------------
+    # -- exponentials and logarithms -------------------------------------------------------------------------
 
     def sigmoid(self, x: Any) -> Any:
         """``1 / (1 + exp(-x))``: where exp overflows, the quotient is 0, as it should be."""
@@ -227,14 +229,14 @@ class Elementwise:
         """``abs(x - y)``, and a large number where both are the same infinity (or something is NaN)."""
         return self.xp.fmin(abs(x - y), 1e30)
 
-    # -- special functions --------------------------------------------------------------------------------------------
+    # -- special functions -----------------------------------------------------------------------------------
 
     def polygamma(self, n: int, x: Any) -> Any:
         if n < 0:
             raise RuntimeError("polygamma(n, x) does not support negative n.")
         return self.digamma(x) if n == 0 else self.special.polygamma(n, x).astype(x.dtype)
 
-    # -- complex numbers ----------------------------------------------------------------------------------------------
+    # -- complex numbers -------------------------------------------------------------------------------------
 
     def is_complex(self, x: Any) -> bool:
         return bool(x.dtype.kind == "c")
@@ -263,8 +265,8 @@ class Elementwise:
         if x.dtype.kind != "f" or x.dtype.itemsize < 4:
             name = dtypes.from_numpy(x.dtype).scalar_name
             raise RuntimeError(
-                "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
-                f"{name}"
+                "view_as_complex is only supported for half, float and double tensors, "
+                f"but got a tensor of scalar type: {name}"
             )
         size = x.dtype.itemsize
         if not x.ndim:

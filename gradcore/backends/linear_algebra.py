@@ -6,6 +6,7 @@ What NumPy lacks (factors of LU, triangular systems, where a factorisation faile
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradcore.errors import LinAlgError
@@ -28,6 +29,7 @@ class LinearAlgebra:
 
     xp: Any
     hermitian: Any
+    sum_over: Any
 
     # -- to be given by each library's class --------------------------------------------------------------------
 
@@ -197,3 +199,21 @@ class LinearAlgebra:
             order[every, i], order[every, other] = order[every, other], order[every, i].copy()
         eye = self.xp.eye(rows, dtype=like.dtype)
         return eye[order].swapaxes(-1, -2).reshape(*batch, rows, rows)
+
+    # -- norms ----------------------------------------------------------------------------------------------------
+
+    def vector_norm(self, x: Any, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+        """The norm of that order over axes (all of them if None)."""
+        if ord == 2 and x.dtype.kind == "f":
+            if axes is None and not keepdim:
+                flat = x.reshape(-1)
+                return self.xp.sqrt(self.xp.dot(flat, flat))
+            return self.xp.sqrt(self.sum_over(x * x, axes, keepdim, None))
+        if ord == 0:
+            return (x != 0).sum(axis=axes, keepdims=keepdim).astype(x.real.dtype)
+        size = abs(x)
+        if ord == 1:
+            return self.sum_over(size, axes, keepdim, None)
+        if abs(ord) == math.inf:
+            return (size.max if ord > 0 else size.min)(axis=axes, keepdims=keepdim)
+        return self.xp.power(self.sum_over(self.xp.power(size, ord), axes, keepdim, None), 1 / ord)

@@ -1,7 +1,8 @@
 """Elementwise kernels that NumPy has too, but slower.
 
-Its `where` branches for every element, its remainders and its `hypot` call the C library one element at a time, its `power`
-is slow for negative numbers, and SciPy's `erf` is slow. Small arrays are left to NumPy: here every pass costs a call.
+Its `where` branches for every element, its remainders and its `hypot` call the C library for one element at a
+time, its `power` is slow for negative numbers, and SciPy's `erf` is slow. Small arrays are left to NumPy: every pass
+is a call.
 """
 
 from __future__ import annotations
@@ -15,18 +16,27 @@ from gradcore.backends.elementwise import Elementwise
 
 __all__ = ["NumpyElementwise"]
 
-#: The sizes from which the kernels below are faster than NumPy's, and the elements of a tile that stays in cache.
+#: The sizes from which the kernels below are faster than NumPy's, and that of a tile that stays in cache.
 _BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 16384
 
 #: Integers of the same size, by dtype: selection and signs are matters of bits.
-_BITS = {np.dtype(f): np.dtype(i) for f, i in (("f4", "i4"), ("f8", "i8"), ("i4", "i4"), ("i8", "i8"), ("c8", "i8"))}
+_BITS = {
+    np.dtype(name): np.dtype(bits)
+    for name, bits in (("f4", "i4"), ("f8", "i8"), ("i4", "i4"), ("i8", "i8"), ("c8", "i8"))
+}
 
-# erf(x) = tanh(x * p(x**2)): the polynomial of least maximal relative error of erf for abs(x) < 4, in float32.
-_ERF = tuple(
-    map(
-        np.float32,
-        (1.1283792, 0.10276987, -1.9528909e-4, -6.1483734e-4, 8.459618e-5, -4.7945155e-6, 2.7566725e-8, 5.421964e-9),
-    )
+#: erf(x) = tanh(x * p(x**2)): the coefficients of p, of the least relative error of erf for abs(x) < 4.
+_ERF = np.float32(
+    [
+        1.1283792,
+        0.10276987,
+        -1.9528909e-4,
+        -6.1483734e-4,
+        8.459618e-5,
+        -4.7945155e-6,
+        2.7566725e-8,
+        5.421964e-9,
+    ]
 )
 
 
@@ -92,7 +102,7 @@ class NumpyElementwise(Elementwise):
             return self.special.erf(x)
         return _in_tiles(_erf, x)
 
-    # -- quotients: those of float32 numbers are exact in float64, where they are not too large ----------------------
+    # -- quotients: those of float32 numbers are exact in float64, where they are not too large --------------
 
     def floor_divide(self, x: Any, y: Any) -> Any:
         return _in_tiles(_floor_divide, x, y) if _exact(x, y) else super().floor_divide(x, y)
@@ -135,7 +145,7 @@ def _erf(out: Any, x: Any) -> None:
 
 
 def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:
-    """A kernel for the rounded quotient, or the rest that it leaves; `plain` computes what is not exact so."""
+    """A kernel for the rounded quotient, or for the rest that it leaves; `plain` is for large quotients."""
 
     def kernel(out: Any, x: Any, y: Any) -> None:
         wide = x.astype(np.float64)

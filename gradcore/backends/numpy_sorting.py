@@ -58,6 +58,9 @@ class NumpySorting(Sorting):
             return super().argsort_along(x, dim, descending)
         return order
 
+    def partitioned(self, x: Any, k: int, dim: int) -> Any:
+        return np.partition(x, k, axis=dim)
+
     def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
         n = x.shape[dim]
         if x.size < SMALL or not k or k > n // 4:

@@ -39,8 +39,12 @@ class Sorting:
 
     def kthvalue_along(self, x: Any, dim: int, k: int, keepdim: bool = False) -> tuple[Any, Any]:
         """The k-th smallest element (from 1), and the index of the first one that equals it."""
-        values = self.xp.partition(x, k - 1, axis=dim)[(slice(None),) * dim + (slice(k - 1, k),)]
+        values = self.partitioned(x, k - 1, dim)[(slice(None),) * dim + (slice(k - 1, k),)]
         return self.where_equal(x, values, dim, keepdim)
+
+    def partitioned(self, x: Any, k: int, dim: int) -> Any:
+        """The elements in an order in which that of number `k` (from 0) has its place."""
+        return self.xp.sort(x, axis=dim)
 
     def median_along(self, x: Any, dim: int, keepdim: bool = False, ignore_nan: bool = False) -> tuple[Any, Any]:
         """The (lower) median, and the index of the first element that equals it."""
@@ -104,15 +108,14 @@ class Sorting:
         """Where values would have to be inserted; rows of `values` into rows of `sequence` if that has several."""
         xp = self.xp
         n = sequence.shape[-1]
-        if sequence.ndim == 1 and values.dtype.kind != "f":
+        if sequence.ndim == 1:
             return xp.searchsorted(sequence, values, side="right" if right else "left")
-        # NaN goes to the end, as no comparison with it holds.
         low = xp.zeros(values.shape, "int64")
         high = xp.full(values.shape, n, "int64")
         for _ in range(n.bit_length()):
             middle = (low + high) // 2
             probe = xp.minimum(middle, n - 1)
-            found = sequence[probe] if sequence.ndim == 1 else xp.take_along_axis(sequence, probe, -1)
+            found = xp.take_along_axis(sequence, probe, -1)
             above = found > values if right else found >= values
             done = low >= high
             high = xp.where(done | ~above, high, middle)
@@ -121,7 +124,12 @@ class Sorting:
 
     def is_in_of(self, x: Any, among: Any, invert: bool = False) -> Any:
         """Whether each element is among others."""
-        return self.xp.isin(x, among, invert=invert)
+        xp = self.xp
+        if not among.size:
+            return xp.full(x.shape, invert)
+        among = xp.sort(among.reshape(-1))
+        found = among[xp.minimum(self.search_in(among, x), among.size - 1)]
+        return found != x if invert else found == x
 
     # -- counts ---------------------------------------------------------------------------------------------------
 

@@ -21,25 +21,25 @@ class Targets:
 
     def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
         """The score of each target's class."""
-        safe, ignored = self._known(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
-        view, key = self._places(x, safe)
-        return _without(view[key].reshape(target.shape), ignored)
+        known, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
+        view, key = self._class_places(x, known)
+        return self._without_ignored(view[key].reshape(target.shape), ignored)
 
     def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
         """Zeros, with the elements of `x` in the places of their targets' classes."""
-        safe, ignored = self._known(target, classes, ignore_index)
+        known, ignored = self._known_classes(target, classes, ignore_index)
         shape = (*target.shape[:1], classes, *target.shape[1:]) if target.ndim else (classes,)
         result = self.xp.zeros(shape, dtype=x.dtype)
-        view, key = self._places(result, safe)
-        view[key] = _without(x if ignored is None else x.copy(), ignored).reshape(key[1].shape)
+        view, key = self._class_places(result, known)
+        view[key] = self._without_ignored(x, ignored).reshape(key[1].shape)
         return result
 
     def class_weights(self, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:
         """The weight of each target's class; without weights 1, in the dtype of `like`."""
         if weight is None:
             return (target != ignore_index).astype(like.dtype)
-        safe, ignored = self._known(target, len(weight), ignore_index)
-        return _without(self.xp.asarray(weight[safe]), ignored)
+        known, ignored = self._known_classes(target, len(weight), ignore_index)
+        return self._without_ignored(weight[known], ignored)
 
     def nll(
         self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
@@ -62,8 +62,8 @@ class Targets:
         else:
             total = xp.add.reduce(exponentials, axis=dim, keepdims=True)
         weights = self.class_weights(target, weight, x, ignore_index)
-        losses = xp.asarray(xp.log(total).reshape(target.shape) - scores)
-        losses = _without(losses, self._known(target, x.shape[dim], ignore_index)[1]) * weights
+        losses = xp.log(total).reshape(target.shape) - scores
+        losses = self._without_ignored(losses, self._known_classes(target, x.shape[dim], ignore_index)[1]) * weights
         return *_reduced(losses, weights, reduction), highest, total
 
     def softmax_nll_backward(
@@ -73,33 +73,44 @@ class Targets:
         result = x - highest
         self.xp.exp(result, out=result)
         result *= scale
-        safe, ignored = self._known(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
-        view, key = self._places(result, safe)
-        view[key] -= _without(at_target if ignored is None else at_target.copy(), ignored).reshape(key[1].shape)
+        known, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
+        view, key = self._class_places(result, known)
+        view[key] -= self._without_ignored(at_target, ignored).reshape(key[1].shape)
         return result
 
-    def _known(self, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
-        """Targets that are classes, 0 for ignored ones; and which are ignored, None where it is certain that none is."""
-        if not 0 <= ignore_index < classes:  # without a second pass in the usual case, in which all is well
+    def _known_classes(self, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
+        """Targets that are classes, 0 in the place of others that are ignored; and which are, None if none can be."""
+        if not 0 <= ignore_index < classes:
             try:
                 self.check_bounds(target, classes, 0)
             except IndexError:
                 pass
             else:
-                if not self.is_traced:
-                    return target, None
+                return target, None
         ignored = target == ignore_index
-        safe = self.xp.where(ignored, self.xp.zeros((), target.dtype), target)
+        known = self.xp.where(ignored, self.xp.zeros((), target.dtype), target)
         try:
-            self.check_bounds(safe, classes, 0)
+            self.check_bounds(known, classes, 0)
         except IndexError:
-            wrong = target[(safe < 0) | (safe >= classes)].reshape(-1)[0]
+            wrong = known[(known < 0) | (known >= classes)].reshape(-1)[0]
             raise IndexError(f"Target {int(wrong)} is out of bounds.") from None
-        return safe, ignored
+        return known, ignored
 
-    def _places(self, x: Any, target: Any) -> tuple[Any, tuple[Any, ...]]:
+    def _without_ignored(self, x: Any, ignored: Any) -> Any:
+        """`x` with zeros where targets are ignored."""
+        return x if ignored is None else self.xp.where(ignored, self.xp.zeros((), x.dtype), x)
+
+    def _class_places(self, x: Any, target: Any) -> tuple[Any, tuple[Any, ...]]:
         """A view of `x` as ``(batch, classes, n)``, and the key of the targets' places in it."""
         batch, classes = (x.shape[0], x.shape[1]) if x.ndim > 1 else (1, x.shape[0])
         n = prod(x.shape[2:])
         rows, columns = self.xp.arange(batch).reshape(batch, 1), self.xp.arange(n)
         return x.reshape(batch, classes, n), (rows, target.reshape(batch, n), columns)
+
+
+def _reduced(losses: Any, weights: Any, reduction: str) -> tuple[Any, Any]:
+    """Losses, their sum, or their weighted mean; and the sum of weights."""
+    total = weights.sum()
+    if reduction == "none":
+        return losses, total
+    return (losses.sum() / total if reduction == "mean" else losses.sum()), total

@@ -8,8 +8,9 @@ from typing import Any
 
 from gradcore.autograd import forward
 from gradcore.autograd.gradients import grad
-from gradcore.autograd.graph import Node, Variable, alias, gradient_edge, new, requires_grad, tick, wrap
 from gradcore.autograd.modes import GRAD, INFERENCE, local
+from gradcore.autograd.nodes import Node, gradient_edge, requires_grad
+from gradcore.autograd.variables import Variable, alias, new, tick, wrap
 from gradcore.creation import zeros_like
 from gradcore.tensor import Tensor
 

@@ -8,7 +8,16 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.creation import zeros_like
-from gradcore.func.levels import Argnums, ReverseLevel, check_real, check_results, replaced, selected, split_aux, unit
+from gradcore.func.levels import (
+    Argnums,
+    ReverseLevel,
+    check_real,
+    check_results,
+    replaced,
+    selected,
+    split_aux,
+    unit,
+)
 from gradcore.tensor import Tensor
 from gradcore.utils.trees import flatten, leaves, map_leaves, unflatten
 

@@ -1,7 +1,7 @@
 """Activation functions.
 
-PyTorch has them in ``nn.functional``, many with an argument ``inplace``, and some at the top level too. The operations
-declared here are what both faces call.
+PyTorch has them in ``nn.functional``, many with an argument ``inplace``, and some at the top level too. The
+operations declared here are what both faces call.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804
 def _functional(op: Op, name: str = "", *, writes: bool = False, **fixed) -> None:
     """Declare the function in ``nn.functional`` for an operation, with an argument `inplace`.
 
-    `fixed` gives the values of the operation's last settings, which the function does not have; `writes` says whether
-    PyTorch has the function ``name_`` too.
+    `fixed` gives the values of the operation's last settings, which the function does not have; `writes` says
+    whether PyTorch has the function ``name_`` too.
     """
     plain, writing = op.name, op.name + "_"
     values = tuple(fixed.values())
@@ -48,7 +48,7 @@ def _functional(op: Op, name: str = "", *, writes: bool = False, **fixed) -> Non
     )(call)
 
 
-# -- with corners -----------------------------------------------------------------------------------------------------
+# -- with corners --------------------------------------------------------------------------------------------
 
 
 @elementwise(lambda F, t, result: F.where(result <= 0, 0, t), promotion="default -bool -complex")
@@ -87,7 +87,7 @@ def prelu_kernel(F, self, weight):
     samples=lambda: [case(floats(2, 3, 4), floats(3)), case(floats(5), floats(1)), case(floats(), floats())],
 )
 def prelu(F, self, weight):
-    """`self` where not negative, ``weight * self`` elsewhere, with a weight for all elements or one a channel (dim 1)."""
+    """`self` where not negative, ``weight * self`` elsewhere; one weight, or one for each channel (dim 1)."""
     if weight.ndim > 1:
         raise RuntimeError(
             f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
@@ -177,7 +177,7 @@ def softshrink(F, self, lambd: float = 0.5):
     return self - F.clamp(self, -lambd, lambd)
 
 
-# -- exponential ------------------------------------------------------------------------------------------------------
+# -- exponential ---------------------------------------------------------------------------------------------
 
 
 @elementwise(promotion=_REAL, function=False, method=False)
@@ -275,7 +275,7 @@ def _(F, t, self):
     ],
 )
 def gelu(F, self, *, approximate: str = "none"):
-    """`self` times the distribution function of the standard normal distribution, or an approximation (``"tanh"``)."""
+    """`self` times the standard normal distribution function; ``approximate="tanh"`` is near it."""
     if approximate == "tanh":
         return 0.5 * self * (1 + F.tanh(_gelu_inner(self)))
     if approximate != "none":
@@ -297,7 +297,7 @@ def _(F, t, self, approximate):
     return t * (0.5 * (1 + wave) + 0.5 * self * (1 - wave * wave) * slope)
 
 
-# -- made of others ---------------------------------------------------------------------------------------------------
+# -- made of others ------------------------------------------------------------------------------------------
 
 
 @composite(path="nn.functional.softsign", samples=lambda: [case(floats(3, 4)), case(floats())])
@@ -348,7 +348,7 @@ def _halves(x, dim):
     return x[(*lead, slice(size // 2))], x[(*lead, slice(size // 2, None))]
 
 
-# -- as functions of nn.functional ------------------------------------------------------------------------------------
+# -- as functions of nn.functional ---------------------------------------------------------------------------
 
 _functional(relu, writes=True)
 _functional(hardtanh, writes=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import composite, elementwise
 
 Number = complex
@@ -12,11 +13,11 @@ def _scaled(t, alpha):
 
 
 def _by_number(name, position):
-    """A node's name where PyTorch counts overloads: 0 if the argument at that position is a number, 1 if a tensor."""
+    """A node's name as PyTorch counts overloads: 0 for a number at that position, 1 for a tensor."""
     return lambda *args: f"{name}Backward{0 if getattr(args[position], '_constant', False) else 1}"
 
 
-# -- sums -------------------------------------------------------------------------------------------------------------
+# -- sums ----------------------------------------------------------------------------------------------------
 
 
 @elementwise(
@@ -60,7 +61,7 @@ def neg(self):
     """``-self``."""
 
 
-@composite()
+@composite(samples=lambda: [case(floats(3, 4)), case(complexes(2))])
 def positive(F, self):
     """The tensor itself; bools are refused, as for negation."""
     if self.dtype.category == 0:
@@ -68,7 +69,7 @@ def positive(F, self):
     return self
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products ------------------------------------------------------------------------------------------------
 
 
 @elementwise(
@@ -119,7 +120,7 @@ def lerp(F, self, end, weight):
     return F.where(near_start, self + weight * step, end - step * (1 - weight))
 
 
-# -- quotients --------------------------------------------------------------------------------------------------------
+# -- quotients -----------------------------------------------------------------------------------------------
 
 
 def _quotient(F, t, other, rounding_mode):
@@ -139,13 +140,13 @@ def _quotient_by_other(F, t, self, other, rounding_mode):
     numbers=("self", "other"),
 )
 def div(F, self, other, *, rounding_mode: str | None = None):
-    """``self / other``, rounded towards zero (``"trunc"``) or down (``"floor"``) if `rounding_mode` says so."""
+    """``self / other``; with `rounding_mode` rounded towards zero (``"trunc"``) or down (``"floor"``)."""
     if rounding_mode is None:
         return F.div(self, other)
     return F.floor_divide(self, other) if rounding_mode == "floor" else F.trunc_divide(self, other)
 
 
-@composite(inplace=True)
+@composite(inplace=True, samples=lambda: [case(floats(3, 4), floats(4, low=1)), case(floats(2), 3)])
 def true_divide(F, self, other):
     """``self / other`` in floating point."""
     return F.div(self, other)
@@ -193,7 +194,7 @@ def reciprocal(self):
     """``1 / self``."""
 
 
-# -- integers ---------------------------------------------------------------------------------------------------------
+# -- integers ------------------------------------------------------------------------------------------------
 
 
 @elementwise(promotion="default -bool -float -complex", numbers=())

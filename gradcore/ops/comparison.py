@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite, elementwise
 
 
@@ -68,7 +69,7 @@ def isreal(F, self):
     return F.imag(self) == 0
 
 
-@composite()
+@composite(samples=lambda: [case(floats(3, 4), floats(3, 4)), case(ints(5), ints(5))])
 def isclose(F, self, other, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
     """Whether elements are equal, or finite and ``abs(self - other) <= atol + rtol * abs(other)``.
 

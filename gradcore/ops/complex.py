@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from gradcore.ops.samples import case, floats
+from gradcore.ops.samples import Case, case, complexes, floats
 from gradcore.ops.table import composite, elementwise, linear
 
-# -- parts, which share memory with the number ------------------------------------------------------------------------
+
+def _complex_samples() -> list[Case]:
+    return [case(complexes(3, 4)), case(complexes()), case(complexes(0, 2))]
 
 
-@linear(lambda F, grad: F.view_as_complex(grad), view=True, samples=lambda: [])
+def _samples() -> list[Case]:
+    return [case(floats(3, 4)), *_complex_samples()]
+
+
+# -- parts, which share memory with the number ---------------------------------------------------------------
+
+
+@linear(lambda F, grad: F.view_as_complex(grad), view=True, samples=_complex_samples)
 def view_as_real(self):
     """Complex numbers as pairs of real ones, in a last dim of size 2; a view."""
 
@@ -22,13 +31,13 @@ def view_as_complex(self):
     """Pairs of real numbers, in a last dim of size 2, as complex ones; a view."""
 
 
-@composite(method=False, attribute=True)
+@composite(method=False, attribute=True, samples=_samples)
 def real(F, self):
     """The real part, a view; real tensors are their own."""
     return F.real_part(self) if self.is_complex() else self
 
 
-@composite(method=False, attribute=True)
+@composite(method=False, attribute=True, samples=_complex_samples)
 def imag(F, self):
     """The imaginary part, a view."""
     if not self.is_complex():
@@ -43,7 +52,6 @@ def imag(F, self):
     kernel="real",
     function=False,
     method=False,
-    samples=lambda: [],
 )
 def real_part(self):
     """The real part of complex numbers."""
@@ -56,34 +64,33 @@ def real_part(self):
     kernel="imag",
     function=False,
     method=False,
-    samples=lambda: [],
 )
 def imaginary_part(self):
     """The imaginary part of complex numbers."""
 
 
-# -- conjugates -------------------------------------------------------------------------------------------------------
+# -- conjugates ----------------------------------------------------------------------------------------------
 
 
-@composite()
+@composite(samples=_samples)
 def conj(F, self):
     """The complex conjugate; real tensors are their own."""
     return F.conjugated(self) if self.is_complex() else self
 
 
-@composite(inplace=True)
+@composite(inplace=True, samples=_samples)
 def conj_physical(F, self):
     """The complex conjugate, in memory of its own."""
     return F.conjugated_physically(self) if self.is_complex() else self
 
 
-@composite()
+@composite(samples=_samples)
 def resolve_conj(F, self):
     """The tensor itself: conjugates are computed at once."""
     return self
 
 
-@composite()
+@composite(samples=_samples)
 def resolve_neg(F, self):
     """The tensor itself: negatives are computed at once."""
     return self
@@ -95,7 +102,6 @@ def resolve_neg(F, self):
     kernel="conj",
     function=False,
     method=False,
-    samples=lambda: [],
 )
 def conjugated(self):
     """The conjugate of complex numbers."""
@@ -107,13 +113,12 @@ def conjugated(self):
     kernel="conj",
     function=False,
     method=False,
-    samples=lambda: [],
 )
 def conjugated_physically(self):
     """The conjugate of complex numbers."""
 
 
-# -- polar and rectangular form ---------------------------------------------------------------------------------------
+# -- polar and rectangular form ------------------------------------------------------------------------------
 
 
 @elementwise(promotion="complex", method=False, inplace=False, numbers=())
@@ -177,16 +182,16 @@ def _(F, t, self):
     return F.where(size == 0, 0, (x * F.imag(t) - y * F.real(t)) / size)
 
 
-# -- tests ------------------------------------------------------------------------------------------------------------
+# -- tests ---------------------------------------------------------------------------------------------------
 
 
-@composite(method=False)
+@composite(method=False, samples=_samples)
 def is_complex(F, self):
     """Whether the dtype is complex."""
     return self.dtype.is_complex
 
 
-@composite(method=False)
+@composite(method=False, samples=_samples)
 def is_floating_point(F, self):
     """Whether the dtype is a real floating-point type."""
     return self.dtype.is_floating_point

@@ -62,7 +62,7 @@ def _carried(F, grad, factor, dim, reverse):
     method=False,
     samples=lambda: [
         case(floats(3, 4), floats(3, 4), 1), case(floats(4, 2), floats(4, 2), 0, True),
-        case(floats(3, 5, form="some_zeros"), floats(3, 5), 1),
+        case(floats(3, 5, form="zeros"), floats(3, 5), 1),
     ],
 )  # fmt: skip
 def scan(F, factor, term, dim: int, reverse: bool = False):
@@ -76,7 +76,7 @@ def scan(F, factor, term, dim: int, reverse: bool = False):
 
 def _product_samples():
     return [
-        case(floats(3, 4), 1), case(floats(5, 2, form="some_zeros"), 0), case(floats(2, 3, 4), -2), case(floats(), 0),
+        case(floats(3, 4), 1), case(floats(5, 2, form="zeros"), 0), case(floats(2, 3, 4), -2), case(floats(), 0),
         case(floats(0), 0),
     ]  # fmt: skip
 
@@ -132,7 +132,11 @@ def _between(F, x, dim):
     return F.narrow(x, dim, 1, n - 1), F.narrow(x, dim, 0, n - 1)
 
 
-@composite()
+@composite(
+    samples=lambda: [
+        case(floats(3, 5)), case(floats(4, 3), 2, 0), case(floats(3, 2), 1, -1, floats(3, 1), floats(3, 2)), case(floats(1))
+    ]
+)  # fmt: skip
 def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
     """Differences of neighbours along a dim, `n` times over.
 
@@ -200,7 +204,14 @@ _INTEGRAL = """
 """
 
 
-@composite(method=False, aliases=("trapz",))
+def _integrals():
+    return [
+        case(floats(3, 5)), case(floats(4, 3), floats(4), dim=0), case(floats(2, 3), floats(2, 3)),
+        case(floats(3, 4), dx=0.5), case(floats(2, 1)),
+    ]  # fmt: skip
+
+
+@composite(method=False, aliases=("trapz",), samples=_integrals)
 def trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1):
     """Integral of `y` along a dim by the trapezoid rule."""
     dim = wrap_dim(dim, y.ndim)
@@ -209,7 +220,7 @@ def trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1):
     return F.sum(_areas(F, "trapezoid", y, x, dx, dim), dim) / 2
 
 
-@composite(method=False)
+@composite(method=False, samples=_integrals)
 def cumulative_trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1):
     """Integrals of `y` up to each point along a dim by the trapezoid rule."""
     dim = wrap_dim(dim, y.ndim)

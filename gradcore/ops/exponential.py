@@ -6,11 +6,12 @@ import math
 
 from gradcore import dtypes
 from gradcore.ops.promotion import is_number
+from gradcore.ops.samples import Case, case, complexes, floats, ints
 from gradcore.ops.table import composite, elementwise, general
 
 Number = complex
 
-# -- exponentials and logarithms --------------------------------------------------------------------------------------
+# -- exponentials and logarithms -----------------------------------------------------------------------------
 
 
 @elementwise(lambda F, t, result: t * result, promotion="float")
@@ -70,7 +71,11 @@ def logaddexp2(self, other):
     """``log2(2**self + 2**other)``, without overflow."""
 
 
-@elementwise(lambda F, t, result: t * ((1 - result) * result), promotion="float", aliases=("special.expit", "nn.functional.sigmoid"))
+@elementwise(
+    lambda F, t, result: t * ((1 - result) * result),
+    promotion="float",
+    aliases=("special.expit", "nn.functional.sigmoid"),
+)
 def sigmoid(self):
     """``1 / (1 + exp(-self))``."""
 
@@ -89,7 +94,20 @@ def _(F, t, self, eps):
     return F.where((self >= low) & (self <= high), t / (self * (1 - self)), outside)
 
 
-# -- powers and roots -------------------------------------------------------------------------------------------------
+# -- powers and roots ----------------------------------------------------------------------------------------
+
+
+def _powers() -> list[Case]:
+    base = floats(3, 4, low=0.2)
+    numbers = [case(base, n) for n in (0, 1, 2, 3, 5, 0.5, -1, -2.5)]
+    tensors = [case(base, floats(4)), case(2.0, floats(3)), case(floats(3), ints(3)), case(base, floats())]
+    return [
+        *numbers,
+        *tensors,
+        case(complexes(3), complexes(3)),
+        case(complexes(2), 3),
+        case(complexes(2), 2.5),
+    ]
 
 
 def _power_rule(F, t, self, exponent):
@@ -100,7 +118,7 @@ def _power_rule(F, t, self, exponent):
     return t * (exponent * F.pow(self, exponent - 1))
 
 
-@composite(inplace=True)
+@composite(inplace=True, samples=_powers)
 def pow(F, self, exponent):
     """``self ** exponent``, of which one may be a number."""
     return F.pow_number(self, exponent) if is_number(exponent) else F.pow_tensor(self, exponent)
@@ -136,7 +154,7 @@ def pow_tensor(self, exponent):
 
 
 def _zero_to_positive(F, self, exponent):
-    """Where the base is zero and the power's derivative by the exponent is zero too, though log(0) is infinite."""
+    """Where the derivative by the exponent is zero because the base is, though log(0) is infinite."""
     if F.is_complex(exponent):
         return (self == 0) & (F.imag(exponent) == 0) & (F.real(exponent) >= 0)
     return (self == 0) & (exponent >= 0)
@@ -148,7 +166,7 @@ def rpow(F, self, other):
     return F.pow_tensor(other, self)
 
 
-@composite(inplace=True)
+@composite(inplace=True, samples=lambda: [case(floats(3, low=0.2), 1.5), case(2, floats(3))])
 def float_power(F, self, exponent):
     """``self ** exponent`` in double precision."""
     is_complex = any(isinstance(x, complex) if is_number(x) else x.is_complex() for x in (self, exponent))
@@ -185,6 +203,7 @@ def ldexp(self, other):
 @general(
     lambda F, grad, exponent: F.ldexp(grad, -exponent),
     outputs=("mantissa", "exponent"),
+    samples=lambda: [case(floats(3, 4)), case(floats()), case(floats(0, 2))],
     differentiable=(0,),
     output_type="frexp",
 )

@@ -38,8 +38,8 @@ def _averaged(F, t, self, chosen, dim, keepdim):
     return F.sum(t * ties, dim, keepdim) / F.sum(ties, dim, keepdim)
 
 
-def _tied_samples():
-    x = floats(3, 4, form="ties")
+def _samples_over_dims():
+    x = floats(3, 4, form="distinct")
     return [
         case(x), case(x, dim=1), case(x, dim=(0, 1), keepdim=True), case(floats(), dim=0), case(floats(0, 3), dim=1),
     ]  # fmt: skip
@@ -53,7 +53,7 @@ def _over_dims(name, word):
 
     over.__doc__ = f"The {word} over `dim` (all dims if empty); elements that tie share the gradient evenly."
     op = general(
-        lambda F, grad, self, result, dim: _shared(F, grad, self, result, dim), name=f"a{name}", samples=_tied_samples
+        lambda F, grad, self, result, dim: _shared(F, grad, self, result, dim), name=f"a{name}", samples=_samples_over_dims
     )(over)
     op.jvp("self")(lambda F, t, self, result, dim, keepdim: _averaged(F, t, self, result, dim, keepdim))
 
@@ -66,7 +66,7 @@ _over_dims("min", "minimum")
     outputs=("min", "max"),
     output_type="aminmax",
     samples=lambda: [
-        case(floats(3, 4, form="ties")), case(floats(3, 4, form="ties"), dim=1), case(floats(2, 3), dim=0, keepdim=True)
+        case(floats(3, 4, form="distinct")), case(floats(3, 4, form="distinct"), dim=1), case(floats(2, 3), dim=0, keepdim=True)
     ],
 )  # fmt: skip
 def aminmax(F, self, *, dim: int | None = None, keepdim: bool = False):
@@ -115,6 +115,16 @@ def mean_of_equals(F, t, self, result):
 # -- along a dim, with the index ----------------------------------------------------------------------------------------
 
 
+def taken(F, t, dim, indices):
+    """The tangents of the elements that were taken from along a dim."""
+    return F.gather(t, dim, indices) if t.shape else t
+
+
+def put(F, grad, self_shape, dim, indices):
+    """The gradient at the places from which elements were taken along a dim."""
+    return F.gather_backward(grad, self_shape, dim, indices) if self_shape else grad
+
+
 def at_index(F, x, dim, index):
     """The elements of `x` at an index of one element along `dim` (which the index has with size 1, or not)."""
     if not x.shape:
@@ -127,7 +137,7 @@ def put_at_index(F, grad, shape, dim, index):
     if not shape:
         return grad
     one = kept(shape, dim)
-    return F.scatter_add(F.new_zeros(grad, shape), dim, F.reshape(index, one), F.reshape(grad, one))
+    return F.gather_backward(F.reshape(grad, one), shape, dim, F.reshape(index, one))
 
 
 def selection(function, path, /, **options):
@@ -140,9 +150,11 @@ def selection(function, path, /, **options):
     return op
 
 
-def _selection_samples():
-    x = floats(3, 4, form="ties")
-    return [case(x, 1), case(x, 0, True), case(floats(), 0), case(floats(0, 2), 1), case(floats(2, 3, 4), -2)]
+def _samples():
+    x = floats(3, 4, form="distinct")
+    return [
+        case(x), case(x, 1), case(x, 0, True), case(floats(), 0), case(floats(0, 2), 1), case(floats(2, 3, 4), -2)
+    ]  # fmt: skip
 
 
 def _overloaded(name, word):
@@ -181,13 +193,10 @@ def _overloaded(name, word):
     keepdim : bool
         Whether the dim stays, with size 1.
     """
-    op = general(
-        shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward1",
-        samples=lambda: [case(floats(3, 4, form="ties")), case(floats())], **hidden,
-    )(of_all)  # fmt: skip
+    op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward1", **hidden)(of_all)
     op.jvp("self")(mean_of_equals)
-    selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward0", samples=_selection_samples, **hidden)
-    composite(name=name)(overloads)
+    selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward0", **hidden)
+    composite(name=name, samples=lambda: [*_samples(), case(floats(3, 4), floats(4))])(overloads)
 
 
 _overloaded("max", "maximum")
@@ -210,7 +219,7 @@ def _index_of(name, word):
 
     Where elements tie, it is the first one's; NaN counts as the {word}.
     """
-    constant(name=f"arg{name}", samples=_selection_samples)(index)
+    constant(name=f"arg{name}", samples=_samples)(index)
 
 
 _index_of("max", "maximum")
@@ -227,13 +236,12 @@ def _running(name, word):
 
     running.__doc__ = f"The {word} of the elements up to each one along a dim, and its index (of ties the last one's)."
     op = general(
-        lambda F, grad, self_shape, dim, indices: (
-            F.scatter_add(F.new_zeros(grad, self_shape), dim, indices, grad) if self_shape else grad
-        ),
-        name=name, outputs=("values", "indices"), differentiable=(0,), output_type=name,
-        samples=lambda: [case(floats(3, 4, form="ties"), 1), case(floats(5, 2), 0), case(floats(), 0), case(floats(0), 0)],
+        put, name=name, outputs=("values", "indices"), differentiable=(0,), output_type=name,
+        samples=lambda: [
+            case(floats(3, 4, form="distinct"), 1), case(floats(5, 2), 0), case(floats(), 0), case(floats(0), 0)
+        ],
     )(running)  # fmt: skip
-    op.jvp("self")(lambda F, t, dim, indices: F.gather(t, dim, indices) if t.shape else t)
+    op.jvp("self")(taken)
 
 
 _running("cummax", "maximum")

@@ -18,7 +18,7 @@ Number = complex
 
 def _checked(name, x, dim, index, src=None):
     """The dim, counted from the front, after a look at shapes and dtypes."""
-    if index.dtype.kind != "i" or index.dtype.itemsize < 4:
+    if index.size and (index.dtype.kind != "i" or index.dtype.itemsize < 4):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     dim = wrap_dim(dim, x.ndim)
     if not index.size:
@@ -117,9 +117,12 @@ scatter_value.jvp("self")(lambda F, t, dim, index: F.scatter_value(t, dim, index
 def _number(F, value, x):
     """A Python number in the dtype of `x`."""
     if isinstance(value, complex) and x.dtype.kind != "c":
-        name = dtypes.from_numpy(x.dtype).name
-        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+        raise _overflow(x)
     return F.scalar(value, x.dtype)
+
+
+def _overflow(x):
+    return RuntimeError(f"value cannot be converted to type {dtypes.from_numpy(x.dtype).name} without overflow")
 
 
 @composite(
@@ -397,6 +400,8 @@ def masked_fill_tensor(F, self, mask, value):
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)."
         )
+    if value.dtype.kind == "c" and self.dtype.kind != "c":
+        raise _overflow(self)
     broadcast_shape([self.shape, mask.shape])
     return F.where(mask, value.astype(self.dtype), self)
 

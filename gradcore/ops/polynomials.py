@@ -11,8 +11,8 @@ from gradcore.ops.table import elementwise
 def _declare(name: str, described: str, first: Callable, following: Callable, shifted: bool = False) -> None:
     """Declare the polynomials that begin with 1 and ``first(x)``.
 
-    ``following(x, k, p, q)`` is the one of degree k + 1, after `p` and `q` of degrees k and k - 1. Shifted ones are
-    polynomials of ``2 * x - 1``.
+    ``following(x, k, p, q)`` is the one of degree k + 1, after `p` and `q` of degrees k and k - 1. Shifted
+    ones are polynomials of ``2 * x - 1``.
     """
 
     def polynomial(F, input, n):

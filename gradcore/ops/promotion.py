@@ -1,7 +1,7 @@
 """Rules for the dtype in which an elementwise operation computes, and that of its result.
 
-A declaration names its rule, and after it the categories of dtypes that it refuses: ``"float -complex"`` computes integers
-in the default dtype and has no kernel for complex numbers.
+A declaration names its rule, and after it the categories of dtypes that it refuses: ``"float -complex"``
+computes integers in the default dtype and has no kernel for complex numbers.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ def subtracted(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tu
     if any(t._dtype is dtypes.bool_ for t in tensors):
         several = len(tensors) > 1 and all(t._dtype is dtypes.bool_ for t in tensors)
         raise RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
-            "operator instead."
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
             if several
-            else "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
-            "mask, use the `~` or `logical_not()` operator instead."
+            else "Subtraction, the `-` operator, with a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
     return scaled(op, tensors, numbers, args)
 
@@ -138,8 +138,8 @@ def subtracted(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tu
 def negated(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     if tensors[0]._dtype is dtypes.bool_:
         raise RuntimeError(
-            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
-            "`~` or `logical_not()` operator instead."
+            "Negation, the `-` operator, on a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
     return default(op, tensors, numbers, args)
 
@@ -169,8 +169,8 @@ def paired(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[
     for t in tensors:
         if t._dtype.is_reduced or not t._dtype.is_floating_point:
             raise RuntimeError(
-                f"Expected both inputs to be Half, Float or Double tensors but got {first._dtype.scalar_name} and "
-                f"{second._dtype.scalar_name}"
+                "Expected both inputs to be Half, Float or Double tensors but got "
+                f"{first._dtype.scalar_name} and {second._dtype.scalar_name}"
             )
     if second._dtype is not first._dtype:
         raise RuntimeError(

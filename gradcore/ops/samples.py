@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Bools", "Case", "Floats", "Ints", "bools", "case", "floats", "ints"]
+__all__ = ["Bools", "Case", "Floats", "Ints", "bools", "case", "complexes", "floats", "ints"]
 
 
 class Floats(NamedTuple):
@@ -41,6 +41,11 @@ class Case(NamedTuple):
 def floats(*shape: int, low: float | None = None, high: float | None = None, form: str = "") -> Floats:
     """Describe a floating-point tensor; without bounds, those of the operation's `domain` hold."""
     return Floats(shape, low, high, form)
+
+
+def complexes(*shape: int, low: float | None = None, high: float | None = None) -> Floats:
+    """Describe a complex tensor whose parts lie between the bounds."""
+    return Floats(shape, low, high, "complex")
 
 
 def ints(*shape: int, low: int = 0, high: int = 5) -> Ints:

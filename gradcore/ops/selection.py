@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from gradcore.ops.promotion import is_number
+from gradcore.ops.samples import Case, bools, case, complexes, floats
 from gradcore.ops.table import composite, elementwise
 
 Number = complex
 _ORDERED = "default -complex"
 
-# -- where ------------------------------------------------------------------------------------------------------------
+# -- where ---------------------------------------------------------------------------------------------------
 
 
 @elementwise(
@@ -26,21 +27,35 @@ def select_where(condition, self, other):
     """`self` where the condition holds, and `other` elsewhere."""
 
 
-@composite(method=False)
+def _choices() -> list[Case]:
+    tensors = [case(bools(3, 4), floats(3, 4), floats(4)), case(bools(3, 1), floats(), floats(1, 2))]
+    return [
+        *tensors,
+        case(bools(5), floats(5), 0.5),
+        case(bools(5), 1, floats(5)),
+        case(bools(2), complexes(2), floats(2)),
+    ]
+
+
+@composite(method=False, samples=_choices)
 def where(F, condition, self=None, other=None):
-    """`input` where the condition holds, and `other` elsewhere; the condition alone: where it holds, as indices."""
+    """The first where the condition holds, else `other`; the condition alone: the indices where it holds."""
     if self is None and other is None:
         return F.nonzero(condition, as_tuple=True)
     return F.select_where(condition, self, other)
 
 
-@composite(method="where", function=False)
+@composite(
+    method="where",
+    function=False,
+    samples=lambda: [case(floats(3, 4), bools(4), floats(3, 1)), case(floats(2), bools(2), 1)],
+)
 def where_of(F, self, condition, other):
     """The tensor where the condition holds, and `other` elsewhere."""
     return F.select_where(condition, self, other)
 
 
-# -- maxima and minima ------------------------------------------------------------------------------------------------
+# -- maxima and minima ---------------------------------------------------------------------------------------
 
 
 @elementwise(
@@ -87,7 +102,7 @@ def fmin(self, other):
     """The smaller element; of a NaN and a number the number. The first of two equal ones has the gradient."""
 
 
-# -- bounds -----------------------------------------------------------------------------------------------------------
+# -- bounds --------------------------------------------------------------------------------------------------
 
 
 def _within(F, self, min, max):
@@ -109,7 +124,22 @@ def _above(F, self, min, max):
     return self > max if min is None else (self > max) | (max < min)
 
 
-@composite(inplace=True, aliases=("clip",))
+def _bounds() -> list[Case]:
+    numbers = [
+        case(floats(3, 4), -0.5, 0.5),
+        case(floats(3, 4), min=0),
+        case(floats(3, 4), max=0.1),
+        case(floats(3), 1, -1),
+    ]
+    tensors = [
+        case(floats(3, 4), floats(4), floats(3, 1)),
+        case(floats(3, 4), min=floats(4)),
+        case(floats(3), max=floats(3)),
+    ]
+    return [*numbers, *tensors]
+
+
+@composite(inplace=True, aliases=("clip",), samples=_bounds)
 def clamp(F, self, min: Number | None = None, max: Number | None = None):
     """``minimum(maximum(self, min), max)``; the bounds are numbers, tensors or, one of them, None."""
     if min is None and max is None:
@@ -145,15 +175,15 @@ def clamp_tensors(self, min=None, max=None):
     """`clamp` between tensors."""
 
 
-@composite(inplace=True)
+@composite(inplace=True, samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
 def clamp_min(F, self, min):
-    """``maximum(self, min)``, with all of the gradient to `self` at ties; the bound is a number or a tensor."""
+    """``maximum(self, min)`` for a number or a tensor; at ties all of the gradient goes to `self`."""
     return F.clamp_min_number(self, min) if is_number(min) else F.clamp_min_tensor(self, min)
 
 
-@composite(inplace=True)
+@composite(inplace=True, samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
 def clamp_max(F, self, max):
-    """``minimum(self, max)``, with all of the gradient to `self` at ties; the bound is a number or a tensor."""
+    """``minimum(self, max)`` for a number or a tensor; at ties all of the gradient goes to `self`."""
     return F.clamp_max_number(self, max) if is_number(max) else F.clamp_max_tensor(self, max)
 
 

@@ -135,19 +135,19 @@ def _implicit_dim(name, ndim):
     return 0 if ndim in (0, 1, 3) else 1
 
 
-@composite(name="nn_softmax", path="nn.functional.softmax")
+@composite(name="nn_softmax", path="nn.functional.softmax", samples=_softmax_samples)
 def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
     """Exponentials along `dim`, divided by their sum: positive numbers that sum to one."""
     return F.softmax(self, _implicit_dim("softmax", self.ndim) if dim is None else dim, dtype)
 
 
-@composite(name="nn_log_softmax", path="nn.functional.log_softmax")
+@composite(name="nn_log_softmax", path="nn.functional.log_softmax", samples=_softmax_samples)
 def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
     """The logarithm of softmax, computed without taking the logarithm of small numbers."""
     return F.log_softmax(self, _implicit_dim("log_softmax", self.ndim) if dim is None else dim, dtype)
 
 
-@composite(path="nn.functional.softmin")
+@composite(path="nn.functional.softmin", samples=_softmax_samples)
 def softmin(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
     """``softmax(-self)``."""
     return F.softmax(-self, _implicit_dim("softmin", self.ndim) if dim is None else dim, dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore import dtypes
+from gradcore.ops.extrema import put, taken
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import along, wrap_dim
 from gradcore.ops.table import composite, constant, general
@@ -15,24 +16,15 @@ def _check_sortable(self):
         raise RuntimeError("Sort does not support complex dtypes")
 
 
-def _place(F, grad, self_shape, dim, indices):
-    """The gradient at the places from which the elements were taken."""
-    return F.scatter_add(F.new_zeros(grad, self_shape), dim, indices, grad) if self_shape else grad
-
-
-def _taken(F, t, dim, indices):
-    return F.gather(t, dim, indices) if t.shape else t
-
-
 def _sort_samples():
     return [
-        case(floats(3, 5)), case(floats(4, 3), 0, True), case(floats(3, 4, form="ties"), stable=True), case(floats()),
+        case(floats(3, 5)), case(floats(4, 3), 0, True), case(floats(3, 4), stable=True), case(floats()),
         case(floats(2, 3, 4), -2), case(floats(0)),
     ]  # fmt: skip
 
 
 @general(
-    lambda F, grad, self_shape, dim, indices: _place(F, grad, self_shape, dim, indices),
+    put,
     outputs=("values", "indices"),
     differentiable=(0,),
     output_type="sort",
@@ -48,9 +40,7 @@ def sort(F, self, dim: int = -1, descending: bool = False, *, stable: bool | Non
     return along(F.sort_along, self, dim, descending)
 
 
-@sort.jvp("self")
-def _(F, t, dim, indices):
-    return _taken(F, t, dim, indices)
+sort.jvp("self")(taken)
 
 
 @constant(samples=_sort_samples)
@@ -60,14 +50,14 @@ def argsort(F, self, dim: int = -1, descending: bool = False, *, stable: bool = 
     return along(F.argsort_along, self, dim, descending)
 
 
-@composite()
+@composite(samples=lambda: [case(floats(4, 3)), case(floats())])
 def msort(F, self):
     """The elements in order along the first dim."""
     return F.sort(self, 0)[0]
 
 
 @general(
-    lambda F, grad, self_shape, dim, indices: _place(F, grad, self_shape, dim, indices),
+    put,
     outputs=("values", "indices"),
     differentiable=(0,),
     output_type="topk",
@@ -85,9 +75,7 @@ def topk(F, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = Tr
     return along(F.topk_along, self, dim, k, largest)
 
 
-@topk.jvp("self")
-def _(F, t, dim, indices):
-    return _taken(F, t, dim, indices)
+topk.jvp("self")(taken)
 
 
 # -- distinct elements ----------------------------------------------------------------------------------------------------
@@ -100,11 +88,11 @@ def _no_derivative(name):
     return raising
 
 
-def _distinct(name, function, samples, **options):
+def _distinct(name, function, **options):
     """Declare an operation that returns distinct elements, where each element's is, and how often each occurs."""
     general(
         _no_derivative(name), name=name, outputs=("values", "inverse", "counts"), differentiable=(0,), function=False,
-        method=False, data_dependent=True, samples=samples, **options,
+        method=False, data_dependent=True, **options,
     )(function)  # fmt: skip
 
 
@@ -119,14 +107,18 @@ def _consecutive(F, self, inverse: bool, counts: bool, dim: int | None):
 
 
 _distinct(
-    "_unique2", _unique, lambda: [case(ints(3, 4), True, True, None), case(ints(4, 2, high=2), True, True, 0)],
+    "_unique2", _unique,
     node=lambda self, inverse, counts, dim: "Unique2Backward0" if dim is None else "UniqueDimBackward0",
 )  # fmt: skip
 _distinct(
     "unique_consecutive_", _consecutive,
-    lambda: [case(ints(3, 4, high=2), True, True, None), case(ints(5, 2, high=2), True, True, 0)],
-    node=lambda self, inverse, counts, dim: "UniqueConsecutiveBackward0" if dim is None else "UniqueDimConsecutiveBackward0",
+    node=lambda self, inverse, counts, dim: f"Unique{'' if dim is None else 'Dim'}ConsecutiveBackward0",
 )  # fmt: skip
+
+
+def _distinct_samples():
+    x = ints(3, 4, high=3)
+    return [case(x), case(x, return_inverse=True, return_counts=True), case(x, return_inverse=True, dim=1), case(ints(0))]
 
 
 def _asked_for(found, inverse, counts):
@@ -136,7 +128,7 @@ def _asked_for(found, inverse, counts):
     return (values, *((where,) if inverse else ()), *((number,) if counts else ()))
 
 
-@composite()
+@composite(data_dependent=True, samples=_distinct_samples)
 def unique(
     F, self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ):
@@ -154,7 +146,7 @@ def unique(
     return _asked_for(F._unique2(self, return_inverse, return_counts, dim), return_inverse, return_counts)
 
 
-@composite()
+@composite(data_dependent=True, samples=_distinct_samples)
 def unique_consecutive(
     F, self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ):
@@ -168,11 +160,7 @@ def unique_consecutive(
 # -- places in sorted sequences -------------------------------------------------------------------------------------------
 
 
-@constant(
-    function=False,
-    method=False,
-    samples=lambda: [case(floats(5, form="sorted"), floats(2, 3), True, None), case(floats(2, 5, form="sorted"), floats(2, 3), False, None)],
-)
+@constant(function=False, method=False)
 def search(F, sequence, values, right: bool, sorter=None):
     """Where to insert values into a sequence (or into the one of their row) so that it stays sorted."""
     if sorter is not None:
@@ -192,7 +180,13 @@ def _inserted(F, name, sequence, values, out_int32, right, sorter):
     return F.to(found, dtypes.int32) if out_int32 else found
 
 
-@composite(method=False)
+@composite(
+    method=False,
+    samples=lambda: [
+        case(floats(5, form="sorted"), floats(2, 3)), case(floats(2, 5, form="sorted"), floats(2, 3), right=True),
+        case(floats(5, form="sorted"), 0.5, out_int32=True),
+    ],
+)  # fmt: skip
 def searchsorted(
     F, sorted_sequence, input, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter=None
 ):
@@ -238,7 +232,7 @@ def searchsorted(
     return _inserted(F, "searchsorted", sorted_sequence, input, out_int32, right or side == "right", sorter)
 
 
-@composite(method=False)
+@composite(method=False, samples=lambda: [case(floats(2, 3), floats(5, form="sorted")), case(floats(4), floats(3, form="sorted"), right=True)])
 def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = False):
     """The number of the interval between sorted boundaries that each element lies in.
 
@@ -249,13 +243,13 @@ def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = Fa
     return _inserted(F, "bucketize", boundaries, input, out_int32, right, None)
 
 
-@constant(function=False, method=False, samples=lambda: [case(ints(3, 4), ints(2)), case(floats(3), floats(4), True)])
+@constant(function=False, method=False)
 def is_in(F, self, among, invert: bool = False):
     """Whether each element is among others."""
     return F.is_in_of(self, among, invert)
 
 
-@composite(method=False)
+@composite(method=False, samples=lambda: [case(ints(3, 4), ints(2)), case(ints(5), ints(3), invert=True), case(ints(4), 2)])
 def isin(F, elements, test_elements, *, assume_unique: bool = False, invert: bool = False):
     """Whether each element is among the test elements (or is not, if `invert`)."""
     like = next((x for x in (elements, test_elements) if hasattr(x, "ndim")), None)

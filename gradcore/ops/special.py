@@ -20,7 +20,7 @@ def _unknown(what):
 _ROOT_PI = math.sqrt(math.pi)
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 
-# -- error functions and the normal distribution ----------------------------------------------------------------------
+# -- error functions and the normal distribution -------------------------------------------------------------
 
 
 @elementwise(
@@ -93,7 +93,7 @@ def log_ndtr(self):
     """The logarithm of `ndtr`, accurate in the tails."""
 
 
-# -- gamma functions --------------------------------------------------------------------------------------------------
+# -- gamma functions -----------------------------------------------------------------------------------------
 
 
 @elementwise(
@@ -167,7 +167,7 @@ def _summed(function, x, p):
     numbers=(),
 )
 def igamma(self, other):
-    """The regularized lower incomplete gamma function of order `self`, which has no derivative by its order."""
+    """The regularized lower incomplete gamma function of order `self`; no derivative by the order."""
 
 
 @elementwise(
@@ -180,7 +180,7 @@ def igamma(self, other):
     numbers=(),
 )
 def igammac(self, other):
-    """The regularized upper incomplete gamma function of order `self`, which has no derivative by its order."""
+    """The regularized upper incomplete gamma function of order `self`; no derivative by the order."""
 
 
 @elementwise(
@@ -196,7 +196,7 @@ def zeta(self, other):
     """The Hurwitz zeta function, which has no derivative by its first argument."""
 
 
-# -- logarithms with products -----------------------------------------------------------------------------------------
+# -- logarithms with products --------------------------------------------------------------------------------
 
 
 def _overload(name, first, second):

@@ -65,8 +65,8 @@ def _arguments(dim, unbiased, correction):
 
 def _moment_samples():
     return [
-        case(floats(3, 4), None, 1), case(floats(3, 4), 1, 0, True), case(floats(3, 4), (0, 1), 1),
-        case(floats(2, 3, 4), (0, 2), 2), case(floats(5), 0, 1),
+        case(floats(3, 4)), case(floats(3, 4), 1, False, True), case(floats(3, 4), (0, 1)),
+        case(floats(2, 3, 4), (0, 2), correction=2), case(floats(5), False),
     ]  # fmt: skip
 
 
@@ -88,7 +88,7 @@ _PARAMETERS = """
 def _declare_moments(name, text, root):
     """``var`` or ``std``, alone and with the mean."""
     node = name.title()
-    options = {"path": name, "function": False, "method": False, "samples": _moment_samples}
+    options = {"path": name, "function": False, "method": False}
 
     def single(F, self, dim: Dims, correction: float, keepdim: bool = False):
         return _moments(F, self, dim, correction, keepdim, root)[0]
@@ -136,8 +136,8 @@ def _declare_moments(name, text, root):
     pair.__doc__ = f"{text} and mean over `dim`."
     alone.__doc__ = f"{text} over `dim`.{_PARAMETERS}"
     with_mean.__doc__ = f"{text} and mean over `dim`, as a tuple.{_PARAMETERS}"
-    composite(name=name)(alone)
-    composite(name=f"{name}_mean", method=False)(with_mean)
+    composite(name=name, samples=_moment_samples)(alone)
+    composite(name=f"{name}_mean", method=False, samples=_moment_samples)(with_mean)
 
 
 _declare_moments("var", "Variance", False)
@@ -147,8 +147,9 @@ _declare_moments("std", "Standard deviation", True)
 # -- medians, modes, k-th values ----------------------------------------------------------------------------------------
 
 
-def _selection_samples():
-    return [case(floats(3, 5), 1), case(floats(3, 4), 0, True), case(floats(), 0), case(floats(2, 3, 4), -2)]
+def _median_samples():
+    x = floats(3, 4, form="distinct")
+    return [case(x), case(x, 1), case(x, 0, True), case(floats()), case(floats(), 0), case(floats(2, 3, 4), -2)]
 
 
 def _declare_median(name, text, ignore_nan):
@@ -178,13 +179,10 @@ def _declare_median(name, text, ignore_nan):
     Along a dim, the result is a named tuple ``(values, indices)`` and the gradient goes to the element of the index;
     without a dim it is a tensor, and elements that tie share the gradient evenly.
     """
-    op = general(
-        shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward0",
-        samples=lambda: [case(floats(3, 5)), case(floats(2, 2, form="ties")), case(floats())], **options,
-    )(of_all)  # fmt: skip
+    op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward0", **options)(of_all)
     op.jvp("self")(mean_of_equals)
-    selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward1", samples=_selection_samples, **options)
-    composite(name=name)(overloads)
+    selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward1", **options)
+    composite(name=name, samples=_median_samples)(overloads)
 
 
 _declare_median("median", "The median (NaN if any element is)", False)
@@ -213,7 +211,7 @@ def mode(F, self, dim: int = -1, keepdim: bool = False):
     return along(F.mode_along, self, dim, keepdim)
 
 
-selection(mode, "mode", samples=_selection_samples)
+selection(mode, "mode", samples=lambda: [case(floats(3, 5)), case(floats(4, 3), 0, True), case(floats())])
 
 
 # -- quantiles ----------------------------------------------------------------------------------------------------------
@@ -288,12 +286,20 @@ _QUANTILE = """
 """
 
 
+def _quantile_samples():
+    x = floats(3, 4, form="distinct")
+    return [
+        case(x, 0.3), case(x, 0.6, 1, True), case(x, floats(3, low=0.1, high=0.9), 0), case(floats(), 0.5),
+        *(case(x, 0.4, 1, interpolation=how) for how in ("lower", "higher", "midpoint", "nearest")),
+    ]  # fmt: skip
+
+
 def _declare_quantile(name, text, ignore_nan):
     def function(F, self, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"):
         return _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan)
 
     function.__doc__ = text + _QUANTILE
-    composite(name=name)(function)
+    composite(name=name, samples=_quantile_samples)(function)
 
 
 _declare_quantile("quantile", "Quantiles along a dim; NaN if any element is.", False)
@@ -330,7 +336,7 @@ def _two_dims(F, name, self):
     return self if self.ndim == 2 else F.reshape(self, (1, -1))
 
 
-@composite()
+@composite(samples=lambda: [case(floats(3, 5)), case(floats(6), correction=0)])
 def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
     """Covariance matrix of variables (rows) from observations (columns).
 
@@ -368,7 +374,7 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
     return F.squeeze(products / divisor)
 
 
-@composite()
+@composite(samples=lambda: [case(floats(3, 5)), case(floats(2, 4))])
 def corrcoef(F, self):
     """Correlation coefficients of variables (rows) from observations (columns)."""
     _two_dims(F, "corrcoef", self)
@@ -386,7 +392,7 @@ def corrcoef(F, self):
 # -- counts -------------------------------------------------------------------------------------------------------------
 
 
-@constant(samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))])
+@constant(data_dependent=True, samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))])
 def bincount(F, self, weights=None, minlength: int = 0):
     """How often each of the numbers 0, 1, 2, ... occurs, or the sum of the weights at its places."""
     if self.dtype.kind not in "iu":
@@ -400,7 +406,10 @@ def bincount(F, self, weights=None, minlength: int = 0):
     return F.bincount_of(self, weights, minlength)
 
 
-@constant(samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)])
+@constant(
+    data_dependent=True,
+    samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)],
+)
 def histc(F, self, bins: int = 100, min: float = 0, max: float = 0):
     """How many elements lie in each of equally wide bins between `min` and `max` (the data's own if both are equal)."""
     if bins <= 0:

@@ -24,14 +24,14 @@ def _check_matrix(name, x):
 def tril(F, self, diagonal: int = 0):
     """The matrix with zeros above a diagonal."""
     _check_matrix("tril", self)
-    return F.triangle(self, diagonal, True)
+    return F.xp.tril(self, diagonal)
 
 
 @linear(lambda F, grad, diagonal: F.triu(grad, diagonal), inplace=True, upcast=False, samples=_triangle_cases)
 def triu(F, self, diagonal: int = 0):
     """The matrix with zeros below a diagonal."""
     _check_matrix("triu", self)
-    return F.triangle(self, diagonal, False)
+    return F.xp.triu(self, diagonal)
 
 
 # -- diagonals --------------------------------------------------------------------------------------------------------

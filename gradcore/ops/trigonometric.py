@@ -6,7 +6,7 @@ import math
 
 from gradcore.ops.table import elementwise
 
-# -- angles -----------------------------------------------------------------------------------------------------------
+# -- angles --------------------------------------------------------------------------------------------------
 
 
 @elementwise(lambda F, t, self: t * F.cos(self), promotion="float")
@@ -98,7 +98,7 @@ def hypot(self, other):
     """``sqrt(self**2 + other**2)``, without overflow."""
 
 
-# -- hyperbolic functions ---------------------------------------------------------------------------------------------
+# -- hyperbolic functions ------------------------------------------------------------------------------------
 
 
 @elementwise(lambda F, t, self: t * F.cosh(self), promotion="float")

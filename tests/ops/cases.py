@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gradcore as gc
-from gradcore.ops.samples import Bools, Case, Floats, Ints, floats
+from gradcore.ops.samples import Bools, Case, Floats, Ints, complexes, floats, ints
 from gradcore.ops.table import OPS, Op
 
 ELEMENTWISE_SHAPES = {
@@ -44,7 +44,9 @@ class Drawn(NamedTuple):
     def outputs(self, tensors: list[Any]) -> list[Any]:
         """The tensors among the results."""
         out = self.call(tensors)
-        return [t for t in _leaves(out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, gc.Tensor)]
+        return [
+            t for t in _leaves(out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, gc.Tensor)
+        ]
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -73,6 +75,12 @@ def _draw(spec: Any, op: Op, rng: np.random.Generator) -> Any:
             values = values + values.swapaxes(-1, -2)
         elif spec.form == "well-conditioned":
             values = values + 2 * spec.shape[-1] * np.eye(spec.shape[-2], spec.shape[-1])
+        elif spec.form == "complex":
+            values = values + 1j * rng.uniform(low, high, spec.shape)
+        elif spec.form == "zeros":
+            values = np.where(rng.random(spec.shape) < 0.4, 0, values)
+        elif spec.form == "sorted":
+            values = np.sort(values, axis=-1)
         elif spec.form == "distinct":
             n = values.size
             values = (low + (high - low) * (rng.permutation(n) + 0.5) / max(n, 1)).reshape(spec.shape)
@@ -92,9 +100,20 @@ def _specs(op: Op) -> list[Case]:
     if op.samples is not None:
         return list(op.samples())
     others = [p for i, p in enumerate(op.parameters) if i not in op.tensors]
-    if op.kind in ("elementwise", "constant") and 1 <= len(op.tensors) <= 3 and all(p.default is not p.empty for p in others):
+    if (
+        op.kind in ("elementwise", "constant")
+        and 1 <= len(op.tensors) <= 3
+        and all(p.default is not p.empty for p in others)
+    ):
         shapes = ELEMENTWISE_SHAPES[len(op.tensors)]
-        return [Case(tuple(floats(*shape) for shape in row), {}) for row in shapes]
+        if "-float" in op.promotion:
+            return [Case(tuple(ints(*shape) for shape in row), {}) for row in shapes]
+        rows = [Case(tuple(floats(*shape) for shape in row), {}) for row in shapes]
+        if op.kind == "elementwise" and not {"-complex", "alike", "complex"} & set(op.promotion.split()):
+            rows += [Case(tuple(complexes(*shape) for shape in row), {}) for row in shapes[:2]]
+            if len(op.tensors) == 2:  # a real number beside a complex one
+                rows += [Case((floats(3), complexes(3)), {}), Case((complexes(3), floats(3)), {})]
+        return rows
     return []
 
 
@@ -107,9 +126,11 @@ def cases(op: Op) -> list[Drawn]:
     return drawn
 
 
-ALL = [case for op in OPS.values() if op.function or op.method for case in cases(op)]
+ALL = [case for op in OPS.values() if op.function or op.method or op.samples for case in cases(op)]
 DIFFERENTIABLE = [
     case
     for case in ALL
-    if not case.op.random and case.differentiable() and (case.op.vjps or case.op.differentials or case.op.kind == "composite")
+    if not case.op.random
+    and case.differentiable()
+    and (case.op.vjps or case.op.differentials or case.op.kind == "composite")
 ]

@@ -1,0 +1,23 @@
+"""Linear algebra, under the names that PyTorch gives it in ``torch.linalg``.
+
+Every function is declared in `gradcore.ops`, with its derivative. All of them take batches of matrices.
+
+Examples
+--------
+>>> import gradcore
+>>> A = gradcore.tensor([[2.0, 1.0], [1.0, 3.0]])
+>>> gradcore.linalg.det(A)
+tensor(5.)
+>>> gradcore.linalg.solve(A, gradcore.tensor([3.0, 4.0]))
+tensor([1., 1.])
+"""
+
+from __future__ import annotations
+
+from gradcore import namespaces
+from gradcore.errors import LinAlgError
+
+_functions = namespaces.functions("linalg")
+globals().update(_functions)
+
+__all__ = ["LinAlgError", *sorted(_functions)]  # noqa: PLE0604

@@ -1,0 +1,538 @@
+"""Losses of classes: how improbable predictions make the targets."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from gradcore.ops.losses import chosen_reduction, reduced, upstream, warn
+from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.table import bilinear, composite, constant, general
+
+# -- what belongs to a class -------------------------------------------------------------------------------
+
+
+@bilinear(
+    self=lambda F, grad, self_shape, target, ignore_index: F.class_spread(
+        grad, target, self_shape[min(len(self_shape), 2) - 1], ignore_index
+    ),
+    node="GatherBackward0",
+    function=False,
+    method=False,
+)
+def class_pick(self, target, ignore_index: int):
+    """The score of each target's class; 0 for ignored targets."""
+
+
+@bilinear(
+    self=lambda F, grad, target, ignore_index: F.class_pick(grad, target, ignore_index),
+    node="ScatterBackward0",
+    function=False,
+    method=False,
+)
+def class_spread(self, target, classes: int, ignore_index: int):
+    """Zeros, with numbers in the places of their targets' classes; nothing where targets are ignored."""
+
+
+@constant(function=False, method=False)
+def class_weights(self, weight=None, like=None, ignore_index: int = -100):
+    """The weight of each target's class; 0 for ignored targets, and otherwise 1 if there are no weights."""
+
+
+def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduction: str, ignore_index: int) -> Any:
+    """The gradient of each loss before its weighting, from that of the reduced losses."""
+    if reduction == "mean":
+        grad = grad / total_weight
+    weights = F.class_weights(target, weight, grad, ignore_index)
+    # Without ignored targets, as 0 times an infinite gradient is not 0.
+    return F.where(target == ignore_index, 0, weights * grad)
+
+
+# -- negative log-likelihood -------------------------------------------------------------------------------
+
+
+def _node(self: Any, *_: Any) -> str:
+    return "NllLossBackward0" if self.ndim <= 2 else "NllLoss2DBackward0"
+
+
+@general(
+    lambda F, grad, self_shape, target, weight, total_weight, reduction, ignore_index: F.class_spread(
+        -_each(F, grad, target, weight, total_weight, reduction, ignore_index),
+        target,
+        self_shape[min(len(self_shape), 2) - 1],
+        ignore_index,
+    ),
+    outputs=("result", "total_weight"),
+    differentiable=(0,),
+    node=_node,
+    function=False,
+    method=False,
+)
+def nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = -100):
+    """Negative scores of the targets' classes, and the sum of weights."""
+
+
+@nll.jvp("self")
+def _(F, t, target, weight, total_weight, reduction, ignore_index):
+    t = -F.class_pick(t, target, ignore_index) * F.class_weights(target, weight, t, ignore_index)
+    return F.sum(t) / total_weight if reduction == "mean" else reduced(F, t, reduction)
+
+
+# With a row's maximum m taken as a constant (the loss does not depend on it) and s = sum(exp(x - m)), the loss is
+# log(s) - (x[target] - m). The sum is an output with a derivative, so that formulas may read it.
+
+
+@general(
+    outputs=("result", "total_weight", "highest", "total"),
+    differentiable=(0, 3),
+    node=_node,
+    function=False,
+    method=False,
+)
+def softmax_nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = -100):
+    """Negative logarithms of the targets' probabilities by softmax, and what was computed on the way."""
+
+
+@softmax_nll.vjp("self")
+def _(F, grads, self, target, weight, total_weight, highest, total, reduction, ignore_index):
+    grad, grad_total = grads
+    grad = _each(F, grad, target, weight, total_weight, reduction, ignore_index)
+    scale = F.reshape(grad, total.shape) / total + grad_total
+    return F.softmax_nll_backward(self, highest, scale, grad, target, ignore_index)
+
+
+@composite(function=False, method=False)
+def softmax_nll_backward(F, self, highest, scale, at_target, target, ignore_index: int):
+    """``exp(self - highest) * scale``, less `at_target` in the places of the targets' classes."""
+    classes = self.shape[min(self.ndim, 2) - 1]
+    return F.exp(self - highest) * scale - F.class_spread(at_target, target, classes, ignore_index)
+
+
+@softmax_nll.jvp("self")
+def _(F, t, self, target, weight, total_weight, highest, total, reduction, ignore_index):
+    t_total = F.sum(F.exp(self - highest) * t, min(self.ndim, 2) - 1, True)
+    losses = F.reshape(t_total / total, target.shape) - F.class_pick(t, target, ignore_index)
+    losses = F.where(target == ignore_index, 0, losses * F.class_weights(target, weight, t, ignore_index))
+    return F.sum(losses) / total_weight if reduction == "mean" else reduced(F, losses, reduction), t_total
+
+
+# -- the functions -----------------------------------------------------------------------------------------
+
+
+def _checked_target(F: Any, input: Any, target: Any, weight: Any) -> Any:
+    """Targets in the shape that the input's classes leave, or PyTorch's error."""
+    if target.dtype.name not in ("int64", "uint8"):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}")
+    if not input.ndim:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if input.ndim == 1:
+        if prod(target.shape) != 1:
+            raise ValueError(
+                f"For 1D input, 1D target must have size 1, but got target size: {prod(target.shape)}"
+            )
+        target = F.reshape(target, ())
+    else:
+        _check_sizes(input, target)
+    classes = input.shape[min(input.ndim, 2) - 1]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of "
+            f"shape: {list(weight.shape)}"
+        )
+    return target
+
+
+def _check_sizes(input: Any, target: Any) -> None:
+    if not target.ndim or input.shape[0] != target.shape[0]:
+        raise ValueError(
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
+            f"({target.shape[0] if target.ndim else 1})."
+        )
+    wanted = (input.shape[0], *input.shape[2:])
+    if tuple(target.shape) == wanted:
+        return
+    if input.ndim == 2:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    raise RuntimeError(f"Expected target size {list(wanted)}, got {list(target.shape)}")
+
+
+def _check_floating(kernel: str, input: Any) -> None:
+    if input.dtype.category < 2:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{input.dtype.scalar_name}'")
+
+
+def _check_weight(input: Any, weight: Any) -> None:
+    if weight is not None and weight.dtype is not input.dtype:
+        raise RuntimeError(
+            f"expected scalar type {input.dtype.scalar_name} but found {weight.dtype.scalar_name}"
+        )
+
+
+def _nll_samples(**more: Any) -> Any:
+    return lambda: [
+        case(floats(4, 3), ints(4, high=3), **more),
+        case(floats(4, 3), ints(4, high=3), floats(3, low=0.5), **more),
+        case(floats(4, 3), ints(4, high=3), floats(3, low=0.5), ignore_index=1, reduction="sum", **more),
+        case(floats(2, 3, 4), ints(2, 4, high=3), ignore_index=0, **more),
+        case(floats(2, 3, 2, 2), ints(2, 2, 2, high=3), floats(3, low=0.5), reduction="none", **more),
+        case(floats(3), ints(high=3), **more),
+        case(floats(0, 3), ints(0, high=3), reduction="sum", **more),
+    ]
+
+
+@composite(path="nn.functional.nll_loss", samples=_nll_samples())
+def nll_loss(
+    F,
+    input,
+    target,
+    weight=None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+):
+    """Negative log-likelihood of target classes.
+
+    Parameters
+    ----------
+    input : Tensor
+        Logarithms of probabilities, ``(batch, classes, *)`` or ``(classes,)``.
+    target : Tensor
+        Classes, ``(batch, *)`` or of no dim: int64 or uint8.
+    weight : Tensor, optional
+        One number for each class. A mean is the weighted one.
+    ignore_index : int
+        Targets of this value do not count.
+    reduction : str
+        ``'mean'``, ``'sum'`` or ``'none'``.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> import gradcore.nn.functional as F
+    >>> F.nll_loss(gradcore.tensor([[-0.5, -1.0], [-2.0, -0.25]]), gradcore.tensor([0, 1]))
+    tensor(0.3750)
+    """
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    target = _checked_target(F, input, target, weight)
+    _check_weight(input, weight)
+    _check_floating("nll_loss_out_frame", input)
+    return F.nll(input, target, weight, reduction, ignore_index)[0]
+
+
+def _probability_samples():
+    return [
+        *_nll_samples()(),
+        *_nll_samples(label_smoothing=0.2)(),
+        case(floats(4, 3), floats(4, 3, low=0.0, high=1.0)),
+        case(floats(2, 3, 2), floats(2, 3, 2, low=0.0, high=1.0), floats(3, low=0.5), label_smoothing=0.1),
+        case(floats(3), floats(3, low=0.0, high=1.0), reduction="none"),
+    ]
+
+
+@composite(path="nn.functional.cross_entropy", samples=_probability_samples)
+def cross_entropy(
+    F,
+    input,
+    target,
+    weight=None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+):
+    """Cross entropy of the input's softmax with target classes or probabilities.
+
+    Parameters
+    ----------
+    input : Tensor
+        Scores, ``(batch, classes, *)`` or ``(classes,)``.
+    target : Tensor
+        Classes (int64 or uint8), ``(batch, *)`` or of no dim; or probabilities in the input's shape.
+    weight : Tensor, optional
+        One number for each class. The mean over target classes is the weighted one.
+    ignore_index : int
+        Target classes of this value do not count.
+    reduction : str
+        ``'mean'``, ``'sum'`` or ``'none'``.
+    label_smoothing : float
+        The share of the target's probability that is distributed among all classes.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> import gradcore.nn.functional as F
+    >>> scores = gradcore.tensor([[2.0, 0.0], [0.0, 0.0]], requires_grad=True)
+    >>> loss = F.cross_entropy(scores, gradcore.tensor([0, 1]))
+    >>> loss
+    tensor(0.4100, grad_fn=<NllLossBackward0>)
+    >>> loss.backward()
+    >>> scores.grad
+    tensor([[-0.0596,  0.0596],
+            [ 0.2500, -0.2500]])
+    """
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
+    _check_floating("log_softmax_lastdim_kernel_impl", input)
+    if input.shape == target.shape and input.ndim:
+        return _of_probabilities(F, input, target, weight, reduction, ignore_index, label_smoothing)
+    target = _checked_target(F, input, target, weight)
+    _check_weight(input, weight)
+    if not label_smoothing:
+        return F.softmax_nll(input, target, weight, reduction, ignore_index)[0]
+    return _smoothed(F, input, target, weight, reduction, ignore_index, label_smoothing)
+
+
+def _of_probabilities(
+    F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
+) -> Any:
+    if target.dtype.category < 2:
+        raise RuntimeError(
+            f"Expected floating point type for target with class probabilities, got {target.dtype.scalar_name}"
+        )
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    dim = min(input.ndim, 2) - 1
+    classes = input.shape[dim]
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    terms = F.log_softmax(input, dim) * target
+    if weight is not None:
+        terms = terms * F.reshape(weight, (classes, *(1,) * (input.ndim - 1 - dim)))
+    if reduction == "none":
+        return -F.sum(terms, dim)
+    if reduction == "sum":
+        return -F.sum(terms)
+    rows = prod(input.shape) // max(classes, 1)
+    return -F.sum(terms) / (rows or float("nan"))
+
+
+def _smoothed(
+    F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
+) -> Any:
+    """The target's share and that of all classes, whose losses are averaged alike."""
+    dim = min(input.ndim, 2) - 1
+    classes = input.shape[dim]
+    scores = F.log_softmax(input, dim)
+    loss, total_weight = F.nll(scores, target, weight, reduction, ignore_index)
+    if weight is not None:
+        scores = scores * F.reshape(weight, (classes, *(1,) * (input.ndim - 1 - dim)))
+    spread = F.where(target == ignore_index, 0, -F.sum(scores, dim))
+    if reduction == "mean":
+        spread = F.sum(spread) / total_weight
+    elif reduction == "sum":
+        spread = F.sum(spread)
+    return (1 - label_smoothing) * loss + label_smoothing / classes * spread
+
+
+# -- binary classes ----------------------------------------------------------------------------------------
+
+
+def _weighted(t: Any, weight: Any) -> Any:
+    return t if weight is None else t * weight
+
+
+@general(
+    lambda F, grad, self, target, weight, reduction: (
+        _weighted(upstream(grad, self.shape, reduction), weight)
+        * ((self - target) / F.clamp((1 - self) * self, 1e-12, None))
+    ),
+    target=lambda F, grad, self, weight, reduction: (
+        _weighted(upstream(grad, self.shape, reduction), weight) * (F.log1p(-self) - F.log(self))
+    ),
+    node="BinaryCrossEntropyBackward0",
+    function=False,
+    method=False,
+)
+def bce(F, self, target, weight=None, reduction: str = "mean"):
+    """`binary_cross_entropy` of tensors of one shape and dtype."""
+    rest = F.clamp(F.log1p(-self), -100, None)
+    losses = target * (rest - F.clamp(F.log(self), -100, None)) - rest
+    return reduced(F, _weighted(losses, weight), reduction)
+
+
+@bce.jvp("self")
+def _(F, t, self, target, weight, reduction):
+    return reduced(F, _weighted(t * ((self - target) / F.clamp((1 - self) * self, 1e-12, None)), weight), reduction)
+
+
+@bce.jvp("target")
+def _(F, t, self, weight, reduction):
+    return reduced(F, _weighted(t * (F.log1p(-self) - F.log(self)), weight), reduction)
+
+
+_PROBABILITY = {"low": 0.1, "high": 0.9}
+
+
+@composite(
+    path="nn.functional.binary_cross_entropy",
+    samples=lambda: [
+        case(floats(3, 4, **_PROBABILITY), floats(3, 4, **_PROBABILITY)),
+        case(floats(3, 4, **_PROBABILITY), floats(3, 4, **_PROBABILITY), floats(4, low=0.5), reduction="sum"),
+        case(floats(2, **_PROBABILITY), floats(2, **_PROBABILITY), reduction="none"),
+    ],
+)
+def binary_cross_entropy(
+    F,
+    input,
+    target,
+    weight=None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+):
+    """Cross entropy of probabilities with targets between 0 and 1; logarithms are at least -100.
+
+    `binary_cross_entropy_with_logits` takes scores instead, and is more accurate.
+    """
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
+            "Please ensure they have the same size."
+        )
+    if target.dtype is not input.dtype:
+        raise RuntimeError(
+            f"Found dtype {target.dtype.scalar_name} but expected {input.dtype.scalar_name}"
+        )
+    for name, t in (("input", input), ("target", target)):
+        if t.is_cpu and not bool(((t >= 0) & (t <= 1)).all()):
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    return F.bce(input, target, weight, reduction)
+
+
+def _logit_loss(F: Any, self: Any, target: Any, pos_weight: Any) -> Any:
+    """``softplus(self) - target * self``; weighted, ``(1 - target) * self + w * softplus(-self)``."""
+    tail = F.log1p(F.exp(-F.abs(self)))
+    if pos_weight is None:
+        return F.clamp(self, 0, None) - self * target + tail
+    return (1 - target) * self + (1 + (pos_weight - 1) * target) * (tail + F.clamp(-self, 0, None))
+
+
+def _logit_slope(F: Any, self: Any, target: Any, pos_weight: Any) -> Any:
+    if pos_weight is None:
+        return F.sigmoid(self) - target
+    return (1 - target) - (1 + (pos_weight - 1) * target) * F.sigmoid(-self)
+
+
+def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
+    if pos_weight is None:
+        return -self
+    return (pos_weight - 1) * (F.log1p(F.exp(-F.abs(self))) + F.clamp(-self, 0, None)) - self
+
+
+@general(
+    lambda F, grad, self, target, weight, pos_weight, reduction: (
+        _weighted(upstream(grad, self.shape, reduction), weight) * _logit_slope(F, self, target, pos_weight)
+    ),
+    target=lambda F, grad, self, weight, pos_weight, reduction: (
+        _weighted(upstream(grad, self.shape, reduction), weight) * _target_slope(F, self, pos_weight)
+    ),
+    node="BinaryCrossEntropyWithLogitsBackward0",
+    function=False,
+    method=False,
+)
+def bce_with_logits(F, self, target, weight=None, pos_weight=None, reduction: str = "mean"):
+    """`binary_cross_entropy_with_logits` of tensors of one shape."""
+    return reduced(F, _weighted(_logit_loss(F, self, target, pos_weight), weight), reduction)
+
+
+@bce_with_logits.jvp("self")
+def _(F, t, self, target, weight, pos_weight, reduction):
+    return reduced(F, _weighted(t * _logit_slope(F, self, target, pos_weight), weight), reduction)
+
+
+@bce_with_logits.jvp("target")
+def _(F, t, self, weight, pos_weight, reduction):
+    return reduced(F, _weighted(t * _target_slope(F, self, pos_weight), weight), reduction)
+
+
+@composite(
+    path="nn.functional.binary_cross_entropy_with_logits",
+    samples=lambda: [
+        case(floats(3, 4), floats(3, 4, **_PROBABILITY)),
+        case(floats(3, 4), floats(3, 4, **_PROBABILITY), floats(4, low=0.5), reduction="sum"),
+        case(floats(2, low=-800, high=800), floats(2, **_PROBABILITY)),
+    ],
+)
+def binary_cross_entropy_with_logits(
+    F,
+    input,
+    target,
+    weight=None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight=None,
+):
+    """Cross entropy of the input's sigmoid with targets between 0 and 1, without overflow.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Scores and probabilities of one shape.
+    weight : Tensor, optional
+        A factor of each loss.
+    reduction : str
+        ``'mean'``, ``'sum'`` or ``'none'``.
+    pos_weight : Tensor, optional
+        A factor of the positive targets' part of each loss.
+    """
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+    if target.dtype.category < 2:
+        raise RuntimeError(
+            f"result type {input.dtype.scalar_name} can't be cast to the desired output type {target.dtype.scalar_name}"
+        )
+    return F.bce_with_logits(input, target, weight, pos_weight, reduction)
+
+
+# -- distributions -----------------------------------------------------------------------------------------
+
+
+@composite(
+    path="nn.functional.kl_div",
+    samples=lambda: [
+        case(floats(3, 4), floats(3, 4, **_PROBABILITY), reduction="batchmean"),
+        case(floats(3, 4), floats(3, 4), reduction="sum", log_target=True),
+        case(floats(3, 4), floats(4, **_PROBABILITY), reduction="none"),
+    ],
+)
+def kl_div(
+    F,
+    input,
+    target,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+):
+    """Kullback-Leibler divergence of a target distribution from a predicted one.
+
+    Parameters
+    ----------
+    input : Tensor
+        Logarithms of the predicted probabilities.
+    target : Tensor
+        Probabilities, or (with `log_target`) their logarithms.
+    reduction : str
+        ``'batchmean'`` (the sum divided by the size of the first dim, which is the divergence's mean over the batch),
+        ``'mean'`` (over all elements), ``'sum'`` or ``'none'``.
+    log_target : bool
+    """
+    old = size_average is not None or reduce is not None
+    reduction = chosen_reduction(reduction, size_average, reduce, also=("batchmean",))
+    if reduction == "mean" and not old:
+        warn(
+            "reduction: 'mean' divides by the number of elements; the mean of the divergence over a batch is "
+            "reduction='batchmean'."
+        )
+    losses = F.exp(target) * (target - input) if log_target else F.xlogy(target, target) - target * input
+    if reduction == "batchmean":
+        total = F.sum(losses)
+        return total / input.shape[0] if input.ndim else total
+    return reduced(F, losses, reduction)
+

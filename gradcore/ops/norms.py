@@ -1,0 +1,261 @@
+"""Norms of vectors and matrices, and distances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.ops.matrix_checks import check_floating, check_matrix
+from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import all_dims, axes, kept, wrap_dim
+from gradcore.ops.table import composite, general
+
+Dims = int | Sequence[int] | None
+Order = Any
+
+# -- norms of vectors ---------------------------------------------------------------------------------------------------
+
+
+def _vector_cases():
+    x = floats(3, 4)
+    zeros = floats(3, 4, low=0, high=0)
+    return [
+        case(x), case(x, 1, dim=1), case(x, 3.5, dim=0, keepdim=True), case(x, inf, dim=1), case(x, -inf), case(x, 0.5, dim=1),
+        case(x, 0), case(x, -2, dim=0), case(floats()), case(floats(0, 3), dim=0), case(x, 1.5, dim=(0, 1)), case(zeros, 2),
+    ]  # fmt: skip
+
+
+def _check_empty(x, ord, dim):
+    """Refuse the norms that nothing has."""
+    if ord < 0 or ord == inf:
+        reduced = all_dims(dim, x.ndim)
+        if (dim is None and not x.size) or any(x.shape[d] == 0 for d in reduced):
+            name = "inf" if ord == inf else f"{ord:g}"
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {name} norm on an empty tensor because the operation does not have "
+                "an identity"
+            )
+
+
+@general(path="linalg.vector_norm", method=False, samples=_vector_cases)
+def linalg_vector_norm(F, self, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+    """``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None): the largest element for inf, a count for 0."""
+    check_floating("linalg.vector_norm", self)
+    if dtype is not None:
+        _check_dtype(self, dtype)
+        self = F.to(self, dtype)
+    _check_empty(self, ord, dim)
+    return F.vector_norm(self, ord, axes(dim, self.ndim), keepdim)
+
+
+def _check_dtype(x, dtype):
+    if dtype.category < 2:
+        raise RuntimeError(
+            f"linalg.vector_norm: dtype should be floating point or complex, but got {dtype.scalar_name}"
+        )
+    if (x.dtype.kind == "c") != dtype.is_complex:
+        kind = "complex" if x.dtype.kind == "c" else "real"
+        raise RuntimeError(
+            f"linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {dtype.scalar_name}"
+        )
+
+
+def _direction(F, x, norm, ord):
+    """How a norm changes with each element, by PyTorch's conventions where it is not smooth."""
+    if ord == 0:
+        return F.zeros_like(x)
+    if ord == 1:
+        return F.sgn(x)
+    if ord == 2:
+        return x / F.where(norm == 0, inf, norm)
+    size = F.abs(x)
+    if ord in (inf, -inf):
+        return F.sgn(x) * ((size == norm) | ((size != size) & (norm != norm)))
+    if ord < 1:
+        power = F.where(size == 0, 0, F.pow(F.where(size == 0, 1, size), ord - 1))
+        return F.sgn(x) * power * F.pow(norm, 1 - ord)
+    return F.sgn(x) * F.pow(size / F.where(norm == 0, inf, norm), ord - 1)
+
+
+def _shared_direction(F, x, norm, ord, dim):
+    """As `_direction`, and elements that are equally far from zero share the derivative of the largest or smallest."""
+    direction = _direction(F, x, norm, ord)
+    if ord not in (inf, -inf):
+        return direction
+    return direction / F.sum(F.ones_like(norm) * ((F.abs(x) == norm) | (norm != norm)), dim, True)
+
+
+@linalg_vector_norm.vjp("self")
+def _(F, grad, self, result, ord, dim):
+    shape = kept(self.shape, dim)
+    return _shared_direction(F, self, F.reshape(result, shape), ord, dim) * F.reshape(grad, shape)
+
+
+@linalg_vector_norm.jvp("self")
+def _(F, t, self, result, ord, dim, keepdim):
+    direction = _shared_direction(F, self, F.reshape(result, kept(self.shape, dim)), ord, dim)
+    return F.sum(F.real(F.conj(direction) * t), dim, keepdim)
+
+
+# -- norms of matrices --------------------------------------------------------------------------------------------------
+
+
+def _matrix_cases():
+    x = floats(3, 4, form="distinct")
+    return [case(x), *(case(x, ord) for ord in ("nuc", 1, -1, 2, -2, inf, -inf)), case(floats(2, 3, 4), 2, dim=(0, 2), keepdim=True)]
+
+
+@composite(path="linalg.matrix_norm", method=False, samples=_matrix_cases)
+def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: DType = None):
+    """A norm of the matrices in two dims.
+
+    Parameters
+    ----------
+    ord : {"fro", "nuc", 1, -1, 2, -2, inf, -inf}
+        The square root of the sum of squares; the sum of the singular values; the largest (negative: smallest) sum of a
+        column, singular value, sum of a row.
+    """
+    check_matrix("linalg.matrix_norm", A)
+    check_floating("linalg.matrix_norm", A)
+    if ord not in ("fro", "nuc", 1, -1, 2, -2, inf, -inf):
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    dim = (dim,) if isinstance(dim, int) else tuple(dim)
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {list(dim)}")
+    rows, columns = (wrap_dim(d, A.ndim) for d in dim)
+    if rows == columns:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
+    if ord == "fro":
+        return F.linalg_vector_norm(A, 2, (rows, columns), keepdim, dtype=dtype)
+    A = A if dtype is None else F.to(A, dtype)
+    if ord in ("nuc", 2, -2):
+        sizes = F.linalg_svdvals(F.movedim(A, (rows, columns), (-2, -1)))
+        found = F.sum(sizes, -1) if ord == "nuc" else F.amax(sizes, -1) if ord == 2 else F.amin(sizes, -1)
+        return F.reshape(found, kept(A.shape, (rows, columns))) if keepdim else found
+    if abs(ord) == inf:
+        rows, columns = columns, rows
+    sums = F.linalg_vector_norm(A, 1, rows, True)
+    found = F.amax(sums, columns, True) if ord > 0 else F.amin(sums, columns, True)
+    return found if keepdim else F.squeeze(found, (rows, columns))
+
+
+@composite(path="linalg.norm", method=False, samples=lambda: [
+    case(floats(3, 4)), case(floats(4), 3), case(floats(3, 4), 2), case(floats(3, 4), 1, dim=1), case(floats(2, 3, 4), "nuc", dim=(0, 2)),
+    case(floats(2, 3), dim=0, keepdim=True), case(floats()),
+])  # fmt: skip
+def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+    """A norm of vectors (one dim) or of matrices (two); without `ord` the square root of the sum of all squares."""
+    dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if dims is not None and len(dims) not in (1, 2) and ord is not None:
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
+    if ord is None:
+        return F.linalg_vector_norm(self, 2, dims, keepdim, dtype=dtype)
+    if dims is None:
+        if self.ndim not in (1, 2) and not isinstance(ord, str):
+            raise RuntimeError(
+                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {self.ndim}D"
+            )
+        dims = (0,) if self.ndim == 1 and not isinstance(ord, str) else (-2, -1)
+    if len(dims) == 1 and not isinstance(ord, str):
+        return F.linalg_vector_norm(self, ord, dims, keepdim, dtype=dtype)
+    return F.linalg_matrix_norm(self, ord, dims, keepdim, dtype=dtype)
+
+
+@composite(samples=lambda: [case(floats(3, 4)), case(floats(3, 4), 1, dim=1), case(floats(3, 4), "nuc"), case(floats(4), inf, dim=0, keepdim=True)])
+def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType = None):
+    """A norm of all elements, or of those over `dim`; ``"nuc"`` is the sum of the singular values of matrices."""
+    if p == "nuc":
+        return F.linalg_matrix_norm(self, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    return F.linalg_vector_norm(self, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype)
+
+
+@composite(method=False, samples=lambda: [case(floats(3, 4)), case(floats(2, 3, 4), dim=(0, 2), keepdim=True)])
+def nuclear_norm(F, self, dim: Any = (-2, -1), keepdim: bool = False):
+    """The sum of the singular values of matrices."""
+    return F.linalg_matrix_norm(self, "nuc", dim, keepdim)
+
+
+# -- distances ------------------------------------------------------------------------------------------------------------
+
+
+@composite(samples=lambda: [case(floats(3, 4), floats(3, 4)), case(floats(3), floats(2, 3), 1), case(floats(3), floats(3), inf)])
+def dist(F, self, other, p: float = 2):
+    """The norm of all elements of ``self - other``."""
+    return F.linalg_vector_norm(self - other, p)
+
+
+@composite(path="nn.functional.pairwise_distance", samples=lambda: [
+    case(floats(3, 4), floats(3, 4)), case(floats(4), floats(3, 4), p=1, keepdim=True),
+])  # fmt: skip
+def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
+    """The norms of ``x1 - x2 + eps`` over the last dim."""
+    return F.linalg_vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+@composite(path="nn.functional.pdist", samples=lambda: [case(floats(4, 3)), case(floats(3, 2), 1), case(floats(1, 3))])
+def pdist(F, input, p: float = 2.0):
+    """The distances of every two of the rows, in the order of the pairs."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    n = input.shape[0]
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    first, second = (F.as_tensor([pair[k] for pair in pairs], dtype=dtypes.int64, device=input.device) for k in (0, 1))
+    return F.linalg_vector_norm(F.index_select(input, 0, first) - F.index_select(input, 0, second), p, -1)
+
+
+def _differences(F, x1, x2):
+    return F.unsqueeze(x1, -2) - F.unsqueeze(x2, -3)
+
+
+def _by_points(F, grad, x1, x2, result, p):
+    """The gradient of the first points of distances."""
+    if p == 2 and max(x1.shape[-2], x2.shape[-2]) > MANY:
+        weights = grad / F.where(result == 0, inf, result)
+        return x1 * F.sum(weights, -1, True) - F.matmul(weights, x2)
+    direction = _direction(F, _differences(F, x1, x2), F.unsqueeze(result, -1), p)
+    return F.sum(direction * F.unsqueeze(grad, -1), -2)
+
+
+#: From this number of points on, PyTorch and gradcore compute distances by a matrix product.
+MANY = 25
+
+
+def _cdist_cases():
+    return [
+        case(floats(4, 3), floats(2, 3)), case(floats(4, 3), floats(2, 3), p=1.0), case(floats(2, 4, 3), floats(3, 3), p=3.0),
+        case(floats(4, 3), floats(2, 3), p=inf), case(floats(30, 3), floats(4, 3)), case(floats(3, 0), floats(2, 0)),
+    ]  # fmt: skip
+
+
+@general(
+    x1=lambda F, grad, x1, x2, result, p: _by_points(F, grad, x1, x2, result, p),
+    x2=lambda F, grad, x1, x2, result, p: _by_points(F, F.transpose(grad, -1, -2), x2, x1, F.transpose(result, -1, -2), p),
+    method=False,
+    broadcasts=True,
+    samples=_cdist_cases,
+)
+def cdist(F, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):
+    """The distances of every point (row) of `x1` from every one of `x2`, in the norm of order `p`."""
+    for name, x in (("X1", x1), ("X2", x2)):
+        if x.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
+    if x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(
+            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
+        )
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    product = compute_mode == "use_mm_for_euclid_dist" or (
+        compute_mode != "donot_use_mm_for_euclid_dist" and max(x1.shape[-2], x2.shape[-2]) > MANY
+    )
+    if p == 2 and product:
+        squares = [(x * x).sum(axis=-1, keepdims=True) for x in (x1, x2)]
+        found = squares[0] + squares[1].swapaxes(-1, -2) - 2 * F.matmul(x1, x2.swapaxes(-1, -2))
+        return F.xp.sqrt(F.xp.maximum(found, 0))
+    if not x1.shape[-1]:
+        return F.vector_norm(_differences(F, x1, x2), 2, (-1,), False)
+    return F.vector_norm(_differences(F, x1, x2), p, (-1,), False)
