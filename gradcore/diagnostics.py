@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
-
 import numpy as np
 
 from gradcore import config
@@ -14,6 +11,8 @@ __all__ = ["show_config"]
 
 
 def _version(package: str) -> str:
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -36,6 +35,8 @@ def show_config() -> str:
     str
         Several lines of text; print it, and put it into bug reports.
     """
+    import platform
+
     from gradcore import __version__
 
     reason = registry.unavailable("cuda")

@@ -446,7 +446,7 @@ def _shape_error(tensors: Sequence[Any]) -> Exception | None:
 def unary(op: Op) -> Callable[[Any], Any]:
     """The function of an elementwise operation of one tensor: the plain case first, everything else generally."""
     name = op.name
-    saves_self, saves_result = _reads(op, "self"), _reads(op, "result")
+    saves_self, saves_result = _reads(op, op.names[0]), _reads(op, "result")
     cls = None
     exact = keeps_floats(op.promotion)
     key = op.kernel
@@ -668,7 +668,9 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
                 f"{op.path}(): functions with out=... arguments don't support automatic differentiation, but one of "
                 "the arguments requires grad."
             )
-        if several and target._dtype is not result._dtype:
+        if op.sequence and any(t is target for t in args[0]):
+            raise RuntimeError("unsupported operation: the input tensors cannot refer to any of the output memory locations")
+        if (several or not (op.upcast or op.sequence)) and target._dtype is not result._dtype:
             raise RuntimeError(
                 f"Expected out tensor to have dtype {result._dtype.name}, but got {target._dtype.name} instead"
             )

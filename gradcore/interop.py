@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.variables import requires_grad
 from gradcore.backends.elementwise import RENAMED
 
 __all__ = ["cuda_array_interface", "dlpack", "exported", "ufunc"]
@@ -28,7 +27,7 @@ def cuda_array_interface(t: Any) -> dict[str, Any]:
             f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {t.type()} If CUDA data is required use "
             "tensor.cuda() to copy tensor to device memory."
         )
-    if requires_grad(t):
+    if t.requires_grad:
         raise RuntimeError(
             "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
             "var.detach() to get Variable that doesn't require grad."
@@ -38,7 +37,7 @@ def cuda_array_interface(t: Any) -> dict[str, Any]:
 
 def exported(t: Any) -> Any:
     """The array of a tensor, for a library that shares its memory through DLPack."""
-    if requires_grad(t):
+    if t.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if t._device.type not in ("cpu", "cuda"):
         raise BufferError(f"Can't export a tensor of device {t._device}, use tensor.cpu()")

@@ -9,7 +9,6 @@ from gradcore import assignment, dispatch, indexing
 from gradcore.autograd.formulas import TENSORS, node_class
 from gradcore.autograd.graph import bump, new
 from gradcore.autograd.modes import local
-from gradcore.ops.table import OPS
 
 __all__ = ["install"]
 
@@ -50,14 +49,13 @@ def adjoint_matrices(self: Any) -> Any:
 
 def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., Any]:
     """The method that gives a tensor the shape that a view operation gives to a view of it."""
-    op = OPS[name]
 
     def method(self: Any, *args: Any, **named: Any) -> Any:
         dispatch.check_inplace(self, local.state)
         out = getattr(type(self), name)(self, *args, **named)
         meta = self._meta
         if out._edge is not None:
-            node = new(node_class(op, renamed(out._edge[0].name())))
+            node = new(node_class(out._edge[0].op, renamed(out._edge[0].name())))
             for slot in ("_device", "_edges", "_hooks", "_seq", "saved", "results", "metas"):
                 setattr(node, slot, getattr(out._edge[0], slot))
             self._edge = node, 0
@@ -81,7 +79,7 @@ def install(cls: Any) -> None:
     """Give the class of tensors its attributes and methods that are no operations of the table."""
     for name, getter in (("T", transpose_all), ("mT", transpose_matrix), ("H", adjoint_matrix), ("mH", adjoint_matrices)):
         setattr(cls, name, property(getter))
-    for name, first in (("squeeze", 3), ("unsqueeze", 1), ("transpose", 1), ("t", 1)):
+    for name, first in (("squeeze", 3), ("unsqueeze", 1), ("transpose", 1), ("t", 1), ("as_strided", 1)):
         setattr(cls, f"{name}_", reshaped_in_place(name, _later(first)))
     cls.swapaxes_ = cls.swapdims_ = cls.transpose_
     cls.__getitem__, cls.__setitem__ = indexing.getitem, assignment.setitem

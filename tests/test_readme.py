@@ -1,20 +1,28 @@
 """The Python code in README.md and in the documents under docs/ runs and prints what it says.
 
 The blocks of a document run in order, in one namespace, as a reader would type them. A block with ``>>>``
-is a doctest; in any other, the comment behind a ``print(...)`` is what that call has to print.
+is a doctest; in any other, the comment behind a ``print(...)`` is what that call has to print. A block behind the
+comment ``<!-- needs CUDA -->`` is compiled everywhere, and run where there is a CUDA device.
 """
 
+import ast
 import doctest
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gradcore import Tensor, cuda
+from gradcore.autograd.formulas import TENSORS
+from gradcore.backends import registry
+from gradcore.backends.base import Backend
 from gradcore.errors import DeviceFallbackWarning
+from gradcore.ops.table import OPS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/reference").glob("*.md"))]
+BLOCK = re.compile(r"^(<!-- needs CUDA -->\n+)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"^\s*print\(.*\)  # (.*)$", re.MULTILINE)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -36,16 +44,32 @@ def run_script(code, names, where, capsys):
         assert printed == expected
 
 
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What a document declares (operations, methods, backends) is gone when it ends."""
+    tables = [OPS, Backend.bodies, vars(TENSORS), registry._factories, registry._backends]
+    before, methods = [dict(table) for table in tables], set(vars(Tensor))
+    yield
+    for table, content in zip(tables, before, strict=True):
+        table.clear()
+        table.update(content)
+    for name in set(vars(Tensor)) - methods:
+        delattr(Tensor, name)
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 @pytest.mark.filterwarnings(f"ignore::{DeviceFallbackWarning.__module__}.{DeviceFallbackWarning.__name__}")
+@pytest.mark.usefixtures("forgotten")
 def test_code_of_document(path, capsys, tmp_path, monkeypatch):
     """Every block of the document does what the document says, with or without a GPU."""
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     for block in BLOCK.finditer(text := path.read_text(encoding="utf-8")):
-        line = text.count("\n", 0, block.start(1)) + 1
-        code = "\n" * (line - 1) + block[1]  # tracebacks name the document's own lines
-        if ">>> " in code:
+        line = text.count("\n", 0, block.start(2)) + 1
+        code = "\n" * (line - 1) + block[2]  # tracebacks name the document's own lines
+        if block[1] and not cuda.is_available():
+            compile(code, str(path), "exec")
+        elif ">>> " in code:
             run_doctest(code, names, str(path))
         else:
             run_script(code, names, str(path), capsys)
@@ -54,3 +78,15 @@ def test_code_of_document(path, capsys, tmp_path, monkeypatch):
 def test_readme_has_code():
     """The pattern above finds the blocks: a README without any would pass in silence."""
     assert len(BLOCK.findall(DOCUMENTS[0].read_text(encoding="utf-8"))) >= 2
+
+
+def test_engine_from_scratch_is_as_short_as_it_says():
+    """The lines of code, without those of documentation, of the engine that is built in a document."""
+    text = (ROOT / "docs/autograd-from-scratch.md").read_text(encoding="utf-8")
+    own = [code for _, code in BLOCK.findall(text) if "gradcore" not in code]
+    tree = ast.parse("\n".join(own))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    lines = {line for node in ast.walk(tree) if hasattr(node, "lineno") for line in (node.lineno,)}
+    assert 100 < len(lines) < 165

@@ -1,6 +1,6 @@
 """Automatic differentiation: the graph, the engine, its modes and hooks."""
 
-from gradcore.autograd import anomaly_mode, forward_ad, function, grad_mode, graph
+from gradcore.autograd import anomaly_mode, forward_ad, function, functional, grad_mode, graph
 from gradcore.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import (
@@ -24,6 +24,7 @@ __all__ = [
     "enable_grad",
     "forward_ad",
     "function",
+    "functional",
     "grad",
     "grad_mode",
     "gradcheck",

@@ -27,6 +27,7 @@ __all__ = [
     "numerical_jacobian",
     "reverse_jacobian",
     "tensor_of",
+    "unit",
 ]
 
 Matrix = np.ndarray[Any, Any]
@@ -56,7 +57,16 @@ def tensor_of(numbers: Matrix, like: Any) -> Any:
         return wrap(device.backend.from_host(flat.reshape(like._array.shape).astype(like._dtype.numpy)), device, like._dtype)
 
 
-def _unit(like: Any, i: int) -> Any:
+def unit(like: Any, i: int) -> Any:
+    """Zeros as `like` with a one at flat position `i`."""
+    device = like._device
+    with device.backend.use_index(device.index):
+        flat = device.backend.xp.zeros(like._array.size, like._array.dtype)
+        flat[i] = 1
+    return wrap(flat.reshape(like._array.shape), device, like._dtype)
+
+
+def _direction(like: Any, i: int) -> Any:
     numbers = np.zeros(count_of(like))
     numbers[i] = 1
     return tensor_of(numbers, like)
@@ -104,7 +114,7 @@ def numerical_jacobian(
     func: Callable[..., Any], inputs: Sequence[Any], k: int, eps: float, chosen: Sequence[int]
 ) -> list[Matrix]:
     """By central differences: for each output in `chosen` the Jacobian with respect to input `k`."""
-    rows = [directional(func, inputs, k, _unit(inputs[k], i), eps, chosen) for i in range(count_of(inputs[k]))]
+    rows = [directional(func, inputs, k, _direction(inputs[k], i), eps, chosen) for i in range(count_of(inputs[k]))]
     return _by_output(rows, chosen)
 
 
@@ -113,7 +123,7 @@ def reverse_jacobian(output: Any, inputs: Sequence[Any]) -> tuple[list[Matrix], 
     columns: list[list[Matrix]] = [[] for _ in inputs]
     found: Sequence[Any] = [None] * len(inputs)
     for i in range(count_of(output)):
-        found = grad(output, inputs, _unit(output, i), retain_graph=True, allow_unused=True)
+        found = grad(output, inputs, _direction(output, i), retain_graph=True, allow_unused=True)
         for column, g, t in zip(columns, found, inputs, strict=True):
             column.append(np.zeros(count_of(t)) if g is None else numbers_of(_like(g, t)))
     return [np.array(c).reshape(len(c), count_of(t)).T for c, t in zip(columns, inputs, strict=True)], list(found)
@@ -128,7 +138,7 @@ def forward_jacobian(
     func: Callable[..., Any], inputs: Sequence[Any], k: int, chosen: Sequence[int]
 ) -> list[Matrix]:
     """In forward mode: for each output in `chosen` the Jacobian with respect to input `k`."""
-    rows = [pushed(func, inputs, {k: _unit(inputs[k], i)}, chosen) for i in range(count_of(inputs[k]))]
+    rows = [pushed(func, inputs, {k: _direction(inputs[k], i)}, chosen) for i in range(count_of(inputs[k]))]
     return _by_output(rows, chosen)
 
 

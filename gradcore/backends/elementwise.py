@@ -245,8 +245,8 @@ class Elementwise:
         """``real + 1j * imag``, without that product's NaN for infinities."""
         shape = dtypes.np.broadcast_shapes(real.shape, imag.shape)
         result = self.xp.empty(shape, "complex64" if real.dtype == "float32" else "complex128")
-        result.real = real
-        result.imag = imag
+        result.real[...] = real
+        result.imag[...] = imag
         return result
 
     def angle(self, x: Any) -> Any:

@@ -60,7 +60,7 @@ class Indexing:
 
     def index_write(self, x: Any, values: Any, indices: Indices, accumulate: bool = False) -> Any:
         """A copy with `values` at `indices`, or with `values` added there."""
-        out = x.copy()
+        out = self.xp.array(x)
         self.index_into(out, values, indices, accumulate)
         return out
 
@@ -173,7 +173,7 @@ class Indexing:
 
     def scattered(self, x: Any, dim: int, index: Any, src: Any) -> Any:
         """A copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
-        out = x.copy()
+        out = self.xp.array(x)
         rows, index = _row(out), _row(index)
         self.check_bounds(index, rows.shape[dim], dim)
         if index.size:
@@ -217,7 +217,7 @@ class Indexing:
     def reduced_along(self, x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> Any:
         """A copy of `x` in which `src` is reduced, at the places that `index` names along a dim, with what is there."""
         if not index.size:
-            return x.copy()
+            return self.xp.array(x)
         rows, index = _row(x), _row(index)
         self.check_bounds(index, rows.shape[dim], dim)
         places = self._places(rows.shape, dim, index)

@@ -48,11 +48,13 @@ class _Source(threading.local):
     """NumPy's generator, and where it stands: consecutive draws need not set its state again."""
 
     def __init__(self) -> None:
-        self.philox = np.random.Philox(key=0)
+        self.philox: Any = None
         self.place: tuple[int, int] | None = None
 
     def move(self, key: int, counter: int) -> None:
         """Make (key, counter) the next block."""
+        if self.philox is None:  # not before the first draw: importing numpy.random takes a while
+            self.philox = np.random.Philox(key=0)
         before = (counter - 1) % 2**COUNTER_BITS  # NumPy counts up before it makes a block
         self.philox.state = {
             "bit_generator": "Philox",

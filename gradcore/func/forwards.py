@@ -9,6 +9,7 @@ from typing import Any
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.forward import Level, primal, tangent_of
 from gradcore.autograd.forward_ad import make_dual
+from gradcore.autograd.jacobians import unit
 from gradcore.creation import zeros_like
 from gradcore.func.levels import (
     Argnums,
@@ -18,7 +19,6 @@ from gradcore.func.levels import (
     replaced,
     selected,
     split_aux,
-    unit,
 )
 from gradcore.func.reverse import jacrev
 from gradcore.tensor import Tensor

@@ -14,7 +14,7 @@ from gradcore.autograd.variables import Variable, alias, new, tick, wrap
 from gradcore.creation import zeros_like
 from gradcore.tensor import Tensor
 
-__all__ = ["Argnums", "ReverseLevel", "check_real", "check_results", "place_of", "replaced", "selected", "split_aux", "unit"]
+__all__ = ["Argnums", "ReverseLevel", "check_real", "check_results", "place_of", "replaced", "selected", "split_aux"]
 
 Argnums = int | tuple[int, ...]
 
@@ -173,15 +173,6 @@ def split_aux(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise RuntimeError(f"{api}: output of function f should be a tuple: (output, aux) if has_aux is True")
     return result
-
-
-def unit(like: Any, i: int) -> Any:
-    """Zeros as `like` with a one at flat position `i`."""
-    device = like._device
-    with device.backend.use_index(device.index):
-        flat = device.backend.xp.zeros(like._array.size, like._array.dtype)
-        flat[i] = 1
-    return wrap(flat.reshape(like._array.shape), device, like._dtype)
 
 
 def check_results(outputs: Sequence[Any], api: str) -> None:

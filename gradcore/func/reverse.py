@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.jacobians import unit
 from gradcore.creation import zeros_like
 from gradcore.func.levels import (
     Argnums,
@@ -16,7 +17,6 @@ from gradcore.func.levels import (
     replaced,
     selected,
     split_aux,
-    unit,
 )
 from gradcore.tensor import Tensor
 from gradcore.utils.trees import flatten, leaves, map_leaves, unflatten

@@ -6,9 +6,9 @@ operations declared here are what both faces call.
 
 from __future__ import annotations
 
-import inspect
 import math
 
+from gradcore.ops.parameters import Parameter
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import Op, composite, elementwise, general
@@ -33,10 +33,8 @@ def _functional(op: Op, name: str = "", *, writes: bool = False, **fixed) -> Non
     def call(F, *args):
         return getattr(F, writing if args[-1] else plain)(*args[:-1], *values)
 
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     free = [p for p in op.parameters if p.name not in fixed]
-    flag = inspect.Parameter("inplace", kind, default=False, annotation="bool")
-    call.__signature__ = inspect.Signature([inspect.Parameter("F", kind), *free, flag])
+    call.__signature__ = [Parameter("F"), *free, Parameter("inplace", False, "bool")]
     call.__doc__ = op.doc
     name = name or op.name
     required = [0.5 for p in free[1:] if p.default is p.empty]

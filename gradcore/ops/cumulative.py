@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import math
 
 from gradcore.ops.checks import check_implemented
@@ -230,4 +232,4 @@ def cumulative_trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1
 
 
 for _op in (trapezoid, cumulative_trapezoid):
-    _op.doc += _INTEGRAL
+    _op.doc = inspect.cleandoc(_op.doc) + _INTEGRAL

@@ -228,8 +228,8 @@ def _(F, grads, U, S, Vh):
 def _(F, t, U, S, Vh, full_matrices):
     k = S.shape[-1]
     m, n = U.shape[-2], Vh.shape[-1]
-    if full_matrices and m != n:
-        raise NotImplementedError("linalg.svd: forward mode needs full_matrices=False unless the matrices are square")
+    whole_u, whole_vh = U, Vh
+    U, Vh = _first(F, U, Vh, k)
     inner = _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))
     mirrored = F.hermitian(inner)
     gaps = _gaps(F, S * S)
@@ -246,6 +246,10 @@ def _(F, t, U, S, Vh, full_matrices):
     if n > k:
         outside = _rows(F, 1 / S) * F.matmul(F.hermitian(U), t)
         change_v = change_v + outside - F.matmul(F.matmul(outside, F.hermitian(Vh)), Vh)
+    if full_matrices and m > k:  # the further vectors are any: they have no derivative
+        change_u = F.cat([change_u, F.zeros_like(F.narrow(whole_u, -1, k, m - k))], -1)
+    if full_matrices and n > k:
+        change_v = F.cat([change_v, F.zeros_like(F.narrow(whole_vh, -2, k, n - k))], -2)
     return change_u, F.real(_diagonal(F, inner)), change_v
 
 

@@ -174,7 +174,7 @@ def _distinct(size, *shape):
 def scatter_add(F, self, dim: int, index, src):
     """A copy with `src` added at the places that `index` names: for dim 0 ``out[index[i, j], j] += src[i, j]``."""
     dim = _checked("scatter", self, dim, index, src)
-    return F.added_along(self.copy(), dim, index, F.cut(src, index))
+    return F.added_along(F.xp.array(self), dim, index, F.cut(src, index))
 
 
 # -- reductions -------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def _product_gradients(F, grad, self, dim, index, src, result, include_self):
     with a one in its place (unless there are more zeros)."""
 
     def product(self, src):
-        return F.scatter_reduce(self, dim, index, src, "prod", include_self)
+        return F.scatter_reduce(self, dim, index, src, "prod", include_self=include_self)
 
     own = F.where(self == 0, 1, self)
     of_self = grad * product(own, src) / own

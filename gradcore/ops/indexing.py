@@ -239,7 +239,9 @@ index_fill_number.jvp("self")(lambda F, t, dim, index: F.index_fill_number(t, di
 
 @linear(
     self=lambda F, grad, dim, index: F.index_fill_number(grad, dim, index, 0),
-    value=lambda F, grad, dim, index: F.sum(F.index_select(grad, dim, index)),
+    value=lambda F, grad, dim, index: F.sum(
+        F.where(F.index_fill_number(F.zeros_like(grad), dim, index, 1) != 0, grad, 0)
+    ),
     node="IndexFillBackward1",
     upcast=False,
     function=False,

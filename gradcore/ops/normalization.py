@@ -541,13 +541,3 @@ def local_response_norm(F, input, size: int, alpha: float = 1e-4, beta: float = 
     padded = F.constant_pad_nd(flat, (0, 0, size // 2, (size - 1) // 2))
     mean = F.reshape(F.avg_pool(padded, (size, 1), (1, 1), (0, 0), False, True, None), input.shape)
     return input / F.pow(mean * alpha + k, beta)
-
-
-@composite(
-    path="nn.functional.normalize",
-    samples=lambda: [case(floats(3, 4)), case(floats(2, 3, 4), p=1.0, dim=-1), case(floats(3, low=0.5), p=3.0, dim=0)],
-)
-def normalize(F, input, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None):
-    """Divide by the p-norm over `dim`, or by `eps` where the norm is smaller."""
-    result = input / F.clamp(F.norm(input, p, dim, True), min=eps)
-    return result if out is None else out.copy_(result)

@@ -99,6 +99,49 @@ def _(F, t, self, result, ord, dim, keepdim):
     return F.sum(F.real(F.conj(direction) * t), dim, keepdim)
 
 
+# -- slices of a bounded norm -------------------------------------------------------------------------------------------
+
+
+def _bounded(F, self, p, dim, maxnorm):
+    """The norms of the slices along `dim`, what they are multiplied by, and how that changes with the norm."""
+    others = tuple(d for d in range(self.ndim) if d != wrap_dim(dim, self.ndim))
+    norm = F.linalg_vector_norm(self, p, others, True)
+    over = norm > maxnorm
+    scale = maxnorm / (norm + 1e-7)
+    return others, norm, F.where(over, scale, 1), F.where(over, -scale / (norm + 1e-7), 0)
+
+
+@general(
+    inplace=True,
+    samples=lambda: [
+        case(floats(3, 4), 2, 0, 1.0), case(floats(3, 4), 1, -1, 2.0), case(floats(2, 3, 4), 3, 1, 1.5), case(floats(2, 3), 2, 0, 9.0)
+    ],
+)  # fmt: skip
+def renorm(F, self, p: float, dim: int, maxnorm: float):
+    """The tensor with every slice along `dim` whose `p`-norm is greater than `maxnorm` scaled down to that norm."""
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    if self.ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
+    return self * _bounded(F, self, p, dim, maxnorm)[2]
+
+
+@renorm.vjp("self")
+def _(F, grad, self, p, dim, maxnorm):
+    others, norm, scale, slope = _bounded(F, self, p, dim, maxnorm)
+    change = slope * F.sum(F.real(grad * F.conj(self)), others, True)
+    return grad * scale + _shared_direction(F, self, norm, p, others) * change
+
+
+@renorm.jvp("self")
+def _(F, t, self, p, dim, maxnorm):
+    others, norm, scale, slope = _bounded(F, self, p, dim, maxnorm)
+    direction = _shared_direction(F, self, norm, p, others)
+    return t * scale + self * (slope * F.sum(F.real(F.conj(direction) * t), others, True))
+
+
 # -- norms of matrices --------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from operator import index as index_of
+
+from gradcore import dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, linear
@@ -80,7 +83,9 @@ def narrow(F, input, dim: int, start: int, length: int):
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
-    start = int(start)
+    if F.is_tensor(start) and (start.ndim or start.dtype is dtypes.bool_):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
+    start = index_of(start)
     size = input.shape[dim]
     if not -size <= start <= size:
         raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")

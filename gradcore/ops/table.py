@@ -20,13 +20,13 @@ A formula's further parameters name what it reads: inputs (``self``), outputs (`
 
 from __future__ import annotations
 
-import inspect
 import re
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradcore.backends.base import Backend
+from gradcore.ops.parameters import parameters_of
 
 __all__ = ["OPS", "Arrays", "Formula", "Op", "bilinear", "composite", "constant", "elementwise", "general", "linear"]
 
@@ -41,7 +41,8 @@ class Formula:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.names = tuple(inspect.signature(function).parameters)[2:]  # after F and the (co)tangent
+        code = function.__code__
+        self.names = code.co_varnames[2 : code.co_argcount]  # after F and the (co)tangent
 
 
 class Op:
@@ -53,7 +54,7 @@ class Op:
         Unique name in the table.
     path : str
         Where users find it, for example ``"nn.functional.relu"``.
-    parameters : tuple of inspect.Parameter
+    parameters : tuple of Parameter
         The public signature, without ``F``.
     tensors : tuple of int
         Positions of the tensor parameters.
@@ -68,7 +69,7 @@ class Op:
     """
 
     def __init__(self, kind: str, function: Callable[..., Any], /, **options: Any) -> None:
-        parameters = list(inspect.signature(function).parameters.values())
+        parameters = parameters_of(function)
         has_body = bool(parameters) and parameters[0].name == "F"
         if has_body:
             parameters = parameters[1:]
@@ -76,7 +77,7 @@ class Op:
         self.name: str = options.pop("name", function.__name__)
         #: The kernel of the general call, where settings make it another one than that of the plain call.
         self.kernel: str = options.pop("kernel", self.name)
-        self.doc = inspect.getdoc(function) or ""
+        self.doc = function.__doc__ or ""
         self.parameters = tuple(parameters)
         self.names = tuple(p.name for p in parameters)
         self.position = {name: i for i, name in enumerate(self.names)}
@@ -189,7 +190,7 @@ def _declare(kind: str, function: Callable[..., Any], options: dict[str, Any]) -
 
 def _split(options: dict[str, Any], function: Callable[..., Any]) -> dict[str, Formula]:
     """Take the formulas, given by input name, out of the options."""
-    names = [n for n in inspect.signature(function).parameters if n in options]
+    names = [p.name for p in parameters_of(function) if p.name in options]
     return {name: Formula(options.pop(name)) for name in names}
 
 

@@ -165,8 +165,8 @@ def _reduction(function: Any) -> Rule:
 
 for _function in find(
     "all amax amin any argmax argmin count_nonzero max mean median min nanargmax nanargmin nanmax nanmean "
-    "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile prod ptp quantile std "
-    "sum var"
+    "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile prod ptp quantile "
+    "std sum var"
 ):
     RULES[_function] = _reduction(_function)
 

@@ -1,0 +1,422 @@
+"""Jacobians, Hessians and their products with vectors, of functions of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import enable_grad
+from gradcore.autograd.gradients import grad
+from gradcore.autograd.jacobians import unit
+from gradcore.autograd.nodes import requires_grad
+from gradcore.autograd.variables import Variable
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+Tensors = tuple[Any, ...]
+
+
+# -- arguments and results ------------------------------------------------------------------------------------------
+
+
+def _tensors(value: Any, what: str, where: str) -> tuple[bool, Tensors]:
+    """Whether `value` is a tuple, and its tensors."""
+    several = isinstance(value, tuple)
+    tensors = value if several else (value,)
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Variable):
+            place = f"value at index {i}" if several else f"given {what}"
+            raise TypeError(
+                f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the {place} has type "
+                f"{type(t)}."
+            )
+    return several, tensors
+
+
+def _inputs(tensors: Tensors, create_graph: bool) -> Tensors:
+    """The arguments as starting points of a graph of their own, behind which the caller's goes on if wanted."""
+    return tuple(
+        TENSORS.view_as(t, t) if create_graph and requires_grad(t) else t.detach().requires_grad_() for t in tensors
+    )
+
+
+def _results(tensors: Sequence[Any], several: bool, create_graph: bool) -> Any:
+    found = tuple(t if create_graph else t.detach() for t in tensors)
+    return found if several else found[0]
+
+
+def _vector(v: Any, like: Tensors, several: bool, where: str, missing: str) -> Tensors:
+    """The tensors of `v`, which must have the shapes of `like`; ones for a single element where it is None."""
+    if v is None:
+        if len(like) != 1 or like[0].numel() != 1:
+            raise RuntimeError(f"The vector v can only be None if {missing} a single Tensor with a single element.")
+        return (TENSORS.ones_like(like[0]),)
+    _, vs = _tensors(v, "v", where)
+    if len(vs) != len(like):
+        if several:
+            raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got {len(vs)}.")
+        raise RuntimeError("The given v should contain a single Tensor.")
+    for i, (given, t) in enumerate(zip(vs, like, strict=True)):
+        if given.shape != t.shape:
+            entry = f"Entry {i} in " if several else ""
+            raise RuntimeError(f"{entry}v has invalid size: should be {t.size()} but got {given.size()}.")
+    return vs
+
+
+def _check_outputs(outputs: Tensors, strict: bool) -> None:
+    for i, out in enumerate(outputs):
+        if strict and not requires_grad(out):
+            raise RuntimeError(
+                f"Output {i} of the user-provided function does not require gradients. The outputs must be computed in a "
+                "differentiable manner from the input when running in strict mode."
+            )
+
+
+def _scalar(outputs: Tensors, several: bool, where: str) -> None:
+    if several:
+        raise RuntimeError(f"The function given to {where} should return a single Tensor")
+    if outputs[0].numel() != 1:
+        raise RuntimeError(
+            f"The Tensor returned by the function given to {where} should contain a single element"
+        )
+
+
+def _pulled(
+    outputs: Sequence[Any], inputs: Tensors, v: Sequence[Any] | None, create_graph: bool, retain: bool | None = None
+) -> list[Any]:
+    """The vector-Jacobian product; None where an input does not matter."""
+    pairs = [(out, None if v is None else v[i]) for i, out in enumerate(outputs) if out is not None and requires_grad(out)]
+    if not pairs:
+        return [None] * len(inputs)
+    outs, vs = zip(*pairs, strict=True)
+    return list(grad(outs, inputs, vs, retain_graph=retain, create_graph=create_graph, allow_unused=True))
+
+
+def _filled(found: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str) -> list[Any]:
+    """Zeros in the place of None; in strict mode an error, as is a result that is constant where it is recorded."""
+    for i, t in enumerate(found):
+        if strict and t is None:
+            raise RuntimeError(f"The {what} is independent of input {i}. This is not allowed in strict mode.")
+        if strict and create_graph and not requires_grad(t):
+            raise RuntimeError(
+                f"The derivative of the {what} is independent of input {i}. This is not allowed in strict mode when "
+                "create_graph=True."
+            )
+    return [TENSORS.zeros_like(ref) if t is None else t for t, ref in zip(found, like, strict=True)]
+
+
+OUTPUT = "output of the user-provided function"
+JACOBIAN = "jacobian of the user-provided function"
+
+
+# -- products with vectors ------------------------------------------------------------------------------------------
+
+
+def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """The vector-Jacobian product: `v` times the Jacobian of `func`.
+
+    Parameters
+    ----------
+    func : callable
+        Takes tensors and returns a tensor or a tuple of tensors.
+    inputs : Tensor or tuple of Tensor
+        Where to differentiate.
+    v : Tensor or tuple of Tensor, optional
+        Has the shapes of the outputs. May be left out for a single output of one element.
+    create_graph : bool
+        Whether the results can be differentiated further.
+    strict : bool
+        Whether an input that no output depends on is an error (the result is zero otherwise).
+
+    Returns
+    -------
+    tuple
+        ``(outputs, products)``; the products have the shapes of `inputs`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 2.0])
+    >>> gradcore.autograd.functional.vjp(lambda x: x * x, x, gradcore.tensor([1.0, 10.0]))
+    (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    with enable_grad():
+        several, ins = _tensors(inputs, "inputs", "vjp")
+        ins = _inputs(ins, create_graph)
+        many, outs = _tensors(func(*ins), "outputs of the user-provided function", "vjp")
+        _check_outputs(outs, strict)
+        v = _vector(v, outs, many, "vjp", "the user-provided function returns")
+        found = _filled(_pulled(outs, ins, v, create_graph), ins, strict, create_graph, OUTPUT)
+    return _results(outs, many, create_graph), _results(found, several, create_graph)
+
+
+def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """The Jacobian-vector product: the Jacobian of `func` times `v`, from two backward passes.
+
+    `gradcore.func.jvp` computes it in forward mode, which costs less.
+
+    Parameters
+    ----------
+    func : callable
+        Takes tensors and returns a tensor or a tuple of tensors.
+    inputs : Tensor or tuple of Tensor
+        Where to differentiate.
+    v : Tensor or tuple of Tensor, optional
+        Has the shapes of `inputs`. May be left out for a single input of one element.
+    create_graph : bool
+        Whether the results can be differentiated further.
+    strict : bool
+        Whether an output that does not depend on the inputs is an error (the result is zero otherwise).
+
+    Returns
+    -------
+    tuple
+        ``(outputs, products)``; the products have the shapes of the outputs.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 2.0])
+    >>> gradcore.autograd.functional.jvp(lambda x: (x * x).sum(), x, gradcore.tensor([1.0, 10.0]))
+    (tensor(5.), tensor(42.))
+    """
+    with enable_grad():
+        several, ins = _tensors(inputs, "inputs", "jvp")
+        v = _vector(v, ins, several, "jvp", "the input to the user-provided function is")
+        ins = _inputs(ins, create_graph)
+        many, outs = _tensors(func(*ins), "outputs of the user-provided function", "jvp")
+        _check_outputs(outs, strict)
+        upstream = tuple(TENSORS.zeros_like(out).requires_grad_() for out in outs)
+        pulled = _pulled(outs, ins, upstream, True)
+        _filled(pulled, ins, strict, False, OUTPUT)
+        found = _filled(_pulled(pulled, upstream, v, create_graph), outs, False, create_graph, JACOBIAN)
+    return _results(outs, many, create_graph), _results(found, many, create_graph)
+
+
+def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """The product of `v` with the Hessian of a scalar function.
+
+    Parameters
+    ----------
+    func : callable
+        Takes tensors and returns a tensor of one element.
+    inputs : Tensor or tuple of Tensor
+        Where to differentiate.
+    v : Tensor or tuple of Tensor, optional
+        Has the shapes of `inputs`. May be left out for a single input of one element.
+    create_graph : bool
+        Whether the results can be differentiated further.
+    strict : bool
+        Whether an input that the derivative does not depend on is an error (the result is zero otherwise).
+
+    Returns
+    -------
+    tuple
+        ``(output, products)``; the products have the shapes of `inputs`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 2.0])
+    >>> gradcore.autograd.functional.vhp(lambda x: (x**3).sum(), x, gradcore.tensor([1.0, 10.0]))
+    (tensor(9.), tensor([  6., 120.]))
+    """
+    return _second(func, inputs, v, create_graph, strict, "vhp", backwards=True)
+
+
+def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """The product of the Hessian of a scalar function with `v`; equal to `vhp`, which costs less, where both exist.
+
+    Parameters
+    ----------
+    func, inputs, v, create_graph, strict
+        As for `vhp`.
+
+    Returns
+    -------
+    tuple
+        ``(output, products)``; the products have the shapes of `inputs`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 2.0])
+    >>> gradcore.autograd.functional.hvp(lambda x: (x**3).sum(), x, gradcore.tensor([1.0, 10.0]))
+    (tensor(9.), tensor([  6., 120.]))
+    """
+    return _second(func, inputs, v, create_graph, strict, "hvp", backwards=False)
+
+
+def _second(
+    func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool, where: str, *, backwards: bool
+) -> Any:
+    with enable_grad():
+        several, ins = _tensors(inputs, "inputs", where)
+        v = _vector(v, ins, several, where, "the input to the user-provided function is")
+        ins = _inputs(ins, create_graph)
+        many, outs = _tensors(func(*ins), "outputs of the user-provided function", where)
+        _check_outputs(outs, strict)
+        _scalar(outs, many, where)
+        first = _filled(_pulled(outs, ins, None, True), ins, strict, strict, OUTPUT)
+        if backwards:
+            found = _filled(_pulled(first, ins, v, create_graph), ins, strict, create_graph, JACOBIAN)
+        else:
+            upstream = tuple(TENSORS.zeros_like(t).requires_grad_() for t in ins)
+            pulled = _pulled(first, ins, upstream, True)
+            _filled(pulled, ins, strict, False, JACOBIAN)
+            found = _filled(_pulled(pulled, upstream, v, create_graph), ins, False, create_graph, JACOBIAN)
+    return _results(outs, many, create_graph), _results(found, several, create_graph)
+
+
+# -- matrices -------------------------------------------------------------------------------------------------------
+
+
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The Jacobian of `func`.
+
+    Parameters
+    ----------
+    func : callable
+        Takes tensors and returns a tensor or a tuple of tensors.
+    inputs : Tensor or tuple of Tensor
+        Where to differentiate.
+    create_graph : bool
+        Whether the result can be differentiated further.
+    strict : bool
+        Whether an input that an output does not depend on is an error (the block is zero otherwise).
+    vectorize : bool
+        Accepted for compatibility; rows and columns are computed one by one.
+    strategy : {"reverse-mode", "forward-mode"}
+        Row by row (for few outputs), or column by column (for few inputs).
+
+    Returns
+    -------
+    Tensor or tuple
+        A tensor of shape ``output.shape + input.shape``; for several inputs a tuple of them, for several outputs a tuple
+        of those.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.autograd.functional.jacobian(lambda x: x * x, gradcore.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than '
+            'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
+        )
+    if strategy == "forward-mode":
+        for name, value in (("create_graph", create_graph), ("strict", strict)):
+            if value:
+                raise NotImplementedError(
+                    f'jacobian: `{name}=True` and `strategy="forward-mode"` are not supported together (yet). Please '
+                    f'either set `{name}=False` or `strategy="reverse-mode"`.'
+                )
+        return _forward_jacobian(func, inputs)
+    with enable_grad():
+        several, ins = _tensors(inputs, "inputs", "jacobian")
+        ins = _inputs(ins, create_graph)
+        many, outs = _tensors(func(*ins), "outputs of the user-provided function", "jacobian")
+        _check_outputs(outs, strict)
+        blocks = tuple(_rows(out, i, ins, strict, create_graph) for i, out in enumerate(outs))
+    blocks = tuple(_results(block, several, create_graph) for block in blocks)
+    return blocks if many else blocks[0]
+
+
+def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool) -> list[Any]:
+    """The blocks of the Jacobian for one output."""
+    what = f"Output {number} of the user-provided function"
+    rows = []
+    for i in range(out.numel()):
+        found = _pulled([out], ins, [unit(out, i)], create_graph, True)
+        rows.append(_filled(found, ins, strict, create_graph, what[0].lower() + what[1:]))
+    return [
+        TENSORS.reshape(TENSORS.stack([row[k] for row in rows]), (*out.shape, *t.shape))
+        if rows
+        else TENSORS.new_zeros(t, (*out.shape, *t.shape))
+        for k, t in enumerate(ins)
+    ]
+
+
+def _forward_jacobian(func: Callable[..., Any], inputs: Any) -> Any:
+    from gradcore.func import jacfwd
+
+    several, ins = _tensors(inputs, "inputs", "jacobian")
+    with enable_grad():
+        detached = [t.detach() for t in ins]
+        blocks = jacfwd(func, tuple(range(len(ins))))(*detached)
+    many = isinstance(blocks[0], tuple)
+    found = tuple(_results(block, several, False) for block in (blocks if many else (blocks,)))
+    return found if many else found[0]
+
+
+def hessian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The matrix of second derivatives of a scalar function.
+
+    Parameters
+    ----------
+    func : callable
+        Takes tensors and returns a tensor of one element.
+    inputs : Tensor or tuple of Tensor
+        Where to differentiate.
+    create_graph : bool
+        Whether the result can be differentiated further.
+    strict : bool
+        Whether an input that the derivative does not depend on is an error (the block is zero otherwise).
+    vectorize : bool
+        Accepted for compatibility; rows and columns are computed one by one.
+    outer_jacobian_strategy : {"reverse-mode", "forward-mode"}
+        How to differentiate the gradient.
+
+    Returns
+    -------
+    Tensor or tuple
+        For one input a tensor of shape ``input.shape + input.shape``; for several a tuple of tuples of tensors.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.autograd.functional.hessian(lambda x: (x**3).sum(), gradcore.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    several, ins = _tensors(inputs, "inputs", "hessian")
+
+    def scalar(*args: Any) -> Any:
+        many, outs = _tensors(func(*args), "outputs of the user-provided function", "hessian")
+        _scalar(outs, many, "hessian")
+        return TENSORS.reshape(outs[0], ())
+
+    def gradient(*args: Any) -> Any:
+        if outer_jacobian_strategy == "forward-mode":
+            args = tuple(t.requires_grad_() for t in args)
+        found = jacobian(scalar, args, create_graph=True)
+        for i, g in enumerate(found):
+            if strict and not requires_grad(g):
+                raise RuntimeError(
+                    f"While computing the hessian, found that the jacobian of the user-provided function with respect to "
+                    f"input {i} is independent of the input. This is not allowed in strict mode. You should ensure that "
+                    "your function is twice differentiable and that the jacobian depends on the inputs (this would be "
+                    "violated by a linear function for example)."
+                )
+        return found
+
+    blocks = jacobian(gradient, ins, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return blocks if several else blocks[0][0]

@@ -1,0 +1,113 @@
+"""Distances and similarities of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import composite
+
+
+@composite(
+    path="nn.functional.normalize",
+    samples=lambda: [
+        case(floats(3, 4)),
+        case(floats(2, 3, 4), p=1.0, dim=-1),
+        case(floats(3, low=0.5), p=3.0, dim=0),
+    ],
+)
+def normalize(F, input, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None):
+    """Divide by the p-norm over `dim`, or by `eps` where the norm is smaller."""
+    result = input / F.clamp_min(F.norm(input, p, dim, True), eps)
+    return result if out is None else out.copy_(result)
+
+
+@composite(
+    path="nn.functional.cosine_similarity",
+    aliases=(".cosine_similarity",),
+    samples=lambda: [
+        case(floats(3, 4), floats(3, 4)),
+        case(floats(2, 3, 4), floats(3, 1), dim=0),
+        case(floats(4), floats(4), dim=-1, eps=10.0),
+    ],
+)
+def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
+    """The cosine of the angle between vectors along `dim`; norms are at least `eps`."""
+    dtype = dtypes.promote_types(x1.dtype, x2.dtype)
+    if not dtype.is_floating_point:
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {dtype.scalar_name}"
+        )
+    x1, x2 = F.broadcast_tensors(F.to(x1, dtype), F.to(x2, dtype))
+    unit1, unit2 = (x / F.clamp_min(F.norm(x, 2, dim, True), eps) for x in (x1, x2))
+    return F.sum(unit1 * unit2, dim)
+
+
+@composite(
+    path="nn.functional.pairwise_distance",
+    aliases=(".pairwise_distance",),
+    samples=lambda: [
+        case(floats(3, 4), floats(3, 4)),
+        case(floats(3, 4), floats(4), p=1.0, keepdim=True),
+        case(floats(4), floats(4), p=3.0),
+    ],
+)
+def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
+    """The p-norm of ``x1 - x2 + eps`` over the last dim."""
+    return F.norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+@composite(
+    path="nn.functional.pdist",
+    aliases=(".pdist",),
+    samples=lambda: [case(floats(4, 3)), case(floats(3, 2), 1.5), case(floats(1, 3))],
+)
+def pdist(F, input, p: float = 2.0):
+    """The p-norm distances of all pairs of rows, as ``(0, 1), (0, 2), ..., (n - 2, n - 1)``."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    n = input.shape[0]
+    first = [i for i in range(n) for _ in range(i + 1, n)]
+    second = [j for i in range(n) for j in range(i + 1, n)]
+    pairs = (F.index_select(input, 0, F.index_tensor(each, input)) for each in (first, second))
+    left, right = pairs
+    return F.norm(left - right, p, -1)
+
+
+@composite(
+    path="nn.functional.bilinear",
+    aliases=(".bilinear",),
+    samples=lambda: [
+        case(floats(3, 2), floats(3, 4), floats(5, 2, 4), floats(5)),
+        case(floats(2, 3, 2), floats(2, 3, 3), floats(1, 2, 3)),
+    ],
+)
+def bilinear(F, input1, input2, weight, bias=None):
+    """``input1 @ weight[k] @ input2``, for every `k`, plus `bias`."""
+    if input1.ndim != input2.ndim:
+        raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}")
+    for i in range(input1.ndim - 1):
+        if input1.shape[i] != input2.shape[i]:
+            raise RuntimeError(
+                f"bilinear(): input batch dimensions do not match at dim {i}: got {input1.shape[i]} and "
+                f"{input2.shape[i]}"
+            )
+    for k, x in ((1, input1), (2, input2)):
+        if x.shape[-1] != weight.shape[k]:
+            raise RuntimeError(
+                f"bilinear(): input{k} size does not match weight size: got {x.shape[-1]} but expected "
+                f"{weight.shape[k]}"
+            )
+    outputs = weight.shape[0]
+    if bias is not None and bias.shape[0] != outputs:
+        raise RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {outputs}"
+        )
+    left, right = F.reshape(input1, (-1, input1.shape[-1])), F.reshape(input2, (-1, input2.shape[-1]))
+    # (k, n, j): the first input times each matrix, then the inner product with the second.
+    out = F.transpose(F.sum(F.matmul(left, weight) * right, -1), 0, 1)
+    out = F.reshape(out, (*input1.shape[:-1], outputs))
+    return out if bias is None else out + bias
