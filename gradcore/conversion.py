@@ -184,6 +184,74 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
     return _mapped(self, (x, y), callable, "map2_")
 
 
+class Storage:
+    """The flat memory that a tensor and its views share, element by element."""
+
+    def __init__(self, t: Tensor) -> None:
+        base = t
+        while base._base is not None:
+            base = base._base
+        self._flat = base.detach().reshape(-1)  # type: ignore[attr-defined]
+        self.dtype, self.device = t.dtype, t.device
+
+    def __len__(self) -> int:
+        return self._flat.numel()
+
+    size = __len__
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._flat[index].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._flat[index] = value
+
+    def tolist(self) -> list[Any]:
+        """The elements as a list."""
+        return self._flat.tolist()  # type: ignore[no-any-return]
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._flat.data_ptr()
+
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._flat.nbytes
+
+    def __repr__(self) -> str:
+        lines = "".join(f" {value}\n" for value in self.tolist())
+        return f"{lines}[gradcore.Storage(dtype={self.dtype!r}, device={self.device}) of size {len(self)}]"
+
+
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Nothing to do: CuPy's memory pool keeps blocks apart by stream."""
+    if not self.is_cuda:
+        raise NotImplementedError("record_stream is for CUDA tensors only")
+
+
+def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+    """The data as a leaf of a subclass of `Tensor`."""
+    out = as_subclass(data.detach(), cls)
+    return out.requires_grad_() if require_grad else out
+
+
+def _torch_function(cls: type, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Call a function and give its result this subclass."""
+    result = func(*args, **(kwargs or {}))
+    return as_subclass(result, cls) if isinstance(result, Tensor) and cls is not Tensor else result
+
+
+def _delitem(self: Tensor, index: Any) -> None:
+    """Elements cannot be deleted."""
+    raise TypeError("Tensor does not support deleting items")
+
+
+def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """An uninitialised tensor of given sizes and strides (in elements)."""
+    reach = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
+    flat = empty(reach, dtype=dtype or self._dtype, device=self._device if device is None else device)
+    return flat.as_strided(size, stride).detach()  # type: ignore[attr-defined, no-any-return]
+
+
 def _install() -> None:
     for name, dtype in TO_DTYPE.items():
         _add(name, _converter(name, dtype))
@@ -191,6 +259,7 @@ def _install() -> None:
     _add("new", new_)
     for function in (
         as_subclass, is_same_size, is_set_to, is_pinned, pin_memory, is_shared, resize_, resize_as_, set_, apply_, map_, map2_,
+        record_stream, new_empty_strided,
     ):  # fmt: skip
         _add(function.__name__, function)
     _add("share_memory_", lambda self: self, "The tensor itself: processes get copies.")
@@ -201,6 +270,16 @@ def _install() -> None:
     _add("__idiv__", lambda self, other: self.div_(other), "``self /= other``.")
     _add("__array_wrap__", _array_wrap)
     _add("__setstate__", _setstate)
+    _add("storage", lambda self: Storage(self), "The memory that this tensor shares with its views.")
+    _add("storage_type", lambda self: Storage, "The class of `storage()`.")
+    _add("resize", lambda self, *size: self.reshape(*size), "`reshape`, under an old name.")
+    _add("resize_as", lambda self, other: self.reshape(other.shape), "`reshape` to the shape of another tensor.")
+    _add("_reduce_ex_internal", lambda self, protocol: self.__reduce_ex__(protocol), "What pickling calls.")
+    _add("__delitem__", _delitem)
+    for old in ("chunk", "split", "split_with_sizes"):
+        setattr(Tensor, f"unsafe_{old}", property(lambda self, old=old: getattr(self, old)))
+    Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[attr-defined]
+    Tensor.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]
     Tensor._cdata = property(id, doc="A number that identifies the tensor.")  # type: ignore[attr-defined]
 
 

@@ -620,7 +620,7 @@ def write(self: Any, result: Any, state: State | None = None) -> Any:
 
 
 def check_own_memory(t: Any) -> None:
-    if 0 in getattr(t._array, "strides", ()) and any(
+    if 0 in getattr(t._array, "strides", ()) and t._array.size and any(
         n > 1 and s == 0 for n, s in zip(t._array.shape, t._array.strides, strict=True)
     ):
         raise RuntimeError(
@@ -689,21 +689,55 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
 
 # -- functions with the declared signatures ---------------------------------------------------------------------------
 
-_templates: dict[tuple[int, bool], Callable[..., Any]] = {}
+_templates: dict[Any, Callable[..., Any]] = {}
+#: NumPy's names for parameters, which PyTorch takes, too.
+NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
-def _template(n: int, out: bool) -> Callable[..., Any]:
-    """A maker of functions of `n` parameters that hand them on as one tuple."""
-    if (n, out) not in _templates:
+class _Required:
+    """In the place of a default: the parameter must be given, under one of its names."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED = _Required()
+
+
+def _template(n: int, out: bool, required: tuple[int, ...] | None) -> Callable[..., Any]:
+    """A maker of functions of `n` parameters that hand them on as one tuple.
+
+    Unless `required` is None, they know NumPy's names of their parameters; those at these positions must be given.
+    """
+    key = n, out, required
+    if key not in _templates:
         names = ", ".join(f"a{i}" for i in range(n))
-        lines = ["def make(run, run_out, op):", f"    def call({names}{', out' if out else ''}):"]
+        aliased = "" if required is None else ", **aliases"
+        lines = ["def make(run, run_out, op):", f"    def call({names}{', out' if out else ''}{aliased}):"]
+        if required is not None:
+            lines += [f"        if {' or '.join(['aliases', *(f'a{i} is REQUIRED' for i in required)])}:"]
+            lines += [f"            {names}, = renamed(op, ({names},), aliases)"]
         if out:
             lines += ["        if out is not None:", f"            return run_out(op, ({names},), out)"]
         lines += [f"        return run(op, ({names},))", "    return call"]
-        scope: dict[str, Any] = {}
+        scope: dict[str, Any] = {"REQUIRED": REQUIRED, "renamed": _renamed}
         exec("\n".join(lines), scope)
-        _templates[n, out] = scope["make"]
-    return _templates[n, out]
+        _templates[key] = scope["make"]
+    return _templates[key]
+
+
+def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any]:
+    """The arguments with those put in their places that were given by NumPy's names."""
+    full, name = list(args), op.path.rpartition(".")[2]
+    for alias, value in aliases.items():
+        position = op.position.get(NUMPY_NAMES.get(alias, ""))
+        if position is None:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{alias}'")
+        full[position] = value
+    for parameter, value in zip(op.parameters, full, strict=True):
+        if value is REQUIRED:
+            raise TypeError(f"{name}() missing required argument: '{parameter.name}'")
+    return full
 
 
 def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
@@ -722,8 +756,9 @@ def make_function(op: Op, *, method: bool, run: Callable[..., Any] | None = None
     if op.parameters and op.parameters[-1].annotation == "Sizes" and method:
         return named(_variadic(op, run), op, name, method)
     with_out = not method and not op.view and not op.path.startswith("nn.")
-    make = _template(len(op.names), with_out)
-    function = make(run, out_of, op)
+    dim = op.position.get("dim")
+    required = None if dim is None else tuple(i for i, p in enumerate(op.parameters) if i >= dim and p.default is p.empty)
+    function = _template(len(op.names), with_out, required)(run, out_of, op)
     names = list(op.names)
     if not method and names and names[0] == "self":
         names[0] = "input"
@@ -735,7 +770,11 @@ def make_function(op: Op, *, method: bool, run: Callable[..., Any] | None = None
         co_argcount=positional,
         co_kwonlyargcount=len(keyword_only) + with_out,
     )
-    defaults = tuple(p.default for p in op.parameters[:positional] if p.default is not p.empty)
+    defaults = tuple(
+        REQUIRED if p.default is p.empty else p.default
+        for i, p in enumerate(op.parameters[:positional])
+        if p.default is not p.empty or i in (required or ())
+    )
     function = types.FunctionType(code, function.__globals__, name, defaults, function.__closure__)
     function.__kwdefaults__ = {p.name: p.default for p in keyword_only if p.default is not p.empty}
     if with_out:

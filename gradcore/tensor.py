@@ -427,14 +427,14 @@ class Tensor(Variable, Methods):
 
     def host(self) -> np.ndarray[Any, Any]:
         """The data as a NumPy array, copied from the device where needed, whatever the history."""
-        if self.is_meta:
-            raise RuntimeError("a meta tensor has no data")
         return self._device.backend.to_host(self._array)  # type: ignore[no-any-return]
 
     def item(self) -> Any:
         """The only element as a Python number."""
         if self._array.size != 1:
             raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
+        if self.is_meta:
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
         return self.host().item()
 
     def tolist(self) -> Any:
@@ -536,7 +536,7 @@ class Tensor(Variable, Methods):
         if tangents:
             suffixes.append(f"tangent={next(reversed(tangents.values()))!r}")
         name = repr(self._dtype)
-        shown = name if printing.shows_dtype(name, repr(dtypes.get_default_dtype()), self.numel()) else None
+        shown = name if printing.shows_dtype(name, repr(dtypes.get_default_dtype()), 0 if self.is_meta else self.numel()) else None
         if self.is_meta:
             return printing.meta_str(self.shape, shown, suffixes)
         device_text = None if self._device is CPU else str(self._device)

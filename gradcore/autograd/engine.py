@@ -8,6 +8,7 @@ pass over the graph beforehand, unless only certain inputs are asked for.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -19,6 +20,9 @@ from gradcore.autograd.nodes import Node, OpNode
 from gradcore.autograd.variables import Clock, Meta, bump, wrap
 
 __all__ = ["run_backward"]
+
+#: Held while a leaf's gradient is updated: backward may run in several threads that share leaves.
+_summing = threading.RLock()
 
 
 def run_backward(
@@ -382,21 +386,22 @@ class _Task:
             return
         leaf = node.variable
         meta: Meta = leaf._meta
-        old = meta.grad
-        if not self.raw:
-            meta.grad = grad if old is None else old + grad
-        elif old is None:
-            array = grad
-            if array.__class__ is not node._device.backend.array_type:
-                array = node._device.backend.asarray(array)
-            elif node not in self.owned:
-                array = array.copy()
-            meta.grad = wrap(array, leaf._device)
-        elif old._edge is not None or (old._meta is not None and old._meta.requires_grad):
-            meta.grad = wrap(old._array + grad, leaf._device)
-        else:
-            old._array += grad
-            bump(old)
+        with _summing:
+            old = meta.grad
+            if not self.raw:
+                meta.grad = grad if old is None else old + grad
+            elif old is None:
+                array = grad
+                if array.__class__ is not node._device.backend.array_type:
+                    array = node._device.backend.asarray(array)
+                elif node not in self.owned:
+                    array = array.copy()
+                meta.grad = wrap(array, leaf._device)
+            elif old._edge is not None or (old._meta is not None and old._meta.requires_grad):
+                meta.grad = wrap(old._array + grad, leaf._device)
+            else:
+                old._array += grad
+                bump(old)
         if meta.post_accumulate_hooks:
             for hook in list(meta.post_accumulate_hooks.values()):
                 if hook(leaf) is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from numbers import Number
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
@@ -260,7 +261,10 @@ def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any])
         if name in op.outputs:
             values.append(outs[op.outputs.index(name)])
         elif name in op.position:
-            values.append(primals[op.position[name]])
+            value = primals[op.position[name]]
+            if isinstance(value, Number) and op.position[name] in op.tensors:
+                value = TENSORS.full((), value, dtype=outs[0]._dtype, device=outs[0]._device)
+            values.append(value)
         elif name == "needs":
             values.append(tuple(isinstance(t, Variable) for t in _flat(op, primals)))
         else:

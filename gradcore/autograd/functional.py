@@ -93,21 +93,34 @@ def _pulled(
     return list(grad(outs, inputs, vs, retain_graph=retain, create_graph=create_graph, allow_unused=True))
 
 
-def _filled(found: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str) -> list[Any]:
+def _filled(
+    found: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str, derivative: str = ""
+) -> list[Any]:
     """Zeros in the place of None; in strict mode an error, as is a result that is constant where it is recorded."""
     for i, t in enumerate(found):
         if strict and t is None:
-            raise RuntimeError(f"The {what} is independent of input {i}. This is not allowed in strict mode.")
+            raise RuntimeError(f"{what} is independent of input {i}. This is not allowed in strict mode.")
         if strict and create_graph and not requires_grad(t):
             raise RuntimeError(
-                f"The derivative of the {what} is independent of input {i}. This is not allowed in strict mode when "
-                "create_graph=True."
+                f"{derivative} is independent of input {i}. This is not allowed in strict mode when create_graph=True."
             )
     return [TENSORS.zeros_like(ref) if t is None else t for t, ref in zip(found, like, strict=True)]
 
 
-OUTPUT = "output of the user-provided function"
-JACOBIAN = "jacobian of the user-provided function"
+def _check_gradient(found: Sequence[Any], strict: bool) -> None:
+    for i, g in enumerate(found):
+        if strict and not requires_grad(g):
+            raise RuntimeError(
+                f"While computing the hessian, found that the jacobian of the user-provided function with respect to "
+                f"input {i} is independent of the input. This is not allowed in strict mode. You should ensure that your "
+                "function is twice differentiable and that the jacobian depends on the inputs (this would be violated by "
+                "a linear function for example)."
+            )
+
+
+OUTPUT = "The output of the user-provided function"
+JACOBIAN = "The jacobian of the user-provided function"
+HESSIAN = "The hessian of the user-provided function"
 
 
 # -- products with vectors ------------------------------------------------------------------------------------------
@@ -147,7 +160,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         many, outs = _tensors(func(*ins), "outputs of the user-provided function", "vjp")
         _check_outputs(outs, strict)
         v = _vector(v, outs, many, "vjp", "the user-provided function returns")
-        found = _filled(_pulled(outs, ins, v, create_graph), ins, strict, create_graph, OUTPUT)
+        found = _filled(_pulled(outs, ins, v, create_graph), ins, strict, create_graph, OUTPUT, JACOBIAN)
     return _results(outs, many, create_graph), _results(found, several, create_graph)
 
 
@@ -258,14 +271,15 @@ def _second(
         many, outs = _tensors(func(*ins), "outputs of the user-provided function", where)
         _check_outputs(outs, strict)
         _scalar(outs, many, where)
-        first = _filled(_pulled(outs, ins, None, True), ins, strict, strict, OUTPUT)
+        first = _filled(_pulled(outs, ins, None, True), ins, strict, False, OUTPUT)
+        _check_gradient(first, strict)
         if backwards:
-            found = _filled(_pulled(first, ins, v, create_graph), ins, strict, create_graph, JACOBIAN)
+            found = _filled(_pulled(first, ins, v, create_graph), ins, strict, create_graph, JACOBIAN, HESSIAN)
         else:
             upstream = tuple(TENSORS.zeros_like(t).requires_grad_() for t in ins)
             pulled = _pulled(first, ins, upstream, True)
             _filled(pulled, ins, strict, False, JACOBIAN)
-            found = _filled(_pulled(pulled, upstream, v, create_graph), ins, False, create_graph, JACOBIAN)
+            found = _filled(_pulled(pulled, upstream, v, create_graph), ins, False, create_graph, HESSIAN)
     return _results(outs, many, create_graph), _results(found, several, create_graph)
 
 
@@ -339,7 +353,7 @@ def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool)
     rows = []
     for i in range(out.numel()):
         found = _pulled([out], ins, [unit(out, i)], create_graph, True)
-        rows.append(_filled(found, ins, strict, create_graph, what[0].lower() + what[1:]))
+        rows.append(_filled(found, ins, strict, create_graph, what, JACOBIAN))
     return [
         TENSORS.reshape(TENSORS.stack([row[k] for row in rows]), (*out.shape, *t.shape))
         if rows
@@ -408,14 +422,7 @@ def hessian(
         if outer_jacobian_strategy == "forward-mode":
             args = tuple(t.requires_grad_() for t in args)
         found = jacobian(scalar, args, create_graph=True)
-        for i, g in enumerate(found):
-            if strict and not requires_grad(g):
-                raise RuntimeError(
-                    f"While computing the hessian, found that the jacobian of the user-provided function with respect to "
-                    f"input {i} is independent of the input. This is not allowed in strict mode. You should ensure that "
-                    "your function is twice differentiable and that the jacobian depends on the inputs (this would be "
-                    "violated by a linear function for example)."
-                )
+        _check_gradient(found, strict)
         return found
 
     blocks = jacobian(gradient, ins, create_graph, strict, vectorize, outer_jacobian_strategy)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from gradcore.backends import philox
 from gradcore.backends.cumulative import Cumulative
+from gradcore.backends.embedding import Embedding
 from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
 from gradcore.backends.fourier import Fourier
 from gradcore.backends.indexing import Indexing
@@ -41,7 +42,21 @@ class Kernels(dict[str, Callable[..., Any]]):
         return kernel
 
 
-class Backend(Elementwise, Reductions, Cumulative, Movement, Indexing, Sorting, Products, LinearAlgebra, Fourier, Windows, Normalization, Targets):
+class Backend(
+    Elementwise,
+    Reductions,
+    Cumulative,
+    Movement,
+    Indexing,
+    Sorting,
+    Products,
+    LinearAlgebra,
+    Fourier,
+    Windows,
+    Normalization,
+    Targets,
+    Embedding,
+):
     """An array library (`xp`, with NumPy's interface) and the devices that it drives.
 
     Subclass it to add a library: give `type`, pass the array module, and override what the library does differently.

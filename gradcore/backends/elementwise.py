@@ -236,6 +236,10 @@ class Elementwise:
             raise RuntimeError("polygamma(n, x) does not support negative n.")
         return self.digamma(x) if n == 0 else self.special.polygamma(n, x).astype(x.dtype)
 
+    def degrees_up_to(self, n: Any) -> range:
+        """The numbers from 1 to below the largest element of `n`, which has to be waited for."""
+        return range(1, int(n.max()) if n.size else 0)
+
     # -- complex numbers -------------------------------------------------------------------------------------
 
     def is_complex(self, x: Any) -> bool:
@@ -273,11 +277,14 @@ class Elementwise:
             raise RuntimeError("Input tensor must have one or more dimensions")
         if x.shape[-1] != 2:
             raise RuntimeError("Tensor must have a last dimension of size 2")
+        dtype = "complex64" if size == 4 else "complex128"
+        if not x.size:
+            return self.xp.empty(x.shape[:-1], dtype)
         if x.strides[-1] != size:
             raise RuntimeError("Tensor must have a last dimension with stride 1")
-        if any(stride % (2 * size) for stride, n in zip(x.strides[:-1], x.shape[:-1], strict=True) if n > 1):
+        if any(step % (2 * size) for step, n in zip(x.strides[:-1], x.shape[:-1], strict=True) if n > 1):
             raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
-        return x.view("complex64" if size == 4 else "complex128")[..., 0]
+        return x.view(dtype)[..., 0]
 
 
 _SMALL_POWERS: dict[Any, Any] = {

@@ -12,6 +12,7 @@ __all__ = ["Indexing"]
 
 #: A tuple with an index array (of integers or bools) for some dims and None for the others.
 Indices = Sequence[Any]
+_OUT_OF_BOUNDS = "index {index} is out of bounds for dimension {dim} with size {size}"
 
 
 class Indexing:
@@ -97,7 +98,7 @@ class Indexing:
                 dim += 1
         return tuple(slice(None) if index is None else index for index in indices)
 
-    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0) -> None:
+    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = _OUT_OF_BOUNDS) -> None:
         """Raise unless all of ``low <= index < size`` holds."""
         if not index.size:
             return
@@ -107,7 +108,14 @@ class Indexing:
             bad = int(self.xp.amax(index.view(f"u{index.itemsize}"))) >= size
         if bad:
             wrong = index[(index >= size) | (index < low)].reshape(-1)[0]
-            raise IndexError(f"index {int(wrong)} is out of bounds for dimension {dim} with size {size}")
+            raise IndexError(message.format(index=int(wrong), dim=dim, size=size))
+
+    def masked_write(self, out: Any, mask: Any, source: Any) -> None:
+        """Write the first elements of a vector to where the mask holds."""
+        count = int(mask.sum())
+        if count > source.size:
+            raise RuntimeError("Number of elements of source < number of ones in mask")
+        out[mask] = source[:count]
 
     def _accumulated(self, shape: Sequence[int], indices: Indices, values: Any, start: Any = None) -> Any:
         """`start` (zeros if None) with `values` added at `indices`, where the same place may appear often."""
@@ -227,8 +235,8 @@ class Indexing:
         if reduce in ("sum", "mean"):
             out = self.add_rows(out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
             if reduce == "mean":
-                count = self.xp.bincount(places, minlength=out.size) + include_self
-                out = self._divided(out, self.xp.maximum(count, 1))
+                count = self.sum_into_rows(out.size, places, self.xp.ones((places.size, 1), "int64")) + include_self
+                out = self._divided(out, self.xp.maximum(count.reshape(-1), 1))
         else:
             out = self.reduce_at(out, places, values, reduce)
         return out.reshape(x.shape)

@@ -191,9 +191,10 @@ class LinearAlgebra:
     def permutation(self, like: Any, pivots: Any, rows: int) -> Any:
         """The permutation matrix of LAPACK's pivots, row exchanges one after another."""
         batch = pivots.shape[:-1]
-        order = self.xp.broadcast_to(self.xp.arange(rows), (*batch, rows)).copy().reshape(-1, rows)
-        pivots = pivots.reshape(-1, pivots.shape[-1]) - 1
-        every = self.xp.arange(len(order))
+        count = math.prod(batch)
+        order = self.xp.broadcast_to(self.xp.arange(rows), (count, rows)).copy()
+        pivots = pivots.reshape(count, pivots.shape[-1]) - 1
+        every = self.xp.arange(count)
         for i in range(pivots.shape[-1]):
             other = pivots[:, i]
             order[every, i], order[every, other] = order[every, other], order[every, i].copy()
@@ -217,3 +218,8 @@ class LinearAlgebra:
         if abs(ord) == math.inf:
             return (size.max if ord > 0 else size.min)(axis=axes, keepdims=keepdim)
         return self.xp.power(self.sum_over(self.xp.power(size, ord), axes, keepdim, None), 1 / ord)
+
+    def raw_qr(self, x: Any) -> tuple[Any, Any]:
+        """The Householder vectors and factors of a QR factorisation, as LAPACK stores them."""
+        h, tau = self.xp.linalg.qr(x, mode="raw")
+        return h.swapaxes(-1, -2), tau

@@ -97,7 +97,7 @@ class Movement:
         strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
         return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
 
-    def unfold_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
+    def unfold_dim_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
         """The sum of windows where they overlap."""
         if not shape:
             return grad.sum().reshape(())

@@ -156,7 +156,7 @@ class NumpyReductions(Reductions, Cumulative):
         """The elements that an index without that dim chooses, and the index: `numpy.take_along_axis` at less cost."""
         outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
         flat = index.reshape(outer, inner) * inner + np.arange(inner)
-        flat += np.arange(0, x.size, x.shape[dim] * inner or 1)[:outer, None]
+        flat += np.arange(outer)[:, None] * (x.shape[dim] * inner)
         values = x.reshape(-1).take(flat).reshape(index.shape)
         return (self.kept(values, dim), self.kept(index, dim)) if keepdim else (values, index)
 

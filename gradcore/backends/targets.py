@@ -89,11 +89,7 @@ class Targets:
                 return target, None
         ignored = target == ignore_index
         known = self.xp.where(ignored, self.xp.zeros((), target.dtype), target)
-        try:
-            self.check_bounds(known, classes, 0)
-        except IndexError:
-            wrong = known[(known < 0) | (known >= classes)].reshape(-1)[0]
-            raise IndexError(f"Target {int(wrong)} is out of bounds.") from None
+        self.check_bounds(known, classes, 0, message="Target {index} is out of bounds.")
         return known, ignored
 
     def _without_ignored(self, x: Any, ignored: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gradcore.backends import convolution, padding, pooling, resampling
+from gradcore.backends import convolution, folding, padding, pooling, resampling
 
 __all__ = ["Windows"]
 
@@ -40,17 +40,20 @@ class Windows:
                     x.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True
                 )
             ]
-            out = convolution.conv_input(self.xp, x, weight, size, stride, padding, dilation, groups)
+            out = self.conv_input(x, weight, size, stride, padding, dilation, groups)
         else:
-            out = convolution.conv(self.xp, x, weight, stride, padding, dilation, groups)
+            out = self.conv(x, weight, stride, padding, dilation, groups)
         if bias is not None:
             out += bias.reshape(-1, *(1,) * (out.ndim - 2))
         return out
 
+    def conv(self, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
+        return convolution.conv(self.xp, x, weight, stride, padding, dilation, groups)
+
     def conv_output(
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
-        out = convolution.conv(self.xp, x, weight, stride, padding, dilation, groups)
+        out = self.conv(x, weight, stride, padding, dilation, groups)
         return out[(..., *map(slice, size))]  # output_padding can make it larger
 
     def conv_input(
@@ -148,12 +151,23 @@ class Windows:
     def pad_with_own_backward(self, x: Any, shape: Ints, pad: Ints, mode: str) -> Any:
         return padding.pad_with_own_backward(self.xp, x, shape, pad, mode)
 
+    # -- columns ---------------------------------------------------------------------------------------------
+
+    def im2col(self, x: Any, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
+        return _like(folding.im2col(self.xp, _batched(x, 2), kernel, dilation, padding, stride), x, 3)
+
+    def col2im(
+        self, x: Any, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
+    ) -> Any:
+        return _like(folding.col2im(self.xp, _batched(x, 1), size, kernel, dilation, padding, stride), x, 2)
+
 
 def _batched(x: Any, n: int) -> Any:
     """`x` with a batch dim in front of the channels and the `n` spatial dims."""
     return x.reshape(1, *x.shape) if x.ndim == n + 1 else x
 
 
-def _like(out: Any, x: Any) -> Any:
-    """`out` without the batch dim if `x` has none."""
-    return out.reshape(out.shape[1:]) if x.ndim < out.ndim else out
+def _like(out: Any, x: Any, unbatched: int | None = None) -> Any:
+    """`out` without the batch dim if `x` has none: if it has `unbatched` dims, or fewer than `out`."""
+    batched = x.ndim != unbatched if unbatched is not None else x.ndim == out.ndim
+    return out if batched else out.reshape(out.shape[1:])

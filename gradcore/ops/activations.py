@@ -106,6 +106,32 @@ def prelu(F, self, weight):
 
 
 @elementwise(
+    lambda F, t, self, noise: F.where(self <= 0, t * noise, t),
+    promotion=_REAL,
+    function=False,
+    method=False,
+)
+def rrelu_with_noise(F, self, noise):
+    """`self` where positive, ``noise * self`` elsewhere."""
+    return F.where(self <= 0, self * noise, self)
+
+
+@composite(
+    path="nn.functional.rrelu",
+    aliases=(".rrelu",),
+    inplace="function",
+    random=True,
+    samples=lambda: [case(floats(3, 4)), case(floats(3, 4), 0.1, 0.2, True)],
+)
+def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False):
+    """`leaky_relu` with random slopes from ``[lower, upper)`` in training, and with their mean otherwise."""
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    noise = F.zeros_like(self).uniform_(lower, upper) if training else (lower + upper) / 2
+    return F.rrelu_with_noise_(self, noise) if inplace else F.rrelu_with_noise(self, noise)
+
+
+@elementwise(
     lambda F, t, self, min_val, max_val: F.where((self <= min_val) | (self >= max_val), 0, t),
     promotion="default -bool -complex",
     function=False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradcore.ops.samples import case, floats
-from gradcore.ops.table import composite, general
+from gradcore.ops.table import general
 
 Number = complex
 
@@ -62,26 +62,6 @@ def linear(input, weight, bias=None):
 linear.jvp("input")(lambda F, t, weight: F.linear(t, weight))
 linear.jvp("weight")(lambda F, t, input: F.linear(input, t))
 linear.jvp("bias")(lambda F, t: t)
-
-
-@composite(path="nn.functional.bilinear", samples=lambda: [
-    case(floats(2, 3), floats(2, 4), floats(5, 3, 4), floats(5)), case(floats(3), floats(4), floats(5, 3, 4)),
-])  # fmt: skip
-def nn_bilinear(F, input1, input2, weight, bias=None):
-    """``input1 @ weight[k] @ input2 + bias[k]`` for every output feature `k`."""
-    if input1.ndim != input2.ndim:
-        raise RuntimeError(
-            f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}"
-        )
-    for name, x, n in (("input1", input1, 1), ("input2", input2, 2)):
-        if x.shape[-1] != weight.shape[n]:
-            raise RuntimeError(
-                f"bilinear(): {name} size does not match weight size: got {x.shape[-1]} but expected {weight.shape[n]}"
-            )
-    batch = tuple(range(3, 2 + input1.ndim))
-    by_second = F.contract(input1, weight, (*batch, 1), (0, 1, 2), (*batch, 0, 2))
-    out = F.contract(by_second, input2, (*batch, 0, 2), (*batch, 2), (*batch, 0))
-    return out if bias is None else out + bias
 
 
 # -- beta * self + alpha * product --------------------------------------------------------------------------------------

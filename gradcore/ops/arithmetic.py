@@ -167,6 +167,7 @@ def floor_divide(self, other):
     self=lambda F, t: t,
     other=lambda F, t, self, other: -t * F.floor_divide(self, other),
     node=_by_number("Remainder", 1),
+    domain=(0.6, 2),
     promotion="default -bool -complex",
     numbers=("self", "other"),
 )
@@ -178,6 +179,7 @@ def remainder(self, other):
     self=lambda F, t: t,
     other=lambda F, t, self, other: -t * F.trunc_divide(self, other),
     node=_by_number("Fmod", 1),
+    domain=(0.6, 2),
     promotion="default -bool -complex",
 )
 def fmod(self, other):

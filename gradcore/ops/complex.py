@@ -17,7 +17,7 @@ def _samples() -> list[Case]:
 # -- parts, which share memory with the number ---------------------------------------------------------------
 
 
-@linear(lambda F, grad: F.view_as_complex(grad), view=True, samples=_complex_samples)
+@linear(lambda F, grad: F.view_as_complex(F.contiguous(grad)), view=True, samples=_complex_samples)
 def view_as_real(self):
     """Complex numbers as pairs of real ones, in a last dim of size 2; a view."""
 
@@ -25,6 +25,7 @@ def view_as_real(self):
 @linear(
     lambda F, grad: F.view_as_real(grad),
     view=True,
+    layout_dependent=True,
     samples=lambda: [case(floats(3, 2)), case(floats(2)), case(floats(0, 2))],
 )
 def view_as_complex(self):

@@ -7,6 +7,7 @@ import inspect
 import math
 
 from gradcore.ops.checks import check_implemented
+from gradcore.ops.reductions import accumulated
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import along, wrap_dim
 from gradcore.ops.table import composite, general, linear
@@ -22,7 +23,7 @@ def _samples():
 @linear(lambda F, grad, dim: F.cumsum_backward(grad, dim), inplace=True, samples=_samples)
 def cumsum(F, self, dim: int, *, dtype: DType = None):
     """Sums of the elements up to each one along a dim; integers and bools are summed in int64."""
-    return along(F.cumsum_along, self, dim, False, dtype)
+    return accumulated(F, lambda x, d: along(F.cumsum_along, x, dim, False, d), self, dtype)
 
 
 @linear(lambda F, grad, dim: F.cumsum(grad, dim), function=False, method=False, samples=_samples)
@@ -92,7 +93,7 @@ def _product_samples():
 )
 def cumprod(F, self, dim: int, *, dtype: DType = None):
     """Products of the elements up to each one along a dim; integers and bools are multiplied in int64."""
-    return along(F.cumprod_along, self, dim, dtype)
+    return accumulated(F, lambda x, d: along(F.cumprod_along, x, dim, d), self, dtype)
 
 
 @cumprod.jvp("self")

@@ -59,25 +59,6 @@ def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: boo
 
 
 @composite(
-    path="nn.functional.pdist",
-    aliases=(".pdist",),
-    samples=lambda: [case(floats(4, 3)), case(floats(3, 2), 1.5), case(floats(1, 3))],
-)
-def pdist(F, input, p: float = 2.0):
-    """The p-norm distances of all pairs of rows, as ``(0, 1), (0, 2), ..., (n - 2, n - 1)``."""
-    if input.ndim != 2:
-        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
-    if p < 0:
-        raise RuntimeError("pdist only supports non-negative p values")
-    n = input.shape[0]
-    first = [i for i in range(n) for _ in range(i + 1, n)]
-    second = [j for i in range(n) for j in range(i + 1, n)]
-    pairs = (F.index_select(input, 0, F.index_tensor(each, input)) for each in (first, second))
-    left, right = pairs
-    return F.norm(left - right, p, -1)
-
-
-@composite(
     path="nn.functional.bilinear",
     aliases=(".bilinear",),
     samples=lambda: [

@@ -156,8 +156,10 @@ def pow_tensor(self, exponent):
 def _zero_to_positive(F, self, exponent):
     """Where the derivative by the exponent is zero because the base is, though log(0) is infinite."""
     if F.is_complex(exponent):
-        return (self == 0) & (F.imag(exponent) == 0) & (F.real(exponent) >= 0)
-    return (self == 0) & (exponent >= 0)
+        not_negative = (F.imag(exponent) == 0) & (F.real(exponent) >= 0)
+    else:
+        not_negative = exponent >= 0
+    return F.logical_and(self == 0, not_negative)
 
 
 @composite(function=False, method=False)

@@ -274,15 +274,12 @@ _REDUCTIONS = {
 # -- places in the flattened tensor -----------------------------------------------------------------------------------
 
 
-def _check_flat(name, x, index):
+def _check_flat(F, name, x, index):
     if index.dtype.kind != "i" or index.dtype.itemsize != 8:
         kind = dtypes.from_numpy(index.dtype).scalar_name
         raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {kind}")
-    if index.size:
-        low, high = int(index.min()), int(index.max())
-        wrong = high if high >= x.size else low
-        if not -x.size <= wrong < x.size:
-            raise IndexError(f"out of range: tried to access index {wrong} on a tensor of {x.size} elements.")
+    message = "out of range: tried to access index {index} on a tensor of {size} elements."
+    F.check_bounds(index, x.size, 0, -x.size, message)
 
 
 @linear(
@@ -294,7 +291,7 @@ def _check_flat(name, x, index):
 )
 def take(F, self, index):
     """The elements that `index` names in the flattened tensor."""
-    _check_flat("take", self, index)
+    _check_flat(F, "take", self, index)
     return self.reshape(-1)[index]
 
 
@@ -323,7 +320,7 @@ def put(F, self, index, source, accumulate: bool = False):
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source.size}, index.numel() = {index.size}"
         )
-    _check_flat("put_", self, index)
+    _check_flat(F, "put_", self, index)
     flat = F.index_write(self.reshape(-1), source.reshape(-1), (index.reshape(-1),), accumulate)
     return flat.reshape(self.shape)
 
@@ -477,12 +474,8 @@ def masked_scatter(F, self, mask, source):
         names = [dtypes.from_numpy(a.dtype).scalar_name for a in (self, source)]
         raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {' and '.join(names)}")
     shape = broadcast_shape([self.shape, mask.shape])
-    mask = F.expanded(mask, shape)
-    count = int(mask.sum())
-    if count > source.size:
-        raise RuntimeError("Number of elements of source < number of ones in mask")
-    out = F.expanded(self, shape).copy()
-    out[mask] = source.reshape(-1)[:count]
+    out = F.xp.array(F.expanded(self, shape))
+    F.masked_write(out, F.expanded(mask, shape), source.reshape(-1))
     return out
 
 

@@ -119,7 +119,7 @@ linalg_lu.jvp("A")(lambda F, t, P, L, U: _forward(F, t, P, L, U))
 )  # fmt: skip
 def lu_factors(F, A, pivot: bool = True, caller: str = ""):
     """Both factors in one matrix, the rows that were exchanged, and where a pivot is zero."""
-    _check(caller if caller != "torch.linalg.lu_factor" else "torch.lu_factor", A, pivot)
+    _check(caller.replace("torch.linalg", "linalg") or "linalg.lu_factor", A, pivot)
     LU, pivots, info = F.factor_lu(A)
     if caller:
         F.check_info(info, caller)
@@ -154,8 +154,7 @@ def linalg_lu_factor_ex(F, A, *, pivot: bool = True, check_errors: bool = False)
 @composite(samples=_cases)
 def lu(F, self, pivot: bool = True, get_infos: bool = False):
     """LU factors and pivots, and what `gradcore.linalg.lu_factor_ex` calls info if `get_infos`."""
-    factors = F.lu_factors(self, pivot, "" if get_infos else "torch.linalg.lu_factor")
-    return factors if get_infos else factors[:2]
+    return F.linalg_lu_factor_ex(self, pivot=pivot) if get_infos else F.lu_factors(self, pivot, "torch.lu_factor")[:2]
 
 
 @general(

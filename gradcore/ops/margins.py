@@ -275,7 +275,7 @@ def triplet_margin_with_distance_loss(
 
 
 def _check_classes(input: Any) -> None:
-    if input.ndim not in (1, 2) or not input.shape[-1]:
+    if input.ndim > 2 or (input.ndim and not input.shape[-1]):
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
         )
@@ -321,7 +321,7 @@ def multi_margin_loss(
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     _check_classes(input)
-    classes = input.shape[-1]
+    classes = input.shape[-1] if input.ndim else 1
     if weight is not None and weight.ndim != 1:
         raise ValueError("weight must be one-dimensional")
     if weight is not None and weight.shape[0] != classes:
@@ -374,9 +374,11 @@ def multilabel_margin_loss(
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
         )
-    classes = input.shape[-1]
+    classes = input.shape[-1] if input.ndim else 1
     if target.is_cpu and target.numel() and bool(((target < -1) | (target >= classes)).any()):
         raise RuntimeError("argument #2 'target' is out of range")
+    if not input.ndim:
+        input, target = F.reshape(input, (1,)), F.reshape(target, (1,))
     valid = F.cumsum((target < 0).to(target.dtype), -1) == 0
     known = F.where(valid, target, 0)
     ones = valid.to(input.dtype)

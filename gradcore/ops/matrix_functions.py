@@ -7,7 +7,7 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.ops.matrix_checks import check_floating, check_matrix, check_square, is_vector
 from gradcore.ops.samples import case, floats
-from gradcore.ops.table import composite, general
+from gradcore.ops.table import composite, constant, general
 
 _PRIVATE = {"function": False, "method": False}
 
@@ -26,7 +26,7 @@ def linalg_matrix_power(F, A, n: int):
         raise TypeError(f"linalg_matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
     check_square("linalg.matrix_power", A)
     if n == 0:
-        return F.expand(F.new_eye(A, A.shape[-1], A.shape[-1]), A.shape).clone()
+        return F.clone(A).copy_(F.new_eye(A, A.shape[-1], A.shape[-1]))
     square = A if n > 0 else F.linalg_inv(A)
     n, result = abs(n), None
     while True:
@@ -84,12 +84,17 @@ def _relative(A, atol, rtol):
     return max(A.shape[-2:]) * dtypes.finfo(A.dtype.to_real()).eps
 
 
-def _tolerance(F, sizes, atol, rtol):
-    """Up to which singular values count as zero, one number for each matrix of a batch."""
-    if not sizes.shape[-1]:
-        return F.new_zeros(sizes, sizes.shape[:-1])
-    absolute = F.as_tensor(atol or 0.0, dtype=sizes.dtype, device=sizes.device)
-    return F.maximum(F.amax(sizes, -1) * rtol, absolute)
+def _tolerances(F, A, atol, rtol):
+    """The absolute and the relative tolerance as tensors of numbers, one for each matrix or one for all."""
+    settings = {"dtype": A.dtype.to_real(), "device": A.device}
+    return F.as_tensor(0.0 if atol is None else atol, **settings), F.as_tensor(_relative(A, atol, rtol), **settings)
+
+
+@constant(**_PRIVATE)
+def is_large(F, self, atol, rtol):
+    """Where singular values along the last dim are larger than ``max(atol, rtol * the largest)``."""
+    largest = self.max(axis=-1, keepdims=True) if self.size else self
+    return (self > rtol[..., None] * largest) & (self > atol[..., None])
 
 
 def _sizes(F, A, hermitian):
@@ -105,21 +110,20 @@ def _pinv_cases():
 
 
 @general(node="LinalgPinvBackward0", **_PRIVATE)
-def pseudo_inverse(F, A, tolerance=None, atol: float = 0.0, rtol: float | None = None, hermitian: bool = False):
-    """The pseudo-inverse: singular values up to `tolerance`, else ``max(atol, rtol * the largest)``, count as zero."""
+def pseudo_inverse(F, A, atol=None, rtol=None, hermitian: bool = False):
+    """The pseudo-inverse, in which singular values count as zero unless they are larger than both tolerances.
+
+    Without tolerances, what rounding may have left of zeros counts as zero.
+    """
     if hermitian:
         values, U = F.factor_eigh(A)
         sizes, Vh = abs(values), F.hermitian(U)
     else:
         U, values, Vh = F.factor_svd(A)
         sizes = values
-    if tolerance is None:
-        rtol = max(A.shape[-2:]) * F.xp.finfo(A.dtype).eps if rtol is None else rtol
-        largest = sizes.max(axis=-1, keepdims=True) if sizes.size else sizes
-        kept = (sizes > rtol * largest) & (sizes > atol)
-    else:
-        kept = sizes > tolerance[..., None]
-    inverses = F.where(kept, 1 / values, F.zeros_like(values))
+    if rtol is None:
+        atol, rtol = sizes.dtype.type(0), sizes.dtype.type(max(A.shape[-2:]) * F.xp.finfo(A.dtype).eps)
+    inverses = F.where(F.is_large(sizes, atol, rtol), 1 / values, F.zeros_like(values))
     return F.matmul(F.hermitian(Vh) * inverses[..., None, :], F.hermitian(U))
 
 
@@ -160,10 +164,7 @@ def linalg_pinv(F, A, rcond: Any = None, hermitian: bool = False, *, atol: Any =
             f"linalg.pinv({A.dtype.scalar_name}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of float, "
             "double, cfloat or cdouble types"
         )
-    rtol = _relative(A, atol, rcond if rtol is None else rtol)
-    if F.is_tensor(atol) or F.is_tensor(rtol):
-        return F.pseudo_inverse(A, _tolerance(F, _sizes(F, A, hermitian), atol, rtol), hermitian=hermitian)
-    return F.pseudo_inverse(A, None, atol or 0.0, rtol, hermitian)
+    return F.pseudo_inverse(A, *_tolerances(F, A, atol, rcond if rtol is None else rtol), hermitian)
 
 
 @composite(samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(4, 2))])
@@ -181,8 +182,7 @@ def linalg_matrix_rank(F, A, tol: Any = None, hermitian: bool = False, *, atol: 
     sizes = _sizes(F, A, hermitian)
     if tol is not None:
         atol, rtol = tol, 0.0
-    tolerance = _tolerance(F, sizes, atol, _relative(A, atol, rtol))
-    return F.sum(sizes > F.unsqueeze(tolerance, -1), -1)
+    return F.sum(F.is_large(sizes, *_tolerances(F, A, atol, rtol)), -1)
 
 
 @composite(path="linalg.cond", method=False, samples=lambda: [
@@ -228,7 +228,7 @@ def least_squares(F, A, B, rcond: float, driver: str):
     X = F.matmul(F.hermitian(Vh), weights * F.matmul(F.hermitian(U), B))
     rank, empty = kept.sum(axis=-1), F.xp.zeros(0, S.dtype)
     residuals = empty
-    if A.shape[-2] > A.shape[-1] and bool((rank == A.shape[-1]).all()):
+    if driver != "gelsy" and A.shape[-2] > A.shape[-1] and bool((rank == A.shape[-1]).all()):
         residuals = (abs(F.matmul(A, X) - B) ** 2).sum(axis=-2)
     sizes = S if driver in ("gelsd", "gelss") else empty
     return X, residuals, F.xp.zeros(0, "int64") if driver == "gels" else rank, sizes
@@ -257,7 +257,8 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
         Singular values up to this part of the largest count as zero; ``eps * max(m, n)`` by default.
     driver : str, optional
         The name of a LAPACK routine. All of them give the same solution here, but ``"gels"`` takes the rank for full and
-        leaves it out, and only ``"gelsd"`` and ``"gelss"`` return singular values.
+        leaves it out, ``"gelsy"`` (the default) leaves the residuals out, and all but ``"gelsd"`` and ``"gelss"`` the
+        singular values.
     """
     name = "torch.linalg.lstsq"
     if A.ndim < 2:
@@ -355,6 +356,8 @@ def orgqr(F, self, input2):
 ])  # fmt: skip
 def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
     """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix."""
+    if tau.shape[-1] != min(input.shape[-2:]):
+        raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
     side, end = ("other.shape[-2]", -2) if left else ("other.shape[-1]", -1)
     if other.shape[end] != input.shape[-2]:
         raise RuntimeError(f"torch.ormqr: {side} must be equal to input.shape[-2]")
@@ -380,7 +383,7 @@ def linalg_vander(F, x, *, N: int | None = None):
     if (N is None and (not x.ndim or x.shape[-1] < 2)) or (N is not None and N <= 1):
         raise RuntimeError("N must be greater than 1.")
     n = x.shape[-1] if N is None else N
-    x = F.unsqueeze(x, -1)
+    x = F.unsqueeze(x if x.ndim else F.unsqueeze(x, 0), -1)
     powers = F.cumprod(F.expand(x, (*x.shape[:-1], n - 1)), -1)
     return F.cat([F.ones_like(x), powers], -1)
 
@@ -397,3 +400,9 @@ def vander(F, x, N: int | None = None, increasing: bool = False):
     powers = F.cumprod(F.expand(F.unsqueeze(x, -1), (x.shape[0], n - 1)), -1)
     increasing_powers = F.cat([one, powers], -1)
     return increasing_powers if increasing else F.flip(increasing_powers, (-1,))
+
+
+@constant(outputs=("a", "tau"), output_type="geqrf", samples=lambda: [case(floats(4, 3)), case(floats(2, 3, 3))])
+def geqrf(F, input):
+    """The QR factorisation as LAPACK stores it: R above the diagonal, Householder vectors below, and their factors."""
+    return F.raw_qr(input)

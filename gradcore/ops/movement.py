@@ -42,6 +42,7 @@ def reshape(F, self, shape: Sizes):
     node="ViewBackward0",
     function=False,
     method=False,
+    layout_dependent=True,
     samples=lambda: [case(floats(2, 6), (3, -1)), case(floats(), (1,)), case(floats(0, 2), (2, 0))],
 )
 def view_shape(F, self, shape: Sizes):
@@ -61,13 +62,13 @@ def view_dtype(F, self, dtype: Any):
     return F.view_dtype_kernel(self, dtype)
 
 
-@composite(function=False, samples=lambda: [case(floats(2, 6), (3, 4)), case(floats(2, 6), (-1,))])
+@composite(function=False, layout_dependent=True, samples=lambda: [case(floats(2, 6), (3, 4)), case(floats(2, 6), (-1,))])
 def view(F, self, size: Sizes):
     """The same memory in another shape (one size may be -1), or read as another dtype."""
     return F.view_shape(self, size) if hasattr(size, "__iter__") else F.view_dtype(self, size)
 
 
-@composite(function=False, samples=lambda: [case(floats(2, 6), floats(3, 4))])
+@composite(function=False, layout_dependent=True, samples=lambda: [case(floats(2, 6), floats(3, 4))])
 def view_as(F, self, other):
     """A view in the shape of another tensor."""
     return F.view_shape(self, other.shape)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from gradcore import dtypes
 from gradcore.ops.matrix_checks import check_floating, check_matrix
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import all_dims, axes, kept, wrap_dim
@@ -229,25 +228,21 @@ def dist(F, self, other, p: float = 2):
     return F.linalg_vector_norm(self - other, p)
 
 
-@composite(path="nn.functional.pairwise_distance", samples=lambda: [
-    case(floats(3, 4), floats(3, 4)), case(floats(4), floats(3, 4), p=1, keepdim=True),
-])  # fmt: skip
-def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
-    """The norms of ``x1 - x2 + eps`` over the last dim."""
-    return F.linalg_vector_norm(x1 - x2 + eps, p, -1, keepdim)
-
-
-@composite(path="nn.functional.pdist", samples=lambda: [case(floats(4, 3)), case(floats(3, 2), 1), case(floats(1, 3))])
+@composite(
+    path="nn.functional.pdist",
+    aliases=(".pdist",),
+    samples=lambda: [case(floats(4, 3)), case(floats(3, 2), 1.5), case(floats(1, 3))],
+)
 def pdist(F, input, p: float = 2.0):
-    """The distances of every two of the rows, in the order of the pairs."""
+    """The distances of all pairs of rows in the norm of order `p`, in the order ``(0, 1), (0, 2), ..., (n - 2, n - 1)``."""
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    first, second = (F.as_tensor([pair[k] for pair in pairs], dtype=dtypes.int64, device=input.device) for k in (0, 1))
-    return F.linalg_vector_norm(F.index_select(input, 0, first) - F.index_select(input, 0, second), p, -1)
+    left, right = (F.index_select(input, 0, F.index_tensor([pair[k] for pair in pairs], input)) for k in (0, 1))
+    return F.linalg_vector_norm(left - right, p, -1)
 
 
 def _differences(F, x1, x2):

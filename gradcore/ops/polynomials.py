@@ -20,7 +20,7 @@ def _declare(name: str, described: str, first: Callable, following: Callable, sh
         degree = F.trunc(n)
         last, current = F.ones_like(x), first(x)
         result = F.where(degree == 0, 1, F.where(degree == 1, current, F.zeros_like(x + n)))
-        for k in range(1, int(F.amax(degree)) if n.size else 0):
+        for k in F.degrees_up_to(degree):
             last, current = current, following(x, k, current, last)
             result = F.where(degree == k + 1, current, result)
         return result

@@ -262,8 +262,8 @@ def linalg_vecdot(F, x, y, *, dim: int = -1):
 
 
 @bilinear(
-    self=lambda F, grad, other, dim: F.linalg_cross(F.conj(other), grad, dim),
-    other=lambda F, grad, self, dim: F.linalg_cross(grad, F.conj(self), dim),
+    self=lambda F, grad, other, dim: F.linalg_cross(F.conj(other), grad, dim=dim),
+    other=lambda F, grad, self, dim: F.linalg_cross(grad, F.conj(self), dim=dim),
     path="linalg.cross",
     broadcasts=True,
     samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(3, 2), floats(3, 1), dim=0), case(floats(0, 3), floats(1, 3))],

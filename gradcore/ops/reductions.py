@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradcore import dtypes
 from gradcore.ops.checks import scalar_name
 from gradcore.ops.samples import bools, case, floats, ints
 from gradcore.ops.shapes import along, axes, kept, reduced_size
@@ -17,6 +18,18 @@ def spread(F, grad, shape, dim):
     if not grad.ndim:
         return F.expand(grad, shape)
     return F.expand(F.reshape(grad, kept(shape, dim)), shape)
+
+
+def accumulated(F, kernel, self, dtype):
+    """``kernel(array, dtype)``; what is wanted in half precision is computed in float32 and rounded once."""
+    if dtype is None or not (dtype.is_reduced and F.upcasts):
+        return kernel(self, dtype)
+    return F.to(kernel(F.to(F.to(self, dtype), dtypes.float32), None), dtype)
+
+
+def _reduced(F, kernel, self, dim, keepdim, dtype):
+    dims = axes(dim, self.ndim)
+    return accumulated(F, lambda x, d: kernel(x, dims, keepdim, d), self, dtype)
 
 
 def _name_by_dim(name):
@@ -42,7 +55,7 @@ def _sum_samples():
 )
 def sum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Sum over `dim` (all dims if None); integers and bools are summed in int64."""
-    return F.sum_over(self, axes(dim, self.ndim), keepdim, dtype)
+    return _reduced(F, F.sum_over, self, dim, keepdim, dtype)
 
 
 @general(
@@ -53,7 +66,7 @@ def nansum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = N
     """Sum over `dim` in which NaN counts as zero."""
     if self.dtype.kind == "c":
         raise RuntimeError("nansum on CPU does not support complex inputs")
-    return F.nansum_over(self, axes(dim, self.ndim), keepdim, dtype)
+    return _reduced(F, F.nansum_over, self, dim, keepdim, dtype)
 
 
 @nansum.jvp("self")
@@ -74,7 +87,7 @@ def mean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = Non
             f"mean(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype. "
             f"Got: {name}"
         )
-    return F.mean_over(self, axes(dim, self.ndim), keepdim, dtype)
+    return _reduced(F, F.mean_over, self, dim, keepdim, dtype)
 
 
 @composite(samples=_sum_samples)
@@ -112,7 +125,7 @@ def _prod_samples():
 )
 def prod(F, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):
     """Product over `dim` (all dims if None); integers and bools are multiplied in int64."""
-    return F.prod_over(self, axes(dim, self.ndim), keepdim, dtype)
+    return _reduced(F, F.prod_over, self, dim, keepdim, dtype)
 
 
 @prod.jvp("self")
@@ -153,6 +166,11 @@ def _test_samples():
     return [case(x), case(x, dim=1), case(x, dim=(0, 1), keepdim=True), case(ints(2, 3), dim=0), case(bools(0, 2), dim=0)]
 
 
+def _tested_axes(dim, ndim):
+    """As `axes`, but an empty sequence of dims means none here, as in PyTorch."""
+    return () if dim == () else axes(dim, ndim)
+
+
 def _tested(F, found, self):
     """The result of a test: bool, but uint8 for uint8."""
     return F.astype(found, "uint8") if self.dtype == "uint8" else found
@@ -161,13 +179,13 @@ def _tested(F, found, self):
 @constant(samples=_test_samples)
 def any(F, self, dim: Dims = None, keepdim: bool = False):
     """Whether any element over `dim` is not zero."""
-    return _tested(F, F.any_over(self, axes(dim, self.ndim), keepdim), self)
+    return _tested(F, F.any_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
 @constant(samples=_test_samples)
 def all(F, self, dim: Dims = None, keepdim: bool = False):
     """Whether no element over `dim` is zero."""
-    return _tested(F, F.all_over(self, axes(dim, self.ndim), keepdim), self)
+    return _tested(F, F.all_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
 @constant(samples=lambda: [case(ints(3, 4, high=2)), case(ints(3, 4, high=2), dim=(0, 1)), case(floats(2, 0), dim=1)])

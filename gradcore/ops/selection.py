@@ -125,17 +125,9 @@ def _above(F, self, min, max):
 
 
 def _bounds() -> list[Case]:
-    numbers = [
-        case(floats(3, 4), -0.5, 0.5),
-        case(floats(3, 4), min=0),
-        case(floats(3, 4), max=0.1),
-        case(floats(3), 1, -1),
-    ]
-    tensors = [
-        case(floats(3, 4), floats(4), floats(3, 1)),
-        case(floats(3, 4), min=floats(4)),
-        case(floats(3), max=floats(3)),
-    ]
+    x = floats(3, 4)
+    numbers = [case(x, -0.5, 0.5), case(x, min=0), case(x, max=0.1), case(x, 1, -1)]
+    tensors = [case(x, floats(4), floats(3, 1)), case(x, floats(4)), case(x, None, floats())]
     return [*numbers, *tensors]
 
 

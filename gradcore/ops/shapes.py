@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any
 
 __all__ = ["all_dims", "along", "axes", "kept", "reduced_size", "removed", "wrap_dim"]
@@ -16,8 +17,14 @@ def wrap_dim(dim: int, ndim: int) -> int:
     ------
     IndexError
         If there is no such dim.
+    TypeError
+        If it is not an integer.
     """
     bound = ndim or 1
+    try:
+        dim = index(dim)
+    except TypeError:
+        raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}") from None
     if not -bound <= dim < bound:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})"
@@ -33,9 +40,11 @@ def all_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     RuntimeError
         If a dim appears twice.
     """
-    if dim is None or (not isinstance(dim, int) and not len(dim)):
+    if dim is None:
         return tuple(range(ndim))
-    dims = tuple(wrap_dim(d, ndim) for d in ((dim,) if isinstance(dim, int) else dim))
+    dims = tuple([wrap_dim(d, ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))])
+    if not dims:
+        return tuple(range(ndim))
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"dim {max(dims, key=dims.count)} appears multiple times in the list of dims")
     return dims if ndim else ()

@@ -128,11 +128,13 @@ def slice_scatter(F, self, src, dim: int = 0, start: int | None = None, end: int
 
 
 @linear(
-    lambda F, grad, self_shape, dimension, size, step: F.unfold_backward(
+    lambda F, grad, self_shape, dimension, size, step: F.unfold_dim_backward(
         grad, self_shape, wrap_dim(dimension, len(self_shape)), size, step
     ),
     view=True,
     function=False,
+    method="unfold",
+    node="UnfoldBackward0",
     samples=lambda: [
         case(floats(5, 2), 0, 3, 1),
         case(floats(2, 5), -1, 2, 2),
@@ -141,7 +143,7 @@ def slice_scatter(F, self, src, dim: int = 0, start: int | None = None, end: int
         case(floats(3), 0, 0, 1),
     ],
 )
-def unfold(F, self, dimension: int, size: int, step: int):
+def unfold_dim(F, self, dimension: int, size: int, step: int):
     """A view of windows along a dim: `size` entries each, `step` apart, in a new last dim."""
     dim = wrap_dim(dimension, self.ndim)
     length = self.shape[dim] if self.ndim else 1
@@ -154,6 +156,12 @@ def unfold(F, self, dimension: int, size: int, step: int):
     return F.windows_of(self, dim, size, step) if self.ndim else self.reshape(1)[:size]
 
 
-@linear(lambda F, grad, dim, size, step: F.unfold(grad, dim, size, step), function=False, method=False)
-def unfold_backward(self, shape: tuple[int, ...], dim: int, size: int, step: int):
+@linear(lambda F, grad, dim, size, step: F.unfold_dim(grad, dim, size, step), function=False, method=False)
+def unfold_dim_backward(self, shape: tuple[int, ...], dim: int, size: int, step: int):
     """The sum of windows where they overlap."""
+
+
+@composite(samples=lambda: [case(floats(3, 4), 1, 1, 2)])
+def narrow_copy(F, self, dim: int, start: int, length: int):
+    """A copy of a part of a dim, as `narrow` gives a view of it."""
+    return F.clone(F.narrow(self, dim, start, length))

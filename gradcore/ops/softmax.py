@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from gradcore import dtypes
 from gradcore.ops.checks import check_implemented
+from gradcore.ops.reductions import accumulated
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import all_dims, along, kept
 from gradcore.ops.table import composite, general
@@ -111,10 +112,9 @@ def log_softmax_backward(F, grad, y, dim: int):
 
 
 def _computed(F, kernel, kernel_name, self, dim, dtype):
-    if dtype is not None:
-        self = F.to(self, dtype)
-    check_implemented(kernel_name, self, "biuc")
-    return along(kernel, self, dim)
+    if dtype is None:
+        check_implemented(kernel_name, self, "biuc")
+    return accumulated(F, lambda x, d: along(kernel, x if d is None else F.to(x, d), dim), self, dtype)
 
 
 def _joint(kernel, grad, y, dim):

@@ -206,7 +206,7 @@ def _overload(name, first, second):
 
 
 @elementwise(
-    self=lambda F, t, self, other: F.where((self == 0) & (other <= 0), 0, F.xlogy(t, other)),
+    self=lambda F, t, self, other: F.where(F.logical_and(self == 0, other <= 0), 0, F.xlogy(t, other)),
     other=lambda F, t, self, other: t * self / other,
     promotion="float -complex",
     domain=(0.2, 3),
@@ -219,7 +219,7 @@ def xlogy(self, other):
 
 
 @elementwise(
-    self=lambda F, t, self, other: F.where((self == 0) & (other <= -1), 0, F.xlog1py(t, other)),
+    self=lambda F, t, self, other: F.where(F.logical_and(self == 0, other <= -1), 0, F.xlog1py(t, other)),
     other=lambda F, t, self, other: t * self / (other + 1),
     promotion="float -complex",
     domain=(-0.8, 3),

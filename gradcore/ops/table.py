@@ -121,6 +121,8 @@ class Op:
         self.broadcasts: bool = options.pop("broadcasts", kind == "elementwise")
         #: Whether the shape of the result depends on the data.
         self.data_dependent: bool = options.pop("data_dependent", False)
+        #: Whether the result depends on how the elements lie in memory.
+        self.layout_dependent: bool = options.pop("layout_dependent", False)
         self.random: bool = options.pop("random", False)
         #: One tensor in front, one result: the short path of a call.
         self.simple = self.tensors == (0,) and not (self.sequence or self.indices or self.variadic or len(self.outputs) > 1)

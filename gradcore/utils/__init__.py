@@ -1,1 +1,5 @@
 """Helpers: checkpointing and nested containers."""
+
+from gradcore.utils import checkpoint
+
+__all__ = ["checkpoint"]

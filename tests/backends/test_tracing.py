@@ -124,7 +124,7 @@ FUNCTIONS: list[tuple[Any, ...]] = [
     (lambda xp, x, y: xp.dot(x, y), M, np.ones((4, 3, 2))), (lambda xp, v: xp.dot(v, v), V), (lambda xp, v: xp.vdot(v, v), V),
     (lambda xp, x, v: xp.dot(x, v), M, V), (lambda xp, v: xp.inner(v, v), V), (lambda xp, v: xp.outer(v, v), V),
     (lambda xp, x, y: xp.inner(x, y), M, M[0]), (lambda xp, x: xp.kron(x, x), I), (lambda xp, x: xp.cross(x, x), M),
-    (lambda xp, x, y: xp.tensordot(x, y, axes=([1, 2], [0, 1])), M, M[0]), (lambda xp, x: xp.tensordot(x, x, 1), M),
+    (lambda xp, x, y: xp.tensordot(x, y, axes=([1, 2], [0, 1])), M, M[0]), (lambda xp, x: xp.tensordot(x, x[0], 1), M),
     *((lambda xp, m, n=n: getattr(xp.linalg, n)(m), M) for n in (
         "cholesky", "inv", "det", "slogdet", "eigvalsh", "eigh", "svd", "qr", "pinv", "matrix_rank", "norm", "cond")),
     (lambda xp, x: xp.linalg.svd(x, full_matrices=False), F), (lambda xp, x: xp.linalg.svd(x, compute_uv=False), F),
@@ -205,7 +205,7 @@ def arrays(draw: Any) -> np.ndarray[Any, Any]:
     """Strided arrays: permuted, sliced, reversed, broadcast."""
     shape = draw(SIZES)
     a = np.zeros(shape).transpose(draw(st.permutations(range(len(shape)))))
-    a = a[tuple(slice(None, None, draw(st.sampled_from([1, 2, -1]))) for _ in shape)]
+    a = a[(*(slice(None, None, draw(st.sampled_from([1, 2, -1]))) for _ in shape), ...)]
     return np.broadcast_to(a, (2, *a.shape)) if draw(st.booleans()) else a
 
 

@@ -76,8 +76,8 @@ def test_inputs_stay_as_they_are(case: Drawn) -> None:
 
 @by_label(ALL)
 def test_strided_inputs_give_the_same(case: Drawn) -> None:
-    if case.op.random:
-        pytest.skip("random")
+    if case.op.random or case.op.layout_dependent:
+        pytest.skip("random, or what it does depends on strides")
     plain = case.outputs(tensors(case, grad=False))
     strided = []
     for a in case.arrays():

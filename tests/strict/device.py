@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -68,6 +69,10 @@ def _checked(name: str, known: list[str] | None, named: dict[str, Any]) -> None:
         raise StrictError(f"cupy's {name} has no keyword argument {unknown}; it has {known}")
 
 
+#: Strict arrays by the identity of the NumPy arrays in them, which they keep alive.
+_wrappers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
 class StrictArray:
     """An array of one strict device."""
 
@@ -77,10 +82,16 @@ class StrictArray:
 
     def __init__(self, a: np.ndarray[Any, Any], index: int) -> None:
         self._a, self.index = a, index
+        _wrappers.setdefault(id(a), self)
 
     @property
     def base(self) -> Any:
-        return None if self._a.base is None else _Base(self._a.base)
+        """The array that this is a view of: always the same object, as CuPy's."""
+        if not isinstance(self._a.base, np.ndarray):
+            return None
+        known = _wrappers.get(id(self._a.base))
+        self._parent = StrictArray(self._a.base, self.index) if known is None else known
+        return self._parent
 
     def __array__(self, *args: Any, **named: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array.")
@@ -94,6 +105,8 @@ class StrictArray:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name not in API["methods"]:
             raise AttributeError(f"cupy.ndarray has no attribute {name!r}")
+        if name == "data":
+            return type("Memory", (), {"ptr": self._a.__array_interface__["data"][0]})
         if name == "device":
             return type("Device", (), {"id": self.index})
         value = getattr(self._a, name) if name != "get" else None
@@ -152,13 +165,6 @@ class StrictArray:
 
     def __repr__(self) -> str:
         return f"StrictArray({self._a!r}, index={self.index})"
-
-
-class _Base:
-    """Something that an array is a view of: comparable, nothing else."""
-
-    def __init__(self, a: Any) -> None:
-        self._a = a
 
 
 def _index(index: Any) -> Any:

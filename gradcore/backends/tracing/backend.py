@@ -11,6 +11,7 @@ from gradcore.backends.base import Backend
 from gradcore.backends.tracing import algebra, joins, views
 from gradcore.backends.tracing.array import NO_DATA, Traced
 from gradcore.backends.tracing.creation import CREATION
+from gradcore.backends.tracing.kernels import TracedKernels
 from gradcore.backends.tracing.rules import elementwise
 
 __all__ = ["TracingBackend"]
@@ -43,7 +44,7 @@ class Namespace:
         return value
 
 
-class TracingBackend(Backend):
+class TracingBackend(TracedKernels, Backend):
     """Arrays without data: every kernel runs, nothing is computed, and no memory is needed."""
 
     type: ClassVar[str] = "meta"
@@ -65,6 +66,12 @@ class TracingBackend(Backend):
     def scalar(self, value: complex, dtype: Any) -> Any:
         """A NumPy scalar: numbers are known."""
         return np.dtype(dtype).type(value)
+
+    def check_bounds(self, index: Any, size: int, *args: Any) -> None:
+        """Indices are unknown."""
+
+    def masked_write(self, out: Any, mask: Any, source: Any) -> None:
+        """How many elements there are to write is unknown."""
 
     def random_words(self, n: int, key: int, counter: int) -> Traced:
         return Traced((n,), np.uint64)

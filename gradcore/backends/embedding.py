@@ -1,0 +1,41 @@
+"""Kernels of embeddings: rows of a table, looked up and summed by index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Embedding"]
+
+
+class Embedding:
+    """Rows by index."""
+
+    xp: Any
+    check_bounds: Any
+    sum_into_rows: Any
+
+    def embedding_rows(self, weight: Any, indices: Any, *_: Any) -> Any:
+        """The rows `indices` of `weight`, ``(*indices, *width)``; further settings concern the gradient."""
+        self.check_bounds(indices, weight.shape[0], 0, message="index out of range in self")
+        return weight.take(indices, axis=0)
+
+    def embedding_sum(self, rows: Any, indices: Any, height: int, padding_idx: int = -1) -> Any:
+        """`height` rows of zeros, with `rows` added where `indices` say; none to the row `padding_idx`."""
+        width = rows.shape[indices.ndim :]
+        result = self.sum_into_rows(height, indices.reshape(-1), rows.reshape(indices.size, -1 if rows.size else 0))
+        if padding_idx >= 0:
+            result[padding_idx] = 0
+        return result.reshape(height, *width)
+
+    def index_counts(self, indices: Any, height: int) -> Any:
+        """How often each index occurs among all of them."""
+        return self.xp.bincount(indices.reshape(-1), minlength=height).take(indices)
+
+    def one_hot(self, x: Any, num_classes: int = -1) -> Any:
+        """Zeros with a one at each class, along a new last dim."""
+        if num_classes < 0:
+            num_classes = int(x.max()) + 1
+        self.check_bounds(x, num_classes, 0, message="Class values must be smaller than num_classes.")
+        result = self.xp.zeros((x.size, num_classes), dtype="int64")
+        result[self.xp.arange(x.size), x.reshape(-1)] = 1
+        return result.reshape(*x.shape, num_classes)
