@@ -37,5 +37,5 @@ globals().update(dtypes.ALIASES)
 globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
-from gradcore import fft, func, linalg, nn, utils  # noqa: E402  (reads the functions that were installed just now)
+from gradcore import fft, func, linalg, nn, special, utils  # noqa: E402  (reads the functions that were installed just now)
 

@@ -61,13 +61,13 @@ def _number(value: Any, dtype: dtypes.dtype) -> Any:
 def fill_(self: Any, value: Any) -> Any:
     """Write a value, a number or a 0-dim tensor, to every place of the tensor."""
     if not isinstance(value, Variable):
-        return overwrite(OPS["fill_number"], self, "copy_into", (_number(value, self._dtype),), (value,))
+        return overwrite(OPS["fill_number_"], self, "copy_into", (_number(value, self._dtype),), (value,))
     if value._array.ndim:
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value._array.ndim} dimensions."
         )
     value = TENSORS.to(value, self._device)
-    return overwrite(OPS["fill_tensor"], self, "copy_into", (_cast(value, self),), (value,))
+    return overwrite(OPS["fill_tensor_"], self, "copy_into", (_cast(value, self),), (value,))
 
 
 def zero_(self: Any) -> Any:
@@ -144,7 +144,7 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         return
     if not isinstance(value, Variable):
         _number(value, self._dtype)
-        value = TENSORS.scalar_tensor(value, dtype=self._dtype, device=self._device)
+        value = TENSORS.full((), value, dtype=self._dtype, device=self._device)
     index_put_(part, indices, _without_leading_ones(value, part._array.ndim))
 
 
@@ -163,8 +163,10 @@ def _write_view(part: Any, value: Any) -> None:
     meta, own = value._meta, part._meta
     if meta is not None and own is not None and meta.base is own.base and meta.base is not None and meta.chain == own.chain:
         return  # x[key] += y has written to the view already
-    value = _without_leading_ones(value, part._array.ndim)
-    copy_(part, value)
+    if not value._array.ndim:
+        part.fill_(value)
+    else:
+        copy_(part, _without_leading_ones(value, part._array.ndim))
 
 
 def _without_leading_ones(value: Any, ndim: int) -> Any:

@@ -105,6 +105,8 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
         return _elementwise(op, args, state)
     if op.simple:
         return _simple(op, args, state)
+    if op.pair:
+        return _pair(op, args, state)
     return _call(op, args, state)
 
 
@@ -146,6 +148,46 @@ def _simple(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 _ONE = (True,)
+
+
+def _pair(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """A call of an operation of two tensors of one real dtype with one result: `_call` without its loops."""
+    t, other = args[0], args[1]
+    if not isinstance(t, Variable) or not isinstance(other, Variable):
+        return _call(op, args, state)
+    dtype, device = t._dtype, t._device
+    if other._dtype is not dtype or other._device is not device or dtype.category != 2 or dtype.is_reduced:
+        return _call(op, args, state)
+    a, b = t._array, other._array
+    array = state.run(device.kernels[op.kernel], a, b, *args[2:])
+    if array.__class__ is not a.__class__:
+        array = device.backend.asarray(array)
+    if array.dtype is not a.dtype:
+        dtype = dtypes.from_numpy(array.dtype)
+    out = new(tensor_type.cls)
+    out._array, out._device, out._dtype, out._edge, out._meta, out._vc = array, device, dtype, None, None, None
+    edge = t._edge if t._meta is None else gradient_edge(t)
+    other_edge = other._edge if other._meta is None else gradient_edge(other)
+    if (edge is None and other_edge is None) or not state.mode or not op.differentiable or dtype.category < 2:
+        return out
+    name = op.node_name
+    if name.__class__ is not str:
+        name = name(*args)
+    node = new(node_class(op, name))
+    plan = plan_of(op, (edge is not None, other_edge is not None))
+    drop, shapes = plan.drop, plan.shapes
+    node._device, node._edges, node._hooks, node._seq = device, (edge, other_edge), None, tick()
+    node.saved = (
+        t if 0 not in drop else a.shape if 0 in shapes else None,
+        other if 1 not in drop else b.shape if 1 in shapes else None,
+        *args[2:],
+    )
+    node.results = (_saved_result(out, state),) if plan.results[0] else None
+    node.metas = None
+    if op.broadcasts or dtype is not t._dtype:
+        node.metas = ((a.shape, t._dtype.numpy), (b.shape, t._dtype.numpy))
+    out._edge = (node, 0)
+    return out
 
 
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
@@ -383,7 +425,7 @@ def _elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
         raise type_error(op, op.tensors[0], args[op.tensors[0]])
     device = common_device(tensors)
     compute, result_type = RULES[op.promotion](op, tensors, numbers_, args)
-    upcast = compute.is_reduced and device.backend.upcasts
+    upcast = compute.is_reduced and op.upcast and device.backend.upcasts
     kernel_type = dtypes.float32 if upcast else compute
     target = kernel_type.numpy
     raw = list(args)
@@ -448,7 +490,7 @@ def unary(op: Op) -> Callable[[Any], Any]:
     name = op.name
     saves_self, saves_result = _reads(op, op.names[0]), _reads(op, "result")
     cls = None
-    exact = keeps_floats(op.promotion)
+    exact = keeps_floats(op.promotion) and bool(op.vjps or op.differentials)
     key = op.kernel
 
     def call(self: Any) -> Any:
@@ -512,16 +554,20 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
     cls = None
     # The kernel of the plain call, without settings if it has a name of its own.
     key, extra = (op.name, ()) if settings and op.kernel != op.name else (op.kernel, settings)
-    exact = keeps_floats(op.promotion)
+    exact = keeps_floats(op.promotion) and bool(op.vjps or op.differentials)
     takes_numbers = 1 in op.numbers
+    classes: dict[bool, Any] = {}
 
     def named_class(self: Any, other: Any) -> Any:
-        """The class of the node, remembered where its name does not depend on the arguments."""
+        """The class of the node, remembered where its name does not depend on the arguments (but whether one is a number)."""
         nonlocal cls
         if isinstance(op.node_name, str):
             cls = node_class(op, op.node_name)
             return cls
-        return node_class(op, op.node_name(self, other, *settings))
+        number = getattr(other, "_constant", False)
+        if number not in classes:
+            classes[number] = node_class(op, op.node_name(self, other, *settings))
+        return classes[number]
 
     def call(self: Any, other: Any) -> Any:
         state = local.state

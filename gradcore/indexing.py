@@ -70,6 +70,8 @@ def getitem(self: Any, key: Any) -> Any:
         if state.mode <= GRAD and self._array.ndim and settings[3] and not self._device.guarded:
             return view_of(self, self._array[key], SLICE, settings, "SliceBackward0", state)
         return TENSORS.slice_of(self, *settings)
+    if key is None:
+        return TENSORS.unsqueeze(self, 0)
     if kind is tuple:
         plain = as_view_key(key, self._array.shape)
         if plain is not None:
@@ -142,7 +144,7 @@ def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, 
             return None
     if dim > ndim:
         raise too_many(key, ndim)
-    return (*key, ...) if ints and not dots else key, name
+    return key if dots or (key and not ints) else (*key, ...), name
 
 
 _PLAIN = frozenset((int, type(None)))

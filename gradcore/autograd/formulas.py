@@ -239,7 +239,7 @@ def _any_complex(values: list[Any]) -> bool:
 
 
 def _materialised(node: Any, grads: list[Any], raw: bool) -> Any:
-    """Gradients of the differentiable outputs, zeros in place of missing ones; None if all are missing."""
+    """Gradients of the differentiable outputs, zeros (unless `op` does without) for missing ones; None if all are."""
     op = node.op
     if node._n_outputs == 1:
         grads = [grads]
@@ -249,7 +249,7 @@ def _materialised(node: Any, grads: list[Any], raw: bool) -> Any:
         return None
     F = node._device.backend if raw else TENSORS
     for k, i in enumerate(chosen):
-        if picked[k] is None:
+        if picked[k] is None and op.materialize:
             shape, dtype = node.output_metas[i]
             if raw:
                 with node._device.backend.use_index(node._device.index):
@@ -278,7 +278,7 @@ def fit(piece: Any, shape: tuple[int, ...], dtype: Any, F: Any, raw: bool) -> An
 
 
 def _reduced(grads: Any) -> bool:
-    first = grads[0] if isinstance(grads, list) else grads
+    first = next(g for g in grads if g is not None) if isinstance(grads, list) else grads
     return bool(dtypes.from_numpy(first.dtype).is_reduced)
 
 

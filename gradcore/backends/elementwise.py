@@ -169,7 +169,7 @@ class Elementwise:
         if x.dtype.kind in "fc":
             small = _SMALL_POWERS.get(value)
             return self.power(x, exponent, value) if small is None else small(self.xp, x)
-        if value is None:
+        if value is None or value < 0:
             return self._integer_power(x, exponent)
         return self.xp.power(x, exponent)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 __all__ = ["Embedding"]
@@ -22,7 +23,7 @@ class Embedding:
     def embedding_sum(self, rows: Any, indices: Any, height: int, padding_idx: int = -1) -> Any:
         """`height` rows of zeros, with `rows` added where `indices` say; none to the row `padding_idx`."""
         width = rows.shape[indices.ndim :]
-        result = self.sum_into_rows(height, indices.reshape(-1), rows.reshape(indices.size, -1 if rows.size else 0))
+        result = self.sum_into_rows(height, indices.reshape(-1), rows.reshape(indices.size, prod(width)))
         if padding_idx >= 0:
             result[padding_idx] = 0
         return result.reshape(height, *width)

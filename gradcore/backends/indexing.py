@@ -45,17 +45,17 @@ class Indexing:
         out[key] = grad
         return out
 
-    def getitem_into(self, target: Any, key: Any, value: Any) -> None:
-        """Write `value` at `key`."""
-        target[key] = value
-
     # -- indexing with arrays ---------------------------------------------------------------------------------------
 
     def index(self, x: Any, indices: Indices) -> Any:
         """The elements at `indices`."""
         key = self._checked(x.shape, indices)
         try:
-            return x[key]
+            alone = self._alone(x, indices)
+            if alone is not None:
+                x, dim, places = alone
+                return x.take(places, dim)
+            return self.xp.ascontiguousarray(x[key])
         except (IndexError, ValueError) as error:
             raise index_error(error, x.shape, indices) from None
 
@@ -69,12 +69,18 @@ class Indexing:
         """Write `values` to `indices`, or add them there, where the same place may appear often."""
         key = self._checked(out.shape, indices)
         try:
-            if not accumulate:
-                out[key] = values
-            elif _distinct(indices):
-                out[key] += values
-            else:
+            if accumulate and not _distinct(indices):
                 out[...] = self._accumulated(out.shape, indices, values, out)
+                return
+            target = out
+            alone = self._alone(out, indices)
+            if alone is not None and self.shares_memory(alone[0], out):
+                target, dim, places = alone
+                key = (slice(None),) * dim + (places,)
+            if accumulate:
+                target[key] += values
+            else:
+                target[key] = values
         except (IndexError, ValueError) as error:
             raise index_error(error, out.shape, indices, values.shape) from None
 
@@ -83,8 +89,24 @@ class Indexing:
         if not _distinct(indices):
             return self._accumulated(shape, indices, grad)
         out = self.xp.zeros(shape, grad.dtype)
-        out[self._checked(shape, indices)] = grad
+        self.index_into(out, grad, indices)
         return out
+
+    def _alone(self, x: Any, indices: Indices) -> tuple[Any, int, Any] | None:
+        """Where there is a single index: `x`, the indexed dim, and integers along it.
+
+        Of a mask these are the places where it holds, in the dims it covers taken as one: to read and write by them is
+        several times faster than by the mask.
+        """
+        given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+        if len(given) != 1:
+            return None
+        dim, index = given[0]
+        if index.dtype.kind == "b":
+            if index.ndim != 1:
+                x = x.reshape(*x.shape[:dim], index.size, *x.shape[dim + index.ndim :])
+            index = index.reshape(-1).nonzero()[0]
+        return x, dim, index
 
     def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
         """The key by which the library indexes; indices are compared with the bounds where it does not do so."""
@@ -112,10 +134,10 @@ class Indexing:
 
     def masked_write(self, out: Any, mask: Any, source: Any) -> None:
         """Write the first elements of a vector to where the mask holds."""
-        count = int(mask.sum())
-        if count > source.size:
+        places = mask.reshape(-1).nonzero()[0]
+        if places.size > source.size:
             raise RuntimeError("Number of elements of source < number of ones in mask")
-        out[mask] = source[:count]
+        out.reshape(-1)[places] = source[: places.size]
 
     def _accumulated(self, shape: Sequence[int], indices: Indices, values: Any, start: Any = None) -> Any:
         """`start` (zeros if None) with `values` added at `indices`, where the same place may appear often."""
@@ -177,17 +199,19 @@ class Indexing:
             self.check_bounds(index, rows.size, 0)
             return rows[index.reshape(-1)].reshape(index.shape)
         self.check_bounds(index, x.shape[dim], dim)
+        if x.flags.c_contiguous:
+            return x.reshape(-1).take(self._places(x.shape, dim, index))
         return _cut(x, index.shape, dim)[self._along(index, dim)]
 
     def scattered(self, x: Any, dim: int, index: Any, src: Any) -> Any:
         """A copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
-        out = self.xp.array(x)
+        out = self.xp.array(x, order="C")
         rows, index = _row(out), _row(index)
         self.check_bounds(index, rows.shape[dim], dim)
         if index.size:
             if getattr(src, "ndim", 0):
                 src = self.cut(src, index)
-            _cut(rows, index.shape, dim)[self._along(index, dim)] = src
+            rows.reshape(-1)[self._places(rows.shape, dim, index)] = src
         return out
 
     def added_along(self, out: Any, dim: int, index: Any, src: Any) -> Any:
@@ -197,8 +221,8 @@ class Indexing:
         shape, out, index = out.shape, _row(out), _row(index)
         self.check_bounds(index, out.shape[dim], dim)
         out = self.xp.ascontiguousarray(out)
-        total = self.add_rows(out.reshape(-1, 1), self._places(out.shape, dim, index), src.reshape(-1, 1))
-        return total.reshape(shape)
+        places = self._places(out.shape, dim, index).reshape(-1)
+        return self.add_rows(out.reshape(-1, 1), places, src.reshape(-1, 1)).reshape(shape)
 
     def cut(self, x: Any, index: Any) -> Any:
         """`x` cut to the shape of an index array."""
@@ -206,19 +230,25 @@ class Indexing:
 
     def _along(self, index: Any, dim: int) -> tuple[Any, ...]:
         """The key with which ``x[key]`` reads `index` along a dim."""
-        key = [
-            self.xp.arange(n).reshape((1,) * d + (n,) + (1,) * (index.ndim - d - 1)) for d, n in enumerate(index.shape)
-        ]
+        key = [self._steps(n, 1, d, index.ndim) for d, n in enumerate(index.shape)]
         key[dim] = index
         return tuple(key)
 
+    def _steps(self, n: int, step: int, dim: int, ndim: int) -> Any:
+        """``0, step, ...`` along one of `ndim` dims."""
+        return self.xp.arange(0, n * step, step).reshape((1,) * dim + (n,) + (1,) * (ndim - dim - 1))
+
     def _places(self, shape: Sequence[int], dim: int, index: Any) -> Any:
         """Where, in the flattened array of `shape`, the elements lie that `index` names along a dim."""
-        key = self._along(index, dim)
-        found, step = 0, 1
+        step, rest = 1, None
         for d in range(len(shape) - 1, -1, -1):
-            found, step = found + key[d] * step, step * shape[d]
-        return found.reshape(-1)  # type: ignore[attr-defined]
+            if d == dim:
+                places = index if step == 1 else index * step
+            elif index.shape[d] > 1:
+                part = self._steps(index.shape[d], step, d, index.ndim)
+                rest = part if rest is None else rest + part
+            step *= shape[d]
+        return places if rest is None else places + rest
 
     # -- reductions at given places ---------------------------------------------------------------------------------
 
@@ -228,7 +258,7 @@ class Indexing:
             return self.xp.array(x)
         rows, index = _row(x), _row(index)
         self.check_bounds(index, rows.shape[dim], dim)
-        places = self._places(rows.shape, dim, index)
+        places = self._places(rows.shape, dim, index).reshape(-1)
         out, values = rows.reshape(-1).copy(), src.reshape(-1)
         if not include_self:
             out[places] = self._identity(reduce, x.dtype)

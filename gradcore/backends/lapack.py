@@ -120,10 +120,3 @@ class Lapack(LinearAlgebra):
         except np.linalg.LinAlgError:
             lu, pivots, info = self.factor_lu(a)
             return self.solve_lu(lu, pivots, np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape)), info
-
-    def matrix_exponential(self, a: Any) -> Any:
-        if not a.size:
-            return a.copy()
-        import scipy.linalg
-
-        return scipy.linalg.expm(a)

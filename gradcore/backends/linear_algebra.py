@@ -23,6 +23,10 @@ _FAILURES = {
     "perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
 }
 
+#: Coefficients of the Padé approximant of the exponential of degree 13, and up to which norm it is exact in double precision.
+_PADE = [math.comb(13, k) * math.factorial(26 - k) // math.factorial(13) for k in range(14)]
+_PADE_LIMIT = 5.37
+
 
 class LinearAlgebra:
     """Factorisations and solvers of batches of matrices. An `info` is 0 where they succeeded, as in LAPACK."""
@@ -43,9 +47,6 @@ class LinearAlgebra:
 
     def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
         """The solution of ``a @ x = b``, of which only one triangle of `a` is read."""
-        raise NotImplementedError
-
-    def matrix_exponential(self, a: Any) -> Any:
         raise NotImplementedError
 
     # -- solutions ----------------------------------------------------------------------------------------------
@@ -69,6 +70,10 @@ class LinearAlgebra:
         what = next(text for name, text in _FAILURES.items() if name in caller)
         where = f"(Batch element {first}): " if info.ndim else ""
         raise LinAlgError(f"{caller}: {where}{what.format(int(info.ravel()[first]))}")
+
+    def has_full_rank(self, kept: Any) -> bool:
+        """Whether no singular value was left out."""
+        return bool(kept.all())
 
     def assert_small(self, x: Any, text: str) -> Any:
         """Raise where an element is too large for rounding."""
@@ -200,6 +205,30 @@ class LinearAlgebra:
             order[every, i], order[every, other] = order[every, other], order[every, i].copy()
         eye = self.xp.eye(rows, dtype=like.dtype)
         return eye[order].swapaxes(-1, -2).reshape(*batch, rows, rows)
+
+    # -- exponentials ---------------------------------------------------------------------------------------------
+
+    def matrix_exponential(self, a: Any) -> Any:
+        """Scaling and squaring with the Padé approximant of degree 13, in double precision."""
+        if not a.size:
+            return a.copy()
+        x = a.astype("complex128" if a.dtype.kind == "c" else "float64")
+        size = abs(x).sum(axis=-2).max(axis=-1)[..., None, None]
+        size = self.xp.where(self.xp.isfinite(size), size, 0)
+        halvings = self.xp.ceil(self.xp.log2(self.xp.maximum(size / _PADE_LIMIT, 1)))
+        x = x * self.xp.exp2(-halvings)
+        c = _PADE
+        eye = self.xp.eye(a.shape[-1])
+        x2 = x @ x
+        x4 = x2 @ x2
+        x6 = x4 @ x2
+        odd = x6 @ (c[13] * x6 + c[11] * x4 + c[9] * x2) + c[7] * x6 + c[5] * x4 + c[3] * x2 + c[1] * eye
+        even = x6 @ (c[12] * x6 + c[10] * x4 + c[8] * x2) + c[6] * x6 + c[4] * x4 + c[2] * x2 + c[0] * eye
+        odd = x @ odd
+        result = self.xp.linalg.solve(even - odd, even + odd)
+        for i in range(int(halvings.max())):
+            result = self.xp.where(i < halvings, result @ result, result)
+        return result.astype(a.dtype)
 
     # -- norms ----------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,16 @@ class Normalization:
             out += bias.reshape(channels, 1)
         return out.reshape(x.shape), mean, var
 
+    def softmax_or_zero(self, x: Any) -> Any:
+        """Softmax over the last dim; rows of minus infinity give zeros."""
+        xp = self.xp
+        highest = x.max(axis=-1, keepdims=True)
+        out = x - xp.where(highest == -xp.inf, xp.zeros((), x.dtype), highest)
+        xp.exp(out, out=out)
+        total = _row_sums(xp, out.reshape(prod(x.shape[:-1]), x.shape[-1])).reshape(*x.shape[:-1], 1)
+        out /= xp.where(total == 0, xp.ones((), x.dtype), total)
+        return out
+
 
 def _centered(xp: Any, x: Any) -> tuple[Any, Any, Any]:
     """Rows less their mean, the means and the variances, as columns."""

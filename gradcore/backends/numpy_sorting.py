@@ -43,6 +43,8 @@ class NumpySorting(Sorting):
     def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
         """Stable: element and index are sorted together in one int64 where both fit; else ties are sorted out after."""
         n = x.shape[dim]
+        if not descending and (x.size < SMALL or n < 16):
+            return x.argsort(axis=dim, kind="stable")
         if x.size < SMALL or n < 16 or n >= 1 << 31:
             return super().argsort_along(x, dim, descending)
         keys = _order_keys(x, descending)
@@ -53,7 +55,7 @@ class NumpySorting(Sorting):
             keys &= (1 << 31) - 1
             return keys
         order = np.argsort(x if not descending else -x if x.dtype.kind == "f" else ~x, axis=dim)
-        rows = np.moveaxis(np.take_along_axis(x, order, dim), dim, 0)
+        rows = np.moveaxis(self.take_along(x, order, dim), dim, 0)
         if (rows[1:] == rows[:-1]).any() or np.isnan(rows).any():
             return super().argsort_along(x, dim, descending)
         return order
@@ -70,9 +72,10 @@ class NumpySorting(Sorting):
         if found is None:
             part = np.argpartition(rows, n - k if largest else k - 1, axis=-1)
             index = np.sort(part[..., n - k :] if largest else part[..., :k], axis=-1)
-            values = np.take_along_axis(rows, index, -1)
-            order = self.argsort_along(values, values.ndim - 1, largest)
-            found = np.take_along_axis(values, order, -1), np.take_along_axis(index, order, -1)
+            last = x.ndim - 1
+            values = self.take_along(rows, index, last)
+            order = self.argsort_along(values, last, largest)
+            found = self.take_along(values, order, last), self.take_along(index, order, last)
         return tuple(np.ascontiguousarray(np.moveaxis(a, -1, dim)) for a in found)  # type: ignore[return-value]
 
 

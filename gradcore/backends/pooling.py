@@ -273,4 +273,4 @@ def _flat(xp: Any, indices: Any, size: int) -> Any:
     """Indices in planes of `size` elements as indices of the flattened array."""
     planes = prod(indices.shape[:2])
     offsets = xp.arange(planes).reshape(planes, 1) * size
-    return (indices.reshape(planes, -1) + offsets).reshape(-1)
+    return (indices.reshape(planes, prod(indices.shape[2:])) + offsets).reshape(-1)

@@ -115,13 +115,23 @@ class Reductions:
 
     def at_index(self, x: Any, index: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         """The elements that an index without that dim chooses, and the index."""
-        index = self.kept(index, dim, True)
-        values = self.xp.take_along_axis(x, index, dim)
-        return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+        kept = self.kept(index, dim)
+        values = self.take_along(x, kept, dim)
+        return (values, kept) if keepdim else (values.reshape(index.shape), index)
+
+    def take_along(self, x: Any, index: Any, dim: int) -> Any:
+        """The elements at an index along a dim; the index has the other dims of `x`."""
+        return self.xp.take_along_axis(x, index, dim)
 
     def kept(self, x: Any, dim: int, keepdim: bool = True) -> Any:
         """A result without a dim, or with that dim of size 1."""
         return x.reshape(x.shape[:dim] + (1,) + x.shape[dim:]) if keepdim else x
+
+    def put_along(self, x: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
+        """Zeros of `shape` with the elements of `x` at an index along a dim, which names no place twice."""
+        out = self.xp.zeros(shape, x.dtype)
+        self.xp.put_along_axis(out, index, x, dim)
+        return out
 
     # -- tests ----------------------------------------------------------------------------------------------------
 
@@ -201,4 +211,4 @@ def _sum_dtype(x: Any, dtype: Any) -> Any:
 
 def _count(shape: tuple[int, ...], dims: Dims) -> int:
     """How many elements a reduction over dims makes one of."""
-    return math.prod(shape) if dims is None else math.prod([shape[d] for d in dims])
+    return math.prod(shape if dims is None else [shape[d] for d in dims])

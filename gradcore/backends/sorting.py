@@ -28,12 +28,12 @@ class Sorting:
     def sort_along(self, x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
         """The elements in order, and their indices."""
         order = self.argsort_along(x, dim, descending)
-        return self.xp.take_along_axis(x, order, dim), order
+        return self.take_along(x, order, dim), order
 
     def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
         """The k largest or smallest elements in order, and their indices."""
         order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)]
-        return self.xp.take_along_axis(x, order, dim), order
+        return self.take_along(x, order, dim), order
 
     # -- one element of the order ---------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ class Sorting:
         nan = xp.isnan(x) if x.dtype.kind == "f" else None
         if nan is not None and ignore_nan:
             known = x.shape[dim] - nan.sum(axis=dim, keepdims=True)
-            values = xp.take_along_axis(xp.sort(x, axis=dim), xp.maximum(known - 1, 0) // 2, dim)
+            values = self.take_along(xp.sort(x, axis=dim), xp.maximum(known - 1, 0) // 2, dim)
             return self.where_equal(x, values, dim, keepdim)
         values, index = self.kthvalue_along(x, dim, (x.shape[dim] + 1) // 2, True)
         if nan is not None:
@@ -75,7 +75,7 @@ class Sorting:
         position = xp.arange(values.shape[-1])
         run = position - self.running_max(xp.where(starts, position, 0))
         best = run.argmax(axis=-1)[..., None]  # the end of the first of the longest runs of equal elements
-        found = (xp.take_along_axis(a, best, -1) for a in (values, order))
+        found = (self.take_along(a, best, x.ndim - 1) for a in (values, order))
         return tuple(xp.moveaxis(a, -1, dim) if keepdim else a.squeeze(-1) for a in found)  # type: ignore[return-value]
 
     # -- distinct elements ----------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Sorting:
         for _ in range(n.bit_length()):
             middle = (low + high) // 2
             probe = xp.minimum(middle, n - 1)
-            found = xp.take_along_axis(sequence, probe, -1)
+            found = self.take_along(sequence, probe, sequence.ndim - 1)
             above = found > values if right else found >= values
             done = low >= high
             high = xp.where(done | ~above, high, middle)

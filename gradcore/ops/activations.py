@@ -66,8 +66,8 @@ def leaky_relu(F, self, negative_slope: float = 0.01):
 
 
 @elementwise(
-    self=lambda F, t, self, weight: F.where(self >= 0, t, weight * t),
-    weight=lambda F, t, self: F.where(self >= 0, 0, t * self),
+    self=lambda F, t, self, weight: F.where(self > 0, t, weight * t),
+    weight=lambda F, t, self: F.where(self > 0, 0, t * self),
     promotion=_REAL,
     node="PreluKernelBackward0",
     function=False,
@@ -76,8 +76,8 @@ def leaky_relu(F, self, negative_slope: float = 0.01):
     numbers=(),
 )
 def prelu_kernel(F, self, weight):
-    """`self` where not negative, ``weight * self`` elsewhere."""
-    return F.where(self >= 0, self, weight * self)
+    """`self` where positive, ``weight * self`` elsewhere."""
+    return F.where(self > 0, self, weight * self)
 
 
 @composite(
@@ -85,7 +85,7 @@ def prelu_kernel(F, self, weight):
     samples=lambda: [case(floats(2, 3, 4), floats(3)), case(floats(5), floats(1)), case(floats(), floats())],
 )
 def prelu(F, self, weight):
-    """`self` where not negative, ``weight * self`` elsewhere; one weight, or one for each channel (dim 1)."""
+    """`self` where positive, ``weight * self`` elsewhere; one weight, or one for each channel (dim 1)."""
     if weight.ndim > 1:
         raise RuntimeError(
             f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"

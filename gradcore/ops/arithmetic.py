@@ -135,6 +135,7 @@ def _quotient_by_other(F, t, self, other, rounding_mode):
     self=lambda F, t, other, rounding_mode: _quotient(F, t, other, rounding_mode),
     other=lambda F, t, self, other, rounding_mode: _quotient_by_other(F, t, self, other, rounding_mode),
     kernel="div_rounded",
+    node=lambda self, other, rounding_mode: f"DivBackward{0 if rounding_mode is None else 2}",
     promotion="divide",
     aliases=("divide",),
     numbers=("self", "other"),

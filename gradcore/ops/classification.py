@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from gradcore.ops.losses import chosen_reduction, reduced, upstream, warn
-from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.samples import case, constants, floats, ints
 from gradcore.ops.table import bilinear, composite, constant, general
 
 # -- what belongs to a class -------------------------------------------------------------------------------
@@ -171,10 +171,10 @@ def _check_weight(input: Any, weight: Any) -> None:
 def _nll_samples(**more: Any) -> Any:
     return lambda: [
         case(floats(4, 3), ints(4, high=3), **more),
-        case(floats(4, 3), ints(4, high=3), floats(3, low=0.5), **more),
-        case(floats(4, 3), ints(4, high=3), floats(3, low=0.5), ignore_index=1, reduction="sum", **more),
+        case(floats(4, 3), ints(4, high=3), constants(3, low=0.5), **more),
+        case(floats(4, 3), ints(4, high=3), constants(3, low=0.5), ignore_index=1, reduction="sum", **more),
         case(floats(2, 3, 4), ints(2, 4, high=3), ignore_index=0, **more),
-        case(floats(2, 3, 2, 2), ints(2, 2, 2, high=3), floats(3, low=0.5), reduction="none", **more),
+        case(floats(2, 3, 2, 2), ints(2, 2, 2, high=3), constants(3, low=0.5), reduction="none", **more),
         case(floats(3), ints(high=3), **more),
         case(floats(0, 3), ints(0, high=3), reduction="sum", **more),
     ]
@@ -225,7 +225,7 @@ def _probability_samples():
         *_nll_samples()(),
         *_nll_samples(label_smoothing=0.2)(),
         case(floats(4, 3), floats(4, 3, low=0.0, high=1.0)),
-        case(floats(2, 3, 2), floats(2, 3, 2, low=0.0, high=1.0), floats(3, low=0.5), label_smoothing=0.1),
+        case(floats(2, 3, 2), floats(2, 3, 2, low=0.0, high=1.0), constants(3, low=0.5), label_smoothing=0.1),
         case(floats(3), floats(3, low=0.0, high=1.0), reduction="none"),
     ]
 
@@ -370,7 +370,7 @@ _PROBABILITY = {"low": 0.1, "high": 0.9}
     path="nn.functional.binary_cross_entropy",
     samples=lambda: [
         case(floats(3, 4, **_PROBABILITY), floats(3, 4, **_PROBABILITY)),
-        case(floats(3, 4, **_PROBABILITY), floats(3, 4, **_PROBABILITY), floats(4, low=0.5), reduction="sum"),
+        case(floats(3, 4, **_PROBABILITY), floats(3, 4, **_PROBABILITY), constants(4, low=0.5), reduction="sum"),
         case(floats(2, **_PROBABILITY), floats(2, **_PROBABILITY), reduction="none"),
     ],
 )
@@ -453,7 +453,7 @@ def _(F, t, self, weight, pos_weight, reduction):
     path="nn.functional.binary_cross_entropy_with_logits",
     samples=lambda: [
         case(floats(3, 4), floats(3, 4, **_PROBABILITY)),
-        case(floats(3, 4), floats(3, 4, **_PROBABILITY), floats(4, low=0.5), reduction="sum"),
+        case(floats(3, 4), floats(3, 4, **_PROBABILITY), constants(4, low=0.5), reduction="sum"),
         case(floats(2, low=-800, high=800), floats(2, **_PROBABILITY)),
     ],
 )

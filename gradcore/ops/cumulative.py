@@ -23,7 +23,7 @@ def _samples():
 @linear(lambda F, grad, dim: F.cumsum_backward(grad, dim), inplace=True, samples=_samples)
 def cumsum(F, self, dim: int, *, dtype: DType = None):
     """Sums of the elements up to each one along a dim; integers and bools are summed in int64."""
-    return accumulated(F, lambda x, d: along(F.cumsum_along, x, dim, False, d), self, dtype)
+    return accumulated(F, lambda x, wanted: along(F.cumsum_along, x, dim, False, wanted), self, dtype)
 
 
 @linear(lambda F, grad, dim: F.cumsum(grad, dim), function=False, method=False, samples=_samples)
@@ -93,7 +93,7 @@ def _product_samples():
 )
 def cumprod(F, self, dim: int, *, dtype: DType = None):
     """Products of the elements up to each one along a dim; integers and bools are multiplied in int64."""
-    return accumulated(F, lambda x, d: along(F.cumprod_along, x, dim, d), self, dtype)
+    return accumulated(F, lambda x, wanted: along(F.cumprod_along, x, dim, wanted), self, dtype)
 
 
 @cumprod.jvp("self")

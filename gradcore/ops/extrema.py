@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from numbers import Integral
 
 from gradcore.ops.checks import check_implemented, check_reducible
-from gradcore.ops.samples import case, floats
-from gradcore.ops.shapes import along, axes, kept
-from gradcore.ops.table import composite, constant, general
+from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.shapes import along, axes, kept, wrap_dim
+from gradcore.ops.table import composite, constant, general, linear
 
 Dims = int | Sequence[int] | None
 
@@ -115,14 +115,26 @@ def mean_of_equals(F, t, self, result):
 # -- along a dim, with the index ----------------------------------------------------------------------------------------
 
 
+@linear(
+    lambda F, grad, dim, index: F.gather(grad, dim, index),
+    function=False,
+    method=False,
+    node="ScatterBackward0",
+    samples=lambda: [case(floats(3, 1), (3, 4), 1, ints(3, 1, high=4)), case(floats(1, 2), (3, 2), -2, ints(1, 2, high=3))],
+)  # fmt: skip
+def place(F, self, shape: tuple[int, ...], dim: int, index):
+    """Zeros of `shape`, but for the elements at an index along a dim, which names no place twice: undoes a selection."""
+    return F.put_along(self, shape, wrap_dim(dim, len(shape)), index)
+
+
 def taken(F, t, dim, indices):
-    """The tangents of the elements that were taken from along a dim."""
+    """The tangents of the elements that were selected along a dim."""
     return F.gather(t, dim, indices) if t.shape else t
 
 
-def put(F, grad, self_shape, dim, indices):
-    """The gradient at the places from which elements were taken along a dim."""
-    return F.gather_backward(grad, self_shape, dim, indices) if self_shape else grad
+def placed(F, grad, self_shape, dim, indices):
+    """The gradient at the places from which elements were selected along a dim."""
+    return F.place(grad, self_shape, dim, indices) if self_shape else grad
 
 
 def at_index(F, x, dim, index):
@@ -137,7 +149,7 @@ def put_at_index(F, grad, shape, dim, index):
     if not shape:
         return grad
     one = kept(shape, dim)
-    return F.gather_backward(F.reshape(grad, one), shape, dim, F.reshape(index, one))
+    return F.place(F.reshape(grad, one), shape, dim, F.reshape(index, one))
 
 
 def selection(function, path, /, **options):
@@ -236,7 +248,10 @@ def _running(name, word):
 
     running.__doc__ = f"The {word} of the elements up to each one along a dim, and its index (of ties the last one's)."
     op = general(
-        put, name=name, outputs=("values", "indices"), differentiable=(0,), output_type=name,
+        lambda F, grad, self_shape, dim, indices: (
+            F.gather_backward(grad, self_shape, dim, indices) if self_shape else grad
+        ),
+        name=name, outputs=("values", "indices"), differentiable=(0,), output_type=name,
         samples=lambda: [
             case(floats(3, 4, form="distinct"), 1), case(floats(5, 2), 0), case(floats(), 0), case(floats(0), 0)
         ],

@@ -10,10 +10,7 @@ from gradcore.ops.table import composite, general, linear
 Number = complex
 
 
-@general(
-    self=lambda F, grad: F.zeros_like(grad), node="FillBackward0", upcast=False, function=False, method=False
-)
-def fill_number(F, self, value: Number):
+def _fill_number(F, self, value: Number):
     """A tensor of that shape and dtype with a number in every place."""
     if isinstance(value, complex) and self.dtype.kind != "c":
         name = dtypes.from_numpy(self.dtype).name
@@ -21,22 +18,31 @@ def fill_number(F, self, value: Number):
     return F.xp.full(self.shape, value, self.dtype)
 
 
-fill_number.jvp("self")(lambda F, t: F.zeros_like(t))
-
-
-@linear(
-    self=lambda F, grad: F.zeros_like(grad),
-    value=lambda F, grad: F.sum(grad),
-    node="FillBackward1",
-    upcast=False,
-    function=False,
-    method=False,
-)
-def fill_tensor(F, self, value):
+def _fill_tensor(F, self, value):
     """A tensor of that shape and dtype with the value of a 0-dim tensor in every place."""
     if value.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
-    return F.expanded(value.astype(self.dtype), self.shape).copy()
+    return F.xp.array(F.expanded(value.astype(self.dtype), self.shape))
+
+
+def _declare_fills(suffix, first_node):
+    """Both fills, as they are called and, with other names of their nodes, as they happen in place."""
+    private = {"upcast": False, "function": False, "method": False}
+    by_number = general(
+        self=lambda F, grad: F.zeros_like(grad), name=f"fill_number{suffix}", node=f"FillBackward{first_node}", **private
+    )(_fill_number)
+    by_number.jvp("self")(lambda F, t: F.zeros_like(t))
+    linear(
+        self=lambda F, grad: F.zeros_like(grad),
+        value=lambda F, grad: F.sum(grad),
+        name=f"fill_tensor{suffix}",
+        node=f"FillBackward{first_node + 1}",
+        **private,
+    )(_fill_tensor)
+
+
+_declare_fills("", 0)
+_declare_fills("_", 2)
 
 
 @composite(method=False, inplace="function", samples=lambda: [case(floats(2, 3), 1.5), case(floats(2, 3), floats())])

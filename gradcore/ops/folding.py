@@ -99,7 +99,7 @@ def unfold(F, input, kernel_size: Steps, dilation: Steps = 1, padding: Steps = 0
     path="nn.functional.fold",
     samples=lambda: [
         case(floats(2, 12, 12), (4, 5), 2),
-        case(floats(1, 12, 9), (5, 4), (3, 2), dilation=(1, 2), padding=1, stride=(2, 1)),
+        case(floats(1, 12, 12), (5, 4), (3, 2), dilation=(1, 2), padding=1, stride=(2, 1)),
         case(floats(8, 4), (3, 3), 2),
     ],
 )

@@ -438,7 +438,7 @@ def masked_select(F, self, mask):
     if mask.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shape([self.shape, mask.shape])
-    return F.expanded(self, shape)[F.expanded(mask, shape)]
+    return F.index(F.expanded(self, shape), (F.expanded(mask, shape),))
 
 
 @linear(
@@ -450,7 +450,7 @@ def masked_select(F, self, mask):
 def masked_back(F, self, mask, shape: tuple[int, ...]):
     """Zeros with the elements of a vector where the mask, broadcast to `shape`, holds."""
     out = F.xp.zeros(shape, self.dtype)
-    out[F.expanded(mask, shape)] = self
+    F.index_into(out, self, (F.expanded(mask, shape),))
     return out
 
 
@@ -474,7 +474,7 @@ def masked_scatter(F, self, mask, source):
         names = [dtypes.from_numpy(a.dtype).scalar_name for a in (self, source)]
         raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {' and '.join(names)}")
     shape = broadcast_shape([self.shape, mask.shape])
-    out = F.xp.array(F.expanded(self, shape))
+    out = F.xp.array(F.expanded(self, shape), order="C")
     F.masked_write(out, F.expanded(mask, shape), source.reshape(-1))
     return out
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.ops.losses import chosen_reduction, reduced, upstream
-from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.samples import case, constants, floats, ints
 from gradcore.ops.table import composite, general
 
 # -- soft margin -------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def _check_classes(input: Any) -> None:
     samples=lambda: [
         case(floats(4, 3), ints(4, high=3)),
         case(floats(4, 3), ints(4, high=3), p=2, margin=0.5, weight=None, reduction="sum"),
-        case(floats(4, 3), ints(4, high=3), 2, 0.5, floats(3, low=0.5), reduction="none"),
+        case(floats(4, 3), ints(4, high=3), 2, 0.5, constants(3, low=0.5), reduction="none"),
         case(floats(3), ints(high=3)),
     ],
 )

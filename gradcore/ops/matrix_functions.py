@@ -228,7 +228,7 @@ def least_squares(F, A, B, rcond: float, driver: str):
     X = F.matmul(F.hermitian(Vh), weights * F.matmul(F.hermitian(U), B))
     rank, empty = kept.sum(axis=-1), F.xp.zeros(0, S.dtype)
     residuals = empty
-    if driver != "gelsy" and A.shape[-2] > A.shape[-1] and bool((rank == A.shape[-1]).all()):
+    if driver != "gelsy" and A.shape[-2] > A.shape[-1] and F.has_full_rank(kept):
         residuals = (abs(F.matmul(A, X) - B) ** 2).sum(axis=-2)
     sizes = S if driver in ("gelsd", "gelss") else empty
     return X, residuals, F.xp.zeros(0, "int64") if driver == "gels" else rank, sizes
@@ -343,66 +343,3 @@ def _(F, grad, input, tau):
     columns = input.shape[-1] - tau.shape[-1]
     by_vectors.append(F.zeros_like(F.narrow(input, -1, 0, columns)))
     return F.tril(F.cat(by_vectors, -1), -1), F.cat(by_tau, -1) if by_tau else F.zeros_like(tau)
-
-
-@composite(aliases=(), samples=_householder_cases)
-def orgqr(F, self, input2):
-    """The first columns of a product of reflections; see `gradcore.linalg.householder_product`."""
-    return F.linalg_householder_product(self, input2)
-
-
-@composite(samples=lambda: [
-    case(floats(4, 3), floats(3), floats(4, 2)), case(floats(4, 3), floats(2), floats(2, 4), left=False, transpose=True),
-])  # fmt: skip
-def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
-    """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix."""
-    if tau.shape[-1] != min(input.shape[-2:]):
-        raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
-    side, end = ("other.shape[-2]", -2) if left else ("other.shape[-1]", -1)
-    if other.shape[end] != input.shape[-2]:
-        raise RuntimeError(f"torch.ormqr: {side} must be equal to input.shape[-2]")
-    m, n = input.shape[-2:]
-    padded = F.cat([input, F.new_zeros(input, (*input.shape[:-1], m - n))], -1) if m > n else F.narrow(input, -1, 0, m)
-    Q = F.linalg_householder_product(padded, tau)
-    Q = F.hermitian(Q) if transpose else Q
-    return F.matmul(Q, other) if left else F.matmul(other, Q)
-
-
-# -- other ----------------------------------------------------------------------------------------------------------------
-
-
-@composite(path="linalg.diagonal", method=False, samples=lambda: [case(floats(2, 3, 4)), case(floats(3, 3), offset=1)])
-def linalg_diagonal(F, A, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
-    """A view of the diagonals of matrices; see `gradcore.diagonal`."""
-    return F.diagonal(A, offset, dim1, dim2)
-
-
-@composite(path="linalg.vander", method=False, samples=lambda: [case(floats(3)), case(floats(2, 3), N=4), case(floats(2), N=2)])
-def linalg_vander(F, x, *, N: int | None = None):
-    """The powers of the elements, from the power 0, along a new last dim of size `N`."""
-    if (N is None and (not x.ndim or x.shape[-1] < 2)) or (N is not None and N <= 1):
-        raise RuntimeError("N must be greater than 1.")
-    n = x.shape[-1] if N is None else N
-    x = F.unsqueeze(x if x.ndim else F.unsqueeze(x, 0), -1)
-    powers = F.cumprod(F.expand(x, (*x.shape[:-1], n - 1)), -1)
-    return F.cat([F.ones_like(x), powers], -1)
-
-
-@composite(method=False, samples=lambda: [case(floats(3)), case(floats(3), N=2, increasing=True)])
-def vander(F, x, N: int | None = None, increasing: bool = False):
-    """The powers of the elements of a vector along a new dim, the highest first unless `increasing`."""
-    if x.ndim != 1:
-        raise RuntimeError("x must be a one-dimensional tensor.")
-    n = x.shape[0] if N is None else N
-    one = F.ones_like(F.unsqueeze(x, -1))
-    if n < 2:
-        return F.narrow(one, -1, 0, n)
-    powers = F.cumprod(F.expand(F.unsqueeze(x, -1), (x.shape[0], n - 1)), -1)
-    increasing_powers = F.cat([one, powers], -1)
-    return increasing_powers if increasing else F.flip(increasing_powers, (-1,))
-
-
-@constant(outputs=("a", "tau"), output_type="geqrf", samples=lambda: [case(floats(4, 3)), case(floats(2, 3, 3))])
-def geqrf(F, input):
-    """The QR factorisation as LAPACK stores it: R above the diagonal, Householder vectors below, and their factors."""
-    return F.raw_qr(input)

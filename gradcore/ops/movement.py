@@ -127,7 +127,8 @@ def squeeze(F, self, dim: Dims = None):
 )
 def unsqueeze(F, self, dim: int):
     """With a further dim of size 1 at that place."""
-    return self[(slice(None),) * wrap_dim(dim, self.ndim + 1) + (None,)]
+    dim = wrap_dim(dim, self.ndim + 1)
+    return self.reshape(self.shape[:dim] + (1,) + self.shape[dim:])
 
 
 # -- broadcasting -----------------------------------------------------------------------------------------------------

@@ -430,11 +430,13 @@ def _declare_max_unpool(n: int) -> None:
     output_size : sequence of int, optional
         The spatial sizes of the result, where several would do.
     """
-    shape = {1: (2, 2, 3), 2: (2, 1, 2, 3), 3: (1, 2, 2, 1, 2)}[n]
     composite(
         name=name,
         path=f"nn.functional.{name}",
-        samples=lambda: [case(floats(*shape), ints(*shape, high=1), 2), case(floats(*shape[1:]), ints(*shape[1:], high=1), 2)],
+        samples=lambda: [  # one element for each plane: no index occurs twice
+            case(floats(3, 2, *(1,) * n), ints(3, 2, *(1,) * n, high=3**n), 3),
+            case(floats(2, *(1,) * n), ints(2, *(1,) * n, high=2**n), (2,) * n),
+        ],
     )(max_unpool_nd)
 
 
@@ -463,7 +465,7 @@ def _declare_lp_pool(n: int) -> None:
         samples=lambda: [
             case(floats(*_SHAPES[n], low=0.5, high=2.0), 2, 2),
             case(floats(*_SHAPES[n][1:], low=0.5, high=2.0), 3.0, 2, stride=1, ceil_mode=True),
-            case(_distinct(*_SHAPES[n]), inf, 2),
+            case(floats(*_SHAPES[n], low=0.1, high=2.0, form="distinct"), inf, 2),
         ],
     )(lp_pool_nd)
 

@@ -22,14 +22,16 @@ def spread(F, grad, shape, dim):
 
 def accumulated(F, kernel, self, dtype):
     """``kernel(array, dtype)``; what is wanted in half precision is computed in float32 and rounded once."""
-    if dtype is None or not (dtype.is_reduced and F.upcasts):
+    if dtype is None or not dtype.is_reduced or not F.upcasts:
         return kernel(self, dtype)
     return F.to(kernel(F.to(F.to(self, dtype), dtypes.float32), None), dtype)
 
 
 def _reduced(F, kernel, self, dim, keepdim, dtype):
     dims = axes(dim, self.ndim)
-    return accumulated(F, lambda x, d: kernel(x, dims, keepdim, d), self, dtype)
+    if dtype is None:
+        return kernel(self, dims, keepdim)
+    return accumulated(F, lambda x, wanted: kernel(x, dims, keepdim, wanted), self, dtype)
 
 
 def _name_by_dim(name):

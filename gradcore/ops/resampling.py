@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.ops.losses import warn
 from gradcore.ops.samples import case, floats
 from gradcore.ops.spatial import Ints
 from gradcore.ops.table import composite, linear
@@ -171,21 +170,21 @@ def interpolate(
 
 def _declare_old(name: str, mode: str, align_corners: bool | None) -> None:
     def upsample_as(F, input, size: Any = None, scale_factor: Any = None):
-        warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.")
         return F.interpolate(input, size, scale_factor, mode, align_corners)
 
-    upsample_as.__doc__ = f"`interpolate` with ``mode={mode!r}``; deprecated."
-    composite(name=name, path=f"nn.functional.{name}", samples=lambda: [])(upsample_as)
+    upsample_as.__doc__ = f"An older name for `interpolate` with ``mode={mode!r}`` and ``align_corners={align_corners}``."
+    composite(name=name, path=f"nn.functional.{name}", samples=lambda: [case(floats(1, 2, 3, 4), scale_factor=2)])(
+        upsample_as
+    )
 
 
 _declare_old("upsample_nearest", "nearest", None)
 _declare_old("upsample_bilinear", "bilinear", True)
 
 
-@composite(path="nn.functional.upsample", samples=lambda: [])
+@composite(path="nn.functional.upsample", samples=lambda: [case(floats(1, 2, 3), 5, mode="linear")])
 def upsample(
     F, input, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ):
-    """`interpolate`, under its old name; deprecated."""
-    warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.")
+    """An older name for `interpolate`."""
     return F.interpolate(input, size, scale_factor, mode, align_corners)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Bools", "Case", "Floats", "Ints", "bools", "case", "complexes", "floats", "ints"]
+__all__ = ["Bools", "Case", "Floats", "Ints", "bools", "case", "complexes", "constants", "floats", "ints"]
 
 
 class Floats(NamedTuple):
@@ -46,6 +46,11 @@ def floats(*shape: int, low: float | None = None, high: float | None = None, for
 def complexes(*shape: int, low: float | None = None, high: float | None = None) -> Floats:
     """Describe a complex tensor whose parts lie between the bounds."""
     return Floats(shape, low, high, "complex")
+
+
+def constants(*shape: int, low: float | None = None, high: float | None = None) -> Floats:
+    """Describe a floating-point tensor that the operation is not differentiated by (the weights of classes, say)."""
+    return Floats(shape, low, high, "constant")
 
 
 def ints(*shape: int, low: int = 0, high: int = 5) -> Ints:

@@ -69,7 +69,9 @@ def reduced_size(shape: Sequence[int], dim: int | Sequence[int] | None) -> int:
 
 def axes(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...] | None:
     """`dim` as reducing kernels take it: None for all dims, else a tuple counted from the front."""
-    return None if dim is None or dim == () else all_dims(dim, ndim)
+    if dim is None or dim == ():
+        return None
+    return (wrap_dim(dim, ndim),) if dim.__class__ is int and ndim else all_dims(dim, ndim)
 
 
 def along(kernel: Callable[..., Any], x: Any, dim: int, *settings: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradcore import dtypes
-from gradcore.ops.extrema import put, taken
+from gradcore.ops.extrema import placed, taken
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import along, wrap_dim
 from gradcore.ops.table import composite, constant, general
@@ -24,7 +24,7 @@ def _sort_samples():
 
 
 @general(
-    put,
+    placed,
     outputs=("values", "indices"),
     differentiable=(0,),
     output_type="sort",
@@ -57,7 +57,7 @@ def msort(F, self):
 
 
 @general(
-    put,
+    placed,
     outputs=("values", "indices"),
     differentiable=(0,),
     output_type="topk",

@@ -8,6 +8,12 @@ from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite, elementwise
 
 
+def _overload(name, first, second):
+    """PyTorch's count of overloads: 0 for two tensors, 1 if the first is a number, 2 if the second is."""
+    number = 1 if getattr(first, "_constant", False) else 2 if getattr(second, "_constant", False) else 0
+    return f"{name}Backward{number}"
+
+
 def _unknown(what):
     """The formula of a derivative that nobody knows."""
 
@@ -188,7 +194,7 @@ def igammac(self, other):
     other=lambda F, t, self, other: t * (-self * F.zeta(self + 1, other)),
     promotion="float -complex",
     path="special.zeta",
-    node="SpecialZetaBackward0",
+    node=lambda self, other: _overload("SpecialZeta", self, other),
     samples=lambda: [case(ints(3, low=2), floats(3, low=0.5))],
     numbers=("self", "other"),
 )
@@ -197,12 +203,6 @@ def zeta(self, other):
 
 
 # -- logarithms with products --------------------------------------------------------------------------------
-
-
-def _overload(name, first, second):
-    """PyTorch's count of overloads: 0 for two tensors, 1 if the first is a number, 2 if the second is."""
-    number = 1 if getattr(first, "_constant", False) else 2 if getattr(second, "_constant", False) else 0
-    return f"{name}Backward{number}"
 
 
 @elementwise(

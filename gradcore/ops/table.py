@@ -119,12 +119,15 @@ class Op:
         self.domain: tuple[float, float] = options.pop("domain", (-2.0, 2.0))
         #: Whether gradients may come back with broadcast dimensions, which the engine sums away.
         self.broadcasts: bool = options.pop("broadcasts", kind == "elementwise")
+        #: Whether gradients of outputs that were not used come as zeros, or (False) as None.
+        self.materialize: bool = options.pop("materialize", True)
         #: Whether the shape of the result depends on the data.
         self.data_dependent: bool = options.pop("data_dependent", False)
         #: Whether the result depends on how the elements lie in memory.
         self.layout_dependent: bool = options.pop("layout_dependent", False)
         self.random: bool = options.pop("random", False)
         #: One tensor in front, one result: the short path of a call.
+        self.pair = self.tensors == (0, 1) and not (self.indices or self.variadic or self.view or len(self.outputs) > 1)
         self.simple = self.tensors == (0,) and not (self.sequence or self.indices or self.variadic or len(self.outputs) > 1)
         self.vjps: dict[str | tuple[str, ...], Formula] = {}
         self.differentials: dict[str, Formula] = {}

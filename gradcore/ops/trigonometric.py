@@ -49,9 +49,15 @@ def atan(self):
     """Inverse tangent, between -pi/2 and pi/2."""
 
 
+def _square_of_radius(self, other):
+    """The sum of the squares; 1 at the origin, where the angle is taken for constant."""
+    square = self * self + other * other
+    return square + (square == 0)
+
+
 @elementwise(
-    self=lambda F, t, self, other: t * other / (self * self + other * other),
-    other=lambda F, t, self, other: -t * self / (self * self + other * other),
+    self=lambda F, t, self, other: t * other / _square_of_radius(self, other),
+    other=lambda F, t, self, other: -t * self / _square_of_radius(self, other),
     promotion="float -complex",
     domain=(0.2, 2),
     aliases=("arctan2",),

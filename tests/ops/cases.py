@@ -19,6 +19,10 @@ ELEMENTWISE_SHAPES = {
 }
 
 
+class Constant(np.ndarray):
+    """An array that is not to be differentiated by."""
+
+
 class Drawn(NamedTuple):
     """One call: the operation, and its arguments with NumPy arrays in the place of tensors."""
 
@@ -33,7 +37,9 @@ class Drawn(NamedTuple):
 
     def differentiable(self) -> list[int]:
         """Positions, among `arrays`, of those that can carry gradients."""
-        return [i for i, a in enumerate(self.arrays()) if a.dtype.kind in "fc"]
+        return [
+            i for i, a in enumerate(self.arrays()) if a.dtype.kind in "fc" and not isinstance(a, Constant)
+        ]
 
     def call(self, tensors: list[Any]) -> Any:
         """Call the operation with these tensors in the place of the arrays."""
@@ -81,6 +87,8 @@ def _draw(spec: Any, op: Op, rng: np.random.Generator) -> Any:
             values = np.where(rng.random(spec.shape) < 0.4, 0, values)
         elif spec.form == "sorted":
             values = np.sort(values, axis=-1)
+        elif spec.form == "constant":
+            return values.view(Constant)
         elif spec.form == "distinct":
             n = values.size
             values = (low + (high - low) * (rng.permutation(n) + 0.5) / max(n, 1)).reshape(spec.shape)

@@ -11,6 +11,7 @@ from gradcore.backends.base import Backend
 from gradcore.backends.tracing import algebra, joins, views
 from gradcore.backends.tracing.array import NO_DATA, Traced
 from gradcore.backends.tracing.creation import CREATION
+from gradcore.backends.tracing.factorisations import TracedLinearAlgebra
 from gradcore.backends.tracing.kernels import TracedKernels
 from gradcore.backends.tracing.rules import elementwise
 
@@ -44,7 +45,7 @@ class Namespace:
         return value
 
 
-class TracingBackend(TracedKernels, Backend):
+class TracingBackend(TracedKernels, TracedLinearAlgebra, Backend):
     """Arrays without data: every kernel runs, nothing is computed, and no memory is needed."""
 
     type: ClassVar[str] = "meta"
@@ -69,6 +70,9 @@ class TracingBackend(TracedKernels, Backend):
 
     def check_bounds(self, index: Any, size: int, *args: Any) -> None:
         """Indices are unknown."""
+
+    def index_into(self, out: Any, values: Any, indices: Any, accumulate: bool = False) -> None:
+        """Nothing is written."""
 
     def masked_write(self, out: Any, mask: Any, source: Any) -> None:
         """How many elements there are to write is unknown."""

@@ -1,0 +1,184 @@
+"""Attention."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from gradcore.ops.samples import bools, case, floats
+from gradcore.ops.table import composite, general
+
+
+def _scores(F: Any, query: Any, key: Any, mask: Any, scale: float) -> Any:
+    scores = F.matmul(query * scale, F.transpose(key, -2, -1))
+    return scores if mask is None else scores + mask
+
+
+@general(
+    lambda F, grad, result: F.softmax_backward(grad, result, -1),
+    node="SafeSoftmaxBackward0",
+    function=False,
+    method=False,
+)
+def softmax_or_zero(self):
+    """Softmax over the last dim, in which a row of minus infinity gives zeros."""
+
+
+@softmax_or_zero.jvp("self")
+def _(F, t, result):
+    return F.softmax_backward(t, result, -1)
+
+
+# The weights are an output with a derivative, so that formulas may read them. Their gradient is hardly ever there.
+
+
+@general(
+    outputs=("result", "weights"),
+    node="ScaledDotProductFlashAttentionForCpuBackward0",
+    function=False,
+    method=False,
+    broadcasts=True,
+    materialize=False,
+)
+def attention(F, self, key, value, mask=None, scale: float = 1.0):
+    """Softmax of ``self @ key.T * scale + mask`` (a row of minus infinity gives zeros), and its product with `value`."""
+    weights = F.softmax_or_zero(_scores(F, self, key, mask, scale))
+    return F.matmul(weights, value), weights
+
+
+@attention.vjp("self", "key", "value", "mask")
+def _(F, grads, self, key, value, mask, weights, scale, needs):
+    grad, grad_weights = grads
+    to_query = to_key = to_value = None
+    if grad is not None:
+        if needs[2]:
+            to_value = F.matmul(F.transpose(weights, -2, -1), grad)
+        if needs[0] or needs[1] or needs[3]:
+            of_value = F.matmul(grad, F.transpose(value, -2, -1))
+            grad_weights = of_value if grad_weights is None else grad_weights + of_value
+    if not (needs[0] or needs[1] or needs[3]):
+        return None, None, to_value, None
+    scores = F.softmax_backward(grad_weights, weights, -1)
+    if needs[0]:
+        to_query = F.matmul(scores, key) * scale
+    if needs[1]:
+        to_key = F.matmul(F.transpose(scores, -2, -1), self) * scale
+    return to_query, to_key, to_value, scores if needs[3] else None
+
+
+def _along(F: Any, t_scores: Any, value: Any, weights: Any) -> tuple[Any, Any]:
+    """Tangents of the result and the weights, along that of the scores."""
+    t_weights = F.softmax_backward(t_scores, weights, -1)
+    return F.matmul(t_weights, value), t_weights
+
+
+@attention.jvp("self")
+def _(F, t, key, value, weights, scale):
+    return _along(F, F.matmul(t * scale, F.transpose(key, -2, -1)), value, weights)
+
+
+@attention.jvp("key")
+def _(F, t, self, value, weights, scale):
+    return _along(F, F.matmul(self * scale, F.transpose(t, -2, -1)), value, weights)
+
+
+@attention.jvp("value")
+def _(F, t, weights):
+    return F.matmul(weights, t), None
+
+
+@attention.jvp("mask")
+def _(F, t, value, weights):
+    return _along(F, F.expand(t, weights.shape), value, weights)
+
+
+def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+            f"{query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
+        )
+    if not query.dtype is key.dtype is value.dtype:
+        names = [_c_name(t.dtype) for t in (query, key, value)]
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {names[0]} key.dtype: "
+            f"{names[1]} and value.dtype: {names[2]} instead."
+        )
+    if attn_mask is not None:
+        if attn_mask.dtype.name != "bool" and attn_mask.dtype.category != 2:
+            raise RuntimeError(
+                "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+                f"{_c_name(attn_mask.dtype)} and  query.dtype: {_c_name(query.dtype)} instead."
+            )
+        if is_causal:
+            raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+
+
+def _c_name(dtype: Any) -> str:
+    """A dtype's name in C++, as PyTorch's messages have it."""
+    names = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}
+    return names.get(dtype.name, {"int64": "long int", "int32": "int"}.get(dtype.name, dtype.name))
+
+
+def _additive(F: Any, query: Any, key: Any, mask: Any, is_causal: bool) -> Any:
+    """The mask as numbers that are added to the scores."""
+    if is_causal:
+        mask = F.tril(F.ones(query.shape[-2], key.shape[-2], device=query.device)) == 1
+    if mask is not None and mask.dtype.name == "bool":
+        return F.where(mask, 0.0, float("-inf")).to(query.dtype)
+    return mask
+
+
+def _samples():
+    return [
+        case(floats(2, 3, 4), floats(2, 5, 4), floats(2, 5, 2)),
+        case(floats(2, 3, 4, 2), floats(2, 3, 4, 2), floats(2, 3, 4, 3), is_causal=True),
+        case(floats(3, 4), floats(5, 4), floats(5, 2), floats(3, 5), scale=0.3),
+        case(floats(2, 1, 3, 4), floats(1, 5, 4), floats(5, 2), bools(3, 5)),
+        case(floats(1, 4, 3, 2), floats(1, 2, 3, 2), floats(1, 2, 3, 2), enable_gqa=True),
+    ]
+
+
+@composite(path="nn.functional.scaled_dot_product_attention", samples=_samples)
+def scaled_dot_product_attention(
+    F,
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+):
+    """``softmax(query @ key.T * scale + attn_mask) @ value``.
+
+    Parameters
+    ----------
+    query, key, value : Tensor
+        ``(*, queries, width)``, ``(*, keys, width)`` and ``(*, keys, value width)``.
+    attn_mask : Tensor, optional
+        Broadcasts with ``(*, queries, keys)``: what is added to the scores, or (bool) which keys a query may see. A query
+        that sees none gives zeros.
+    dropout_p : float
+        The probability with which weights are dropped.
+    is_causal : bool
+        Whether query i sees the keys up to i only.
+    scale : float, optional
+        By default ``1 / sqrt(width)``.
+    enable_gqa : bool
+        Whether `query` may have more heads (dim -3) than `key` and `value`, a multiple, which then share theirs.
+    """
+    _check(query, key, value, attn_mask, is_causal)
+    if enable_gqa:
+        key, value = (
+            t if t.shape[-3] == query.shape[-3] else F.repeat_interleave(t, query.shape[-3] // t.shape[-3], -3)
+            for t in (key, value)
+        )
+    if scale is None:
+        scale = 1 / sqrt(query.shape[-1])
+    mask = _additive(F, query, key, attn_mask, is_causal)
+    if not dropout_p:
+        return F.attention(query, key, value, mask, scale)[0]
+    weights = F.softmax_or_zero(_scores(F, query, key, mask, scale))
+    return F.matmul(F.dropout(weights, dropout_p), value)
