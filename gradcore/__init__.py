@@ -6,7 +6,14 @@ __version__ = "0.1.0"
 
 from gradcore import autograd, creation, dtypes, namespaces, printing, return_types
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
-from gradcore.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from gradcore.autograd.grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 from gradcore.config import cuda_fallback, set_cuda_fallback
 from gradcore.creation import *
 from gradcore import cuda

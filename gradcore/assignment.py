@@ -127,6 +127,8 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         As for reading.
     value : Tensor or number
     """
+    if key is False:
+        return
     kind = key.__class__
     if kind is int or kind is slice or (kind is tuple and as_view_key(key, self._array.shape) is not None):
         part, indices = getitem(self, key), None
@@ -152,7 +154,8 @@ def _is_whole(part: Any, self: Any) -> bool:
     """Whether a view of one step is the tensor itself."""
     op, settings = part._meta.chain[-1] if part._meta is not None and part._meta.chain else (None, ())
     if op is OPS["slice_of"]:
-        return settings[3] == 1
+        _, start, stop, step = settings
+        return step == 1 and not start and (stop is None or stop >= self._array.shape[0])
     return op is OPS["getitem"] and settings[1] == "AliasBackward0"
 
 

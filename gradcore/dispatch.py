@@ -409,8 +409,66 @@ def _saved_result(out: Any, state: State) -> Any:
 # -- elementwise operations -------------------------------------------------------------------------------------------
 
 
+def _plain(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """`_elementwise` where there is nothing to convert: tensors of one real dtype, on one device. Else None."""
+    first = None
+    needed = False
+    raw, operands, edges = list(args), list(args), []
+    for p, value in enumerate(args):
+        if p not in op.edge_of:
+            if value.__class__ is complex:
+                return None
+            continue
+        edge = None
+        if isinstance(value, Variable):
+            if p in op.unpromoted:
+                if value._dtype is not dtypes.bool_:
+                    return None
+            elif first is None:
+                first, dtype, device = value, value._dtype, value._device
+                if dtype.category != 2 or dtype.is_reduced:
+                    return None
+            elif value._dtype is not dtype or value._device is not device:
+                return None
+            raw[p] = value._array
+            edge = value._edge if value._meta is None else gradient_edge(value)
+            needed = needed or edge is not None
+        elif value is None:
+            if op.parameters[p].default is not None:
+                return None
+        elif (value.__class__ is not float and value.__class__ is not int) or p not in op.numbers:
+            return None
+        edges.append(edge)
+    if first is None:
+        return None
+    for p in op.tensors:
+        value = args[p]
+        if value.__class__ is float or value.__class__ is int:
+            operands[p] = constant(value, dtype, device)
+            raw[p] = operands[p]._array
+        elif p in op.unpromoted and value._device is not device:
+            return None
+    try:
+        array = state.run(device.kernels[op.kernel], *raw)
+    except ValueError as error:
+        raise _shape_error([t for t in operands if isinstance(t, Variable)]) or error from None
+    if array.__class__ is not first._array.__class__:
+        array = device.backend.asarray(array)
+    out = new(tensor_type.cls)
+    if array.dtype is not first._array.dtype:
+        dtype = dtypes.from_numpy(array.dtype)
+    out._array, out._device, out._dtype, out._edge, out._meta, out._vc = array, device, dtype, None, None, None
+    if needed and state.mode and dtype.category == 2 and (op.differentials or op.vjps):
+        out._edge = (make_node(op, tuple(operands), [operands[p] for p in op.tensors], edges, device, [out], state), 0)
+    return out
+
+
 def _elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """The general elementwise path: numbers, promotion, devices, broadcasting."""
+    if op.plain and state.mode <= GRAD:
+        found = _plain(op, args, state)
+        if found is not None:
+            return found
     tensors: list[Any] = []
     numbers_: list[Any] = []
     for p in op.tensors:
@@ -544,13 +602,13 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
     first, second = op.names[:2]
     settings = tuple(p.default for p in op.parameters[2:])
     # What is kept, by whether the first and the second input require grad.
-    kept = {
-        (a, b): tuple(
-            (a and _reads(op, name, first)) or (b and _reads(op, name, second)) for name in (first, second, "result")
+    kept = tuple(
+        tuple(
+            tuple((a and _reads(op, name, first)) or (b and _reads(op, name, second)) for name in (first, second, "result"))
+            for b in (False, True)
         )
         for a in (False, True)
-        for b in (False, True)
-    }
+    )
     cls = None
     # The kernel of the plain call, without settings if it has a name of its own.
     key, extra = (op.name, ()) if settings and op.kernel != op.name else (op.kernel, settings)
@@ -599,18 +657,18 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
             return out
         node = new(cls or named_class(self, other))
         node._device, node._edges, node._hooks, node._seq = device, (edge, other_edge), None, tick()
-        keeps_self, keeps_other, keeps_result = kept[edge is not None, other_edge is not None]
+        keeps_self, keeps_other, keeps_result = kept[edge is not None][other_edge is not None]
         node.saved = (self if keeps_self else None, other if keeps_other else None, *settings)
         if keeps_result:
             vc = out._vc = VersionCounter()
             node.results = ((array, vc, 0, None),)
         else:
             node.results = None
-        if a.shape == getattr(b, "shape", ()):
+        if a.shape == b.shape:
             node.metas = None
         else:
             np_dtype = dtype.numpy
-            node.metas = ((a.shape, np_dtype), (getattr(b, "shape", ()), np_dtype))
+            node.metas = ((a.shape, np_dtype), (b.shape, np_dtype))
         out._edge = (node, 0)
         return out
 
@@ -646,7 +704,9 @@ def write(self: Any, result: Any, state: State | None = None) -> Any:
         )
     check_own_memory(self)
     recorded = result._edge is not None and self._dtype.category > 1
-    if not recorded and state.mode & GRAD and requires_grad(self):
+    if recorded:
+        views.check_recordable(self)
+    elif state.mode & GRAD and requires_grad(self):
         return TENSORS.copy_(self, result)
     self._device.kernels["copy_into"](self._array, result._array)
     edge = result._edge if recorded else None

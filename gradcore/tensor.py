@@ -166,13 +166,12 @@ class Tensor(Variable, Methods):
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
         on = bool(on)
-        if gradient_edge(self) is not None and self._edge is not None:
-            if not on:
-                raise RuntimeError(
-                    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
-                    "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
-                )
-            return
+        if not self.is_leaf:
+            hint = (
+                "" if on else " If you want to use a computed variable in a subgraph that doesn't require differentiation "
+                "use var_no_grad = var.detach()."
+            )  # fmt: skip
+            raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{hint}")
         if on and self._dtype.category < 2:
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         if self._meta is None:
@@ -187,7 +186,8 @@ class Tensor(Variable, Methods):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start (or stop) recording operations on this tensor; returns the tensor."""
-        self.requires_grad = requires_grad
+        if not requires_grad or self.is_leaf:
+            self.requires_grad = requires_grad
         return self
 
     @property
@@ -246,7 +246,6 @@ class Tensor(Variable, Methods):
         if self.requires_grad and value._dtype.category < 2:
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
         self._array, self._device, self._dtype = value._array, value._device, value._dtype
-        graph.bump(self)  # what was saved of the old data is no longer here
 
     @property
     def retains_grad(self) -> bool:
@@ -526,12 +525,14 @@ class Tensor(Variable, Methods):
 
     def __repr__(self) -> str:
         suffixes = []
-        edge = gradient_edge(self)
-        if edge is not None:
-            if edge[0].is_leaf_sink:
-                suffixes.append("requires_grad=True")
-            else:
-                suffixes.append(f"grad_fn=<{type(edge[0]).__name__}>")
+        try:
+            edge = gradient_edge(self)
+        except RuntimeError:  # a view that has lost its history
+            suffixes.append("grad_fn=<Invalid>")
+        else:
+            if edge is not None:
+                leaf = edge[0].is_leaf_sink
+                suffixes.append("requires_grad=True" if leaf else f"grad_fn=<{type(edge[0]).__name__}>")
         tangents = None if self._meta is None else self._meta.tangents
         if tangents:
             suffixes.append(f"tangent={next(reversed(tangents.values()))!r}")

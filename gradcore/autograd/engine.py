@@ -15,11 +15,12 @@ from typing import Any
 
 from gradcore.autograd import anomaly_mode
 from gradcore.autograd.formulas import TENSORS, all_gradients
+from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
-from gradcore.autograd.nodes import Node, OpNode
+from gradcore.autograd.nodes import Hooks, Node, OpNode
 from gradcore.autograd.variables import Clock, Meta, bump, wrap
 
-__all__ = ["run_backward"]
+__all__ = ["keep", "run_backward"]
 
 #: Held while a leaf's gradient is updated: backward may run in several threads that share leaves.
 _summing = threading.RLock()
@@ -222,9 +223,14 @@ class _Task:
                     break
                 if node._hooks is not None or node.is_leaf_sink or captures:
                     grad = self.observe(node, grad)
-                    if node.is_leaf_sink:
+                    if captures and not self.executes(node):
                         break
-                    if leading is not None and not self.continues(node):
+                    if node._hooks is not None and node._hooks.pre:
+                        grad = self.prehooks(node, node._hooks, grad)
+                    if node.is_leaf_sink:
+                        self.accumulate_grad(node, grad)
+                        if node._hooks is not None and node._hooks.post:
+                            self.posthooks(node, node._hooks, (), grad)
                         break
                 calls = node.raw_calls
                 if not plain or calls is None or node.metas is not None or grad is None or node._hooks is not None:  # type: ignore[attr-defined]
@@ -272,11 +278,6 @@ class _Task:
                         stack.append(edge[0])
         return node in self.reachable
 
-    def continues(self, node: Node) -> bool:
-        """Whether some input of the node is on the way to a gradient that is asked for."""
-        leading = self.leading or ()
-        return any(edge is not None and edge[0] in leading for edge in node._edges)
-
     def spread(self, node: Node, grad: Any) -> None:
         """Run a node the general way and hand its gradients on."""
         leading = self.leading
@@ -288,7 +289,7 @@ class _Task:
         else:
             pieces = self.pieces(node, grad, wanted)
         if node._hooks is not None and node._hooks.post:
-            pieces = self.post_hooks(node, pieces, grad)
+            pieces = self.posthooks(node, node._hooks, pieces, grad)
         if not self.retain:
             node.release()
         device, devices = node._device, node._input_devices
@@ -327,78 +328,68 @@ class _Task:
         return grad._array if self.raw and grad is not None else grad
 
     def observe(self, node: Node, grad: Any) -> Any:
-        """Everything that sees a gradient on its way into a node: hooks, retained gradients, captures, leaves."""
+        """What sees the gradient of a tensor, before its node: hooks, retained gradients, captures."""
         if node.is_leaf_sink:
-            grad = self.leaf_hooks(node, grad)
-        hooks = node._hooks
-        if hooks is not None:
-            self.owned.discard(node)
-            grad = self.node_hooks(node, hooks, grad)
+            table = node.variable._meta.hooks  # type: ignore[attr-defined]
+            if table:
+                self.owned.discard(node)
+                grad = self.as_carried(call_tensor_hooks(table, self.as_tensor(grad, node._device)))
+        elif node._hooks is not None:
+            grad = self.tensor_hooks(node, node._hooks, grad)
         for number, key in self.captures.get(node, ()):
             self.owned.discard(node)
             self.found[key] = self.as_tensor(grad[number] if type(grad) is list else grad, node._device)
-        if node.is_leaf_sink and (not self.captures or (self.accumulate and node in self.captures)):
-            self.accumulate_grad(node, grad)
         return grad
 
-    def leaf_hooks(self, node: Any, grad: Any) -> Any:
-        table = node.variable._meta.hooks
-        if not table or grad is None:
-            return grad
-        self.owned.discard(node)
-        return self.as_carried(_call_tensor_hooks(table, self.as_tensor(grad, node._device)))
-
-    def node_hooks(self, node: Node, hooks: Any, grad: Any) -> Any:
+    def tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         several = type(grad) is list
         grads = [self.as_tensor(g, node._device) for g in (grad if several else [grad])]
         for number, table in hooks.tensor.items():
-            if grads[number] is not None:
-                grads[number] = _call_tensor_hooks(table, grads[number])
-        for hook in list(hooks.pre.values()):
-            result = hook(tuple(grads))
-            if result is not None:
-                grads = list(_as_tuple(result))
+            grads[number] = call_tensor_hooks(table, grads[number])
         for number, reference in hooks.retain.items():
             tensor = reference()
             if tensor is not None and grads[number] is not None:
-                meta = tensor._meta
-                kept = grads[number] if meta.grad is None else meta.grad + grads[number]
-                meta.grad = kept if not self.raw or meta.grad is not None else wrap(kept._array, kept._device, kept._dtype)
+                keep(tensor, grads[number])
         carried = [self.as_carried(g) for g in grads]
         return carried if several else carried[0]
 
-    def post_hooks(self, node: Node, pieces: Any, grad: Any) -> Any:
+    def executes(self, node: Node) -> bool:
+        """Whether a node that has its gradient is to do something with it."""
+        if node.is_leaf_sink:
+            return self.accumulate and node in self.captures
+        leading = self.leading or ()
+        return any(edge is not None and edge[0] in leading for edge in node._edges)
+
+    def prehooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
+        self.owned.discard(node)
+        several = type(grad) is list
+        grads = tuple(self.as_tensor(g, node._device) for g in (grad if several else (grad,)))
+        carried = [self.as_carried(g) for g in call_prehooks(hooks.pre, grads)]
+        return carried if several else carried[0]
+
+    def posthooks(self, node: Node, hooks: Hooks, pieces: Any, grad: Any) -> Any:
+        self.owned.discard(node)
         outputs = tuple(self.as_tensor(g, node._device) for g in (grad if type(grad) is list else [grad]))
         inputs = tuple(self.as_tensor(p, node._device) for p in pieces)
-        for hook in list(node._hooks.post.values()):  # type: ignore[union-attr]
-            result = hook(inputs, outputs)
-            if result is not None:
-                inputs = _as_tuple(result)
-                if len(inputs) != len(pieces):
-                    raise RuntimeError(
-                        f"hook has returned an incorrect number of values (got {len(inputs)}, but expected {len(pieces)})"
-                    )
-        return [self.as_carried(p) for p in inputs]
+        return [self.as_carried(p) for p in call_posthooks(hooks.post, inputs, outputs)]
 
     def accumulate_grad(self, node: Any, grad: Any) -> None:
         """Add to a leaf's ``.grad``: in place where it exists, without a copy where the engine made the array."""
-        if grad is None:
-            return
         leaf = node.variable
         meta: Meta = leaf._meta
         with _summing:
             old = meta.grad
-            if not self.raw:
-                meta.grad = grad if old is None else old + grad
+            if grad is None:
+                pass
+            elif not self.raw:
+                meta.grad = TENSORS.clone(grad) if old is None else old + grad
             elif old is None:
                 array = grad
                 if array.__class__ is not node._device.backend.array_type:
                     array = node._device.backend.asarray(array)
                 elif node not in self.owned:
                     array = array.copy()
-                meta.grad = wrap(array, leaf._device)
-            elif old._edge is not None or (old._meta is not None and old._meta.requires_grad):
-                meta.grad = wrap(old._array + grad, leaf._device)
+                meta.grad = wrap(array, leaf._device, leaf._dtype if array.dtype is leaf._array.dtype else None)
             else:
                 old._array += grad
                 bump(old)
@@ -408,28 +399,9 @@ class _Task:
                     raise RuntimeError("post accumulate grad hooks should return None.")
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
-
-
-def _call_tensor_hooks(table: dict[int, Any], grad: Any) -> Any:
-    for hook in list(table.values()):
-        result = hook(grad)
-        if result is not None:
-            _check_replacement(grad, result)
-            grad = result
-    return grad
-
-
-def _check_replacement(grad: Any, result: Any) -> None:
-    if not isinstance(result, type(grad)):
-        raise RuntimeError(f"hook returned a {type(result).__name__} in the place of a gradient; return a Tensor or None")
-    if result.shape != grad.shape:
-        raise RuntimeError(
-            f"hook has changed the size of value: the gradient has shape {list(grad.shape)}, the hook returned "
-            f"{list(result.shape)}"
-        )
-    if result._device is not grad._device:
-        raise RuntimeError(f"hook has changed the device of value from {grad._device} to {result._device}")
-
-
+def keep(tensor: Any, grad: Any) -> None:
+    """Add a gradient to ``.grad`` of a tensor that is no leaf, in memory of its own."""
+    if tensor._meta is None:
+        tensor._meta = Meta()
+    before = tensor._meta.grad
+    tensor._meta.grad = TENSORS.clone(grad) if before is None else before + grad

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore.autograd.engine import run_backward
+from gradcore.autograd.engine import keep, run_backward
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.nodes import Node, gradient_edge
 from gradcore.autograd.variables import Variable, wrap
@@ -124,6 +124,10 @@ def backward(
     >>> x.grad
     tensor([ 2., 40.])
     """
+    if grad_tensors is None and inputs is None and grad_variables is None and isinstance(tensors, Variable):
+        retain = create_graph if retain_graph is None else retain_graph
+        run_backward(_roots((tensors,), (None,), create_graph), retain_graph=retain, create_graph=create_graph)
+        return
     if grad_variables is not None:
         if grad_tensors is not None:
             raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`")
@@ -147,18 +151,8 @@ def backward(
         captures=captures,
     )
     for i, t in enumerate(wanted):
-        if isinstance(t, Variable) and t._edge is not None and found.get(i) is not None:
-            _keep(t, found[i])
-
-
-def _keep(t: Any, grad: Any) -> None:
-    """Accumulate into ``.grad`` of a non-leaf that was named among the inputs."""
-    from gradcore.autograd.variables import Meta
-
-    if t._meta is None:
-        t._meta = Meta()
-    if not t._meta.retains_grad:
-        t._meta.grad = grad if t._meta.grad is None else t._meta.grad + grad
+        if isinstance(t, Variable) and not t.is_leaf and not t.retains_grad and found.get(i) is not None:
+            keep(t, found[i])
 
 
 def grad(
@@ -208,6 +202,8 @@ def grad(
     (tensor(18.),)
     """
     outs, ins = _tuple_of_edges(outputs), _tuple_of_edges(inputs)
+    if not ins:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     if materialize_grads:
         if allow_unused is False:
             raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
@@ -229,11 +225,12 @@ def grad(
         accumulate=False,
     )
     results = [found.get(i) for i in range(len(ins))]
-    if not allow_unused and any(g is None for g in results):
-        raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this "
-            "is the desired behavior."
-        )
+    for i, g in enumerate(results):
+        if g is None and not allow_unused:
+            raise RuntimeError(
+                f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "
+                "allow_unused=True if this is the desired behavior."
+            )
     if materialize_grads:
         results = [TENSORS.zeros_like(t) if g is None else g for t, g in zip(ins, results, strict=True)]
     return tuple(results)

@@ -1,11 +1,13 @@
-"""Handles by which hooks are removed."""
+"""Hooks: the handles by which they are removed, and the rules by which they are called."""
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
-__all__ = ["RemovableHandle"]
+from gradcore.autograd.variables import Variable, type_name
+
+__all__ = ["RemovableHandle", "call_posthooks", "call_prehooks", "call_tensor_hooks"]
 
 _ids = itertools.count()
 
@@ -37,3 +39,76 @@ class RemovableHandle:
 
     def __exit__(self, *exc: object) -> None:
         self.remove()
+
+
+Table = dict[int, Any]
+
+
+def call_tensor_hooks(table: Table, grad: Any) -> Any:
+    """The gradient (or None) after the hooks of a tensor, each of which may replace it."""
+    for hook in list(table.values()):
+        result = hook(grad)
+        if result is not None:
+            grad = _checked(grad, result, hook)
+    return grad
+
+
+def call_prehooks(table: Table, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients on their way into a node after its prehooks."""
+    for hook in list(table.values()):
+        result = hook(grads)
+        if result is not None:
+            grads = _all_checked(grads, result, hook)
+    return grads
+
+
+def call_posthooks(table: Table, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients `inputs` that a node has found, after its hooks."""
+    for hook in list(table.values()):
+        result = hook(inputs, outputs)
+        if result is not None:
+            inputs = _all_checked(inputs, result, hook)
+    return inputs
+
+
+def _all_checked(before: tuple[Any, ...], result: Any, hook: Any) -> tuple[Any, ...]:
+    after = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    if len(after) != len(before):
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(after)}, but expected "
+            f"{len(before)})"
+        )
+    return tuple(_checked(a, b, hook) for a, b in zip(before, after, strict=True))
+
+
+def _checked(before: Any, after: Any, hook: Any) -> Any:
+    """What a hook has returned in the place of a gradient.
+
+    Raises
+    ------
+    TypeError
+        If it is neither a tensor nor None.
+    RuntimeError
+        If it has another shape, dtype or device, or stands where there was no gradient.
+    """
+    if after is None:
+        return None
+    if not isinstance(after, Variable):
+        raise TypeError(f"expected Variable, but hook returned '{type(after).__name__}'")
+    if before is None:
+        raise RuntimeError("can't replace a None gradient with a non-None value")
+    if after._dtype is not before._dtype:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the type of value (was {type_name(before)} got {type_name(after)})"
+        )
+    if after._device is not before._device:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the device of value (was {before._device} got {after._device})"
+        )
+    if after._array.shape != before._array.shape:
+        raise RuntimeError(f"hook '{_name(hook)}' has changed the size of value")
+    return after
+
+
+def _name(hook: Any) -> str:
+    return getattr(hook, "__name__", type(hook).__name__)

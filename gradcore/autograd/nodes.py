@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from typing import Any, ClassVar
 
-from gradcore import dtypes
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import (
     Edge,
@@ -14,6 +13,7 @@ from gradcore.autograd.variables import (
     alias,
     new,
     tick,
+    type_name,
     version_counter,
     wrap,
 )
@@ -28,7 +28,9 @@ __all__ = [
     "Packed",
     "gradient_edge",
     "modified_in_place",
+    "move_retained",
     "operation_of",
+    "refusal",
     "regenerate",
     "replay",
     "replay_raw",
@@ -47,7 +49,10 @@ def requires_grad(t: Any) -> bool:
     meta = t._meta
     if meta is None:
         return False
-    return meta.requires_grad or (meta.base is not None and gradient_edge(t) is not None)
+    if meta.requires_grad:
+        return True
+    # A view whose base has been written in place since gets its history from the base when it is asked for.
+    return meta.base is not None and t._vc.version != meta.edge_version and requires_grad(meta.base)
 
 
 def gradient_edge(t: Any) -> Edge | None:
@@ -73,11 +78,62 @@ def gradient_edge(t: Any) -> Edge | None:
 
 
 def regenerate(view: Any) -> None:
-    """Give a view the history that its base has now: the base, or another view of it, was written in place."""
+    """Give a view the history that its base has now: the base, or another view of it, was written in place.
+
+    Raises
+    ------
+    RuntimeError
+        If the view was made in a way that such a write makes ambiguous, and operations are recorded.
+    """
     meta = view._meta
+    inherits = not meta.requires_grad and requires_grad(meta.base)
+    if inherits and meta.creation:
+        if local.state.mode & GRAD:
+            raise refusal(view, "its base or another view of its base has been")
+        return
     meta.edge_version = view._vc.version
-    if not meta.requires_grad and requires_grad(meta.base):
-        view._edge = replay(meta.base, meta.chain)._edge
+    if inherits:
+        before, view._edge = view._edge, replay(meta.base, meta.chain)._edge
+        move_retained(view, before, view._edge)
+
+
+def move_retained(t: Any, before: Edge | None, after: Edge | None) -> None:
+    """A tensor that retains its gradient retains that of its newest value."""
+    if t._meta is not None and t._meta.retains_grad and before is not None and before[0]._hooks is not None:
+        reference = before[0]._hooks.retain.pop(before[1], None)
+        if reference is not None and after is not None:
+            after[0]._own_hooks().retain[after[1]] = reference
+
+
+#: Why a view must not be written to in place, by the way in which it was made.
+_REASONS = {
+    "multi": (
+        "This view is the output of a function that returns multiple views. Such functions do not allow the output views "
+        "to be modified inplace. You should replace the inplace operation by an out-of-place one."
+    ),
+    "no_grad": (
+        "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+        "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or "
+        "both outside (if you want the inplace to be tracked)."
+    ),
+    "custom": (
+        "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to "
+        "handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect "
+        "gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function."
+    ),
+}
+
+
+def refusal(view: Any, what: str = "is being") -> RuntimeError:
+    """The error for a write in place to a view that does not allow it; `what` says who was written to."""
+    creation, edge = view._meta.creation, view._edge
+    made = "" if edge is None else f"Output {edge[1]} of {operation_of(edge[0])} is a view"
+    if creation == "no_grad" or not made:
+        made = f"{made} of a view which was created in" if made else "A view was created in"
+        header = f"{made} no_grad mode and {what} modified inplace with grad mode enabled."
+    else:
+        header = f"{made} and {what} modified inplace."
+    return RuntimeError(f"{header} {_REASONS[creation]}")
 
 
 def replay(base: Any, chain: tuple[Any, ...]) -> Any:
@@ -383,14 +439,12 @@ def with_edge(t: Any, edge: Edge | None) -> Any:
 
 def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
     """The error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
-    dtype: dtypes.dtype = t._dtype
-    kind = {"cpu": "torch", "cuda": "torch.cuda"}.get(t._device.type, f"torch.{t._device.type}")
     source = ""
     if edge is not None and not edge[0].is_leaf_sink:
         source = f", which is output {edge[1]} of {operation_of(edge[0])},"
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{kind}.{dtype.scalar_name}Tensor {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
+        f"[{type_name(t)} {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
         f"expected version {expected} instead. Hint: enable anomaly detection to find the operation that failed to "
         "compute its gradient, with gradcore.autograd.set_detect_anomaly(True, check_nan=False)."
     )

@@ -21,6 +21,7 @@ __all__ = [
     "new",
     "tensor_type",
     "tick",
+    "type_name",
     "version_counter",
     "wrap",
 ]
@@ -138,3 +139,10 @@ def bump(t: Any) -> None:
     vc.written = Clock.last_write = tick()
     if vc.version == 1:
         vc.first_written = vc.written
+
+
+def type_name(t: Any) -> str:
+    """The name of a tensor's type in error messages, for example ``torch.FloatTensor``."""
+    dtype: dtypes.dtype = t._dtype
+    kind = {"cpu": "torch", "cuda": "torch.cuda"}.get(t._device.type, f"torch.{t._device.type}")
+    return f"{kind}.{dtype.scalar_name}Tensor"

@@ -11,7 +11,8 @@ from gradcore.autograd.nodes import (
     Chosen,
     Node,
     gradient_edge,
-    operation_of,
+    move_retained,
+    refusal,
     regenerate,
     replay,
     replay_raw,
@@ -19,7 +20,7 @@ from gradcore.autograd.nodes import (
 )
 from gradcore.autograd.variables import Clock, Meta, VersionCounter, alias, new, tensor_type, tick
 
-__all__ = ["CopySlices", "check_writable", "link", "rebase", "same_as", "view_of"]
+__all__ = ["CopySlices", "check_recordable", "check_writable", "link", "rebase", "same_as", "view_of"]
 
 
 def view_of(t: Any, array: Any, op: Any, settings: tuple[Any, ...], name: Any, state: State) -> Any:
@@ -99,42 +100,24 @@ def same_as(t: Any, edge: Any) -> Any:
     return out
 
 
-_REFUSALS = {
-    "multi": (
-        "Output {} of {} is a view and is being modified inplace. This view is the output of a function that returns "
-        "multiple views. Such functions do not allow the output views to be modified inplace. You should replace the "
-        "inplace operation by an out-of-place one."
-    ),
-    "no_grad": (
-        "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use "
-        "case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the "
-        "inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside "
-        "(if you want the inplace to be tracked)."
-    ),
-    "custom": (
-        "Output {} of {} is a view and is being modified inplace. This view was created inside a custom Function (or "
-        "because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom "
-        "backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You "
-        "can fix this by cloning the output of the custom Function."
-    ),
-}
-
-
 def check_writable(t: Any) -> None:
     """Raise where a recorded in-place write to `t` would make gradients wrong."""
     meta = t._meta
-    if meta.base is None:
+    base = meta.base
+    if base is None:
         if meta.requires_grad and t._edge is None:
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         return
-    base = meta.base
-    if base._edge is None and base._meta is not None and base._meta.requires_grad:
-        if meta.creation != "no_grad":
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-    if meta.creation in _REFUSALS and requires_grad(base):
-        edge = t._edge or (None, 0)
-        name = "a view" if edge[0] is None else operation_of(edge[0])
-        raise RuntimeError(_REFUSALS[meta.creation].format(edge[1], name))
+    if meta.creation and requires_grad(base):
+        raise refusal(t)
+    if base._edge is None and ((base._meta is not None and base._meta.requires_grad) or requires_grad(t)):
+        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def check_recordable(t: Any) -> None:
+    """Raise where a view must not get the history of something that is written into it."""
+    if t._meta is not None and t._meta.creation and t._meta.creation != "no_grad":
+        raise refusal(t)
 
 
 def rebase(t: Any, edge: Any, position: int = 0) -> None:
@@ -143,37 +126,30 @@ def rebase(t: Any, edge: Any, position: int = 0) -> None:
     `position` says which of the node's edges leads to what `t` was before.
     """
     meta = t._meta
-    if meta is not None and meta.retains_grad and t._edge is not None:
-        _move_retained(t, edge)
     if meta is None or meta.base is None:
-        t._edge = edge
+        before, t._edge = t._edge, edge
+        move_retained(t, before, edge)
         return
     base = meta.base
+    before = base._edge
     base._edge = CopySlices.record(base, meta.chain, edge, position), 0
     if base._meta is not None:
         base._meta.requires_grad = False
+    move_retained(base, before, base._edge)
     regenerate(t)
-
-
-def _move_retained(t: Any, edge: Any) -> None:
-    """A tensor that retains its gradient retains that of its newest value."""
-    node, number = t._edge
-    if node._hooks is not None:
-        reference = node._hooks.retain.pop(number, None)
-        if reference is not None and edge is not None:
-            edge[0]._own_hooks().retain[edge[1]] = reference
 
 
 class CopySlices(Node):
     """The base's history after a write through a view: the written part goes through the write's own node."""
 
-    __slots__ = ("chain", "fn", "position")
+    __slots__ = ("chain", "fn", "order", "position")
 
     @classmethod
     def record(cls, base: Any, chain: tuple[Any, ...], edge: Any, position: int) -> CopySlices:
         """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""
         node = new(cls)
         node.fn, node.chain, node.position = edge[0], chain, position
+        node.order = _memory_order(base._array)
         node._device, node._hooks, node._seq = base._device, None, tick()
         node._edges = _replaced(node.fn._edges, position, gradient_edge(base))
         return node
@@ -186,12 +162,12 @@ class CopySlices(Node):
             return [None] * len(self._edges)
         own = self.position
         if raw:
-            result = grads.copy()
+            result = self._laid_out(grads, lambda x: x.copy(), lambda x, dims: x.transpose(dims))
             part = replay_raw(result, self.chain, self._device.kernels)
             pieces = self._through(part.copy(), True)
             self._device.kernels["copy_into"](part, 0 if pieces[own] is None else pieces[own])
         else:
-            result = TENSORS.clone(grads)
+            result = self._laid_out(grads, _contiguous_clone, TENSORS.permute)
             part = replay(result, self.chain)
             pieces = self._through(TENSORS.clone(part), False)
             if pieces[own] is None:
@@ -199,6 +175,13 @@ class CopySlices(Node):
             else:
                 TENSORS.copy_(part, pieces[own])
         return _replaced(pieces, own, result)
+
+    def _laid_out(self, grads: Any, copy: Any, permute: Any) -> Any:
+        """A copy of the gradient whose elements lie in memory as the base's: what is a view of one is one of the other."""
+        if self.order is None:
+            return copy(grads)
+        back = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return permute(copy(permute(grads, self.order)), back)
 
     def _through(self, grad: Any, raw: bool) -> Any:
         """Backward of the write's own node, which was given the slice's gradient."""
@@ -211,6 +194,17 @@ class CopySlices(Node):
             wanted = _replaced([edge is not None for edge in self.fn._edges], self.position, True)
             return all_gradients(self.fn, grad, raw, wanted)
         return self.fn.backward(grad, raw)
+
+
+def _memory_order(array: Any) -> tuple[int, ...] | None:
+    """The dims from the largest step in memory to the smallest; None where that is their own order."""
+    if array.flags.c_contiguous:
+        return None
+    return tuple(sorted(range(array.ndim), key=lambda d: -array.strides[d]))
+
+
+def _contiguous_clone(t: Any) -> Any:
+    return TENSORS.clone(t, memory_format="contiguous")
 
 
 def _replaced(values: Any, position: int, value: Any) -> tuple[Any, ...]:

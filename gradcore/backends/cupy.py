@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from gradcore.backends.base import Backend
+from gradcore.backends.cupy_indexing import CudaIndexing
+from gradcore.backends.cupy_linalg import CudaLinearAlgebra
 from gradcore.errors import Unavailable
 
 __all__ = ["CupyBackend", "connect"]
@@ -40,11 +44,10 @@ def connect() -> Backend:
     return CupyBackend(cupy, count)
 
 
-class CupyBackend(Backend):
+class CupyBackend(CudaIndexing, CudaLinearAlgebra, Backend):
     """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
 
     type: ClassVar[str] = "cuda"
-    upcasts = False  # CuPy's kernels compute float16 and bfloat16 in float32 themselves
     host_scalars = False
 
     def __init__(self, cupy: Any, count: int) -> None:
@@ -58,7 +61,7 @@ class CupyBackend(Backend):
 
         return cupyx.scipy.special
 
-    # -- devices ------------------------------------------------------------------------------------------------
+    # -- devices ---------------------------------------------------------------------------------------------
 
     def device_count(self) -> int:
         return self._count
@@ -72,15 +75,24 @@ class CupyBackend(Backend):
         return self.xp.cuda.Device(index)  # type: ignore[no-any-return]
 
     def synchronize(self, index: int | None = None) -> None:
-        self.xp.cuda.Device(index).synchronize()
+        with self.use_index(index):
+            self.wait()
+            self.raise_bad_index()
 
-    # -- arrays -------------------------------------------------------------------------------------------------
+    def wait(self) -> None:
+        """Wait for the current device."""
+        self.xp.cuda.Device().synchronize()
+
+    # -- arrays ----------------------------------------------------------------------------------------------
 
     def from_host(self, array: Any) -> Any:
         return self.xp.asarray(array)
 
     def to_host(self, array: Any) -> Any:
-        return self.xp.asnumpy(array)
+        with self.use_index(array.device.id):
+            host = self.xp.asnumpy(array)
+            self.raise_bad_index()
+        return host
 
     def scalar(self, value: complex, dtype: Any) -> Any:
         """A NumPy scalar: kernels take it by value, without a transfer."""
@@ -88,3 +100,30 @@ class CupyBackend(Backend):
 
     def move_between(self, array: Any, index: int | None) -> Any:
         return self.xp.array(array)  # copies peer to peer onto the current device
+
+    # -- random numbers --------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _philox(self) -> Any:
+        """The kernels of random words and numbers, compiled when first used."""
+        folder = Path(__file__).with_name("cuda")
+        source = (folder / "philox.cu").read_text()
+        return self.xp.RawModule(code=source, options=("-std=c++17", "-fmad=false", f"-I{folder}"))
+
+    def random_words(self, n: int, key: int, counter: int) -> Any:
+        words = self.xp.empty(n, "uint64")
+        if n:
+            pieces = [*_pieces(key, 2), *_pieces(counter, 4)]
+            blocks = min(-(-n // (4 * _THREADS)), _MOST_BLOCKS)
+            kernel = self._philox.get_function("philox_words")
+            kernel((blocks,), (_THREADS,), (words, np.uint64(n), *pieces, np.uint64(0)))
+        return words
+
+
+#: Threads of a block, and blocks at most (each thread goes on with what is left), of the kernels of random numbers.
+_THREADS, _MOST_BLOCKS = 256, 4096
+
+
+def _pieces(value: int, count: int) -> list[np.uint64]:
+    """An integer as 64-bit words, the lowest first."""
+    return [np.uint64(value >> 64 * i & 2**64 - 1) for i in range(count)]

@@ -17,7 +17,7 @@ class Embedding:
 
     def embedding_rows(self, weight: Any, indices: Any, *_: Any) -> Any:
         """The rows `indices` of `weight`, ``(*indices, *width)``; further settings concern the gradient."""
-        self.check_bounds(indices, weight.shape[0], 0, message="index out of range in self")
+        self.check_bounds(indices, weight.shape[0], 0, 0, "index out of range in self")
         return weight.take(indices, axis=0)
 
     def embedding_sum(self, rows: Any, indices: Any, height: int, padding_idx: int = -1) -> Any:
@@ -36,7 +36,7 @@ class Embedding:
         """Zeros with a one at each class, along a new last dim."""
         if num_classes < 0:
             num_classes = int(x.max()) + 1
-        self.check_bounds(x, num_classes, 0, message="Class values must be smaller than num_classes.")
+        self.check_bounds(x, num_classes, 0, 0, "Class values must be smaller than num_classes.")
         result = self.xp.zeros((x.size, num_classes), dtype="int64")
         result[self.xp.arange(x.size), x.reshape(-1)] = 1
         return result.reshape(*x.shape, num_classes)

@@ -12,7 +12,7 @@ __all__ = ["Indexing"]
 
 #: A tuple with an index array (of integers or bools) for some dims and None for the others.
 Indices = Sequence[Any]
-_OUT_OF_BOUNDS = "index {index} is out of bounds for dimension {dim} with size {size}"
+OUT_OF_BOUNDS = "index {index} is out of bounds for dimension {dim} with size {size}"
 
 
 class Indexing:
@@ -57,7 +57,7 @@ class Indexing:
                 return x.take(places, dim)
             return self.xp.ascontiguousarray(x[key])
         except (IndexError, ValueError) as error:
-            raise index_error(error, x.shape, indices) from None
+            raise index_error(error, x.shape, self._without_masks(indices)) from None
 
     def index_write(self, x: Any, values: Any, indices: Indices, accumulate: bool = False) -> Any:
         """A copy with `values` at `indices`, or with `values` added there."""
@@ -82,7 +82,7 @@ class Indexing:
             else:
                 target[key] = values
         except (IndexError, ValueError) as error:
-            raise index_error(error, out.shape, indices, values.shape) from None
+            raise index_error(error, out.shape, self._without_masks(indices), values.shape) from None
 
     def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
         """Zeros with `grad` added at `indices`."""
@@ -120,7 +120,7 @@ class Indexing:
                 dim += 1
         return tuple(slice(None) if index is None else index for index in indices)
 
-    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = _OUT_OF_BOUNDS) -> None:
+    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
         """Raise unless all of ``low <= index < size`` holds."""
         if not index.size:
             return

@@ -31,11 +31,6 @@ def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
     return shape, [np.broadcast_to(a, (*shape, *a.shape[-2:])).reshape(count, *a.shape[-2:]) for a in arrays]
 
 
-def _herm(x: Any) -> Any:
-    x = x.swapaxes(-1, -2)
-    return x.conj() if x.dtype.kind == "c" else x
-
-
 class Lapack(LinearAlgebra):
     """Kernels for NumPy arrays."""
 
@@ -60,10 +55,6 @@ class Lapack(LinearAlgebra):
         return lu, pivots, info
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        """The solution of ``a @ x = b``, factors and pivots for further right-hand sides, and info.
-
-        The factors of many small matrices are empty: they are not worth keeping.
-        """
         if a.ndim > 2 and a.shape[-1] <= SMALL:
             try:
                 x = np.linalg.solve(a, b)
@@ -73,13 +64,7 @@ class Lapack(LinearAlgebra):
         lu, pivots, info = self.factor_lu(a)
         return self.solve_with_factors(a, lu, pivots, b), lu, pivots, info
 
-    def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
-        if lu.shape[-1] != a.shape[-1]:
-            return np.linalg.solve(_herm(a) if adjoint else a, b)
-        return self.solve_lu(lu, pivots, b, adjoint)
-
     def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
-        """The solution of ``a @ x = b`` from the factors of `a`."""
         if not b.size or not lu.size:
             batch, (_, b) = _batch(lu, b)
             return np.zeros((*batch, *b.shape[-2:]), b.dtype)

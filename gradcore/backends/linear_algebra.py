@@ -1,7 +1,7 @@
 """Kernels of factorisations and solvers, for any array library that has NumPy's ``linalg``.
 
-What NumPy lacks (factors of LU, triangular systems, where a factorisation failed) is left to the library's own class:
-`gradcore.backends.lapack` on the CPU.
+Where LAPACK can be reached, on the CPU, `gradcore.backends.lapack` does better: it solves from factors, knows triangles,
+and says where a factorisation failed.
 """
 
 from __future__ import annotations
@@ -32,33 +32,64 @@ class LinearAlgebra:
     """Factorisations and solvers of batches of matrices. An `info` is 0 where they succeeded, as in LAPACK."""
 
     xp: Any
+    matmul: Any
     hermitian: Any
     sum_over: Any
+    sum_to_size: Any
 
-    # -- to be given by each library's class --------------------------------------------------------------------
+    # -- systems of equations -----------------------------------------------------------------------------------
 
     def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
-        """LU factors in one matrix, pivots (from 1) and info."""
-        raise NotImplementedError
+        """LU factors in one matrix, pivots (from 1) and info: elimination of all matrices of a batch at once."""
+        *batch, m, n = a.shape
+        lu = a.reshape(math.prod(batch), m, n).copy()
+        every = self.xp.arange(len(lu))
+        pivots = self.xp.zeros((len(lu), min(m, n)), "int32")
+        for j in range(min(m, n)):
+            row = abs(lu[:, j:, j]).argmax(axis=1) + j
+            pivots[:, j] = row + 1
+            swapped = lu[every, row]
+            lu[every, row] = lu[:, j]
+            lu[:, j] = swapped
+            pivot = lu[:, j, j, None]
+            lu[:, j + 1 :, j] = lu[:, j + 1 :, j] / self.xp.where(pivot == 0, 1, pivot)
+            lu[:, j + 1 :, j + 1 :] -= lu[:, j + 1 :, j, None] * lu[:, j, None, j + 1 :]
+        zero = self.xp.diagonal(lu, 0, -2, -1) == 0
+        info = self.xp.where(zero.any(axis=-1), zero.argmax(axis=-1) + 1, 0) if min(m, n) else zero.any(axis=-1)
+        return lu.reshape(a.shape), pivots.reshape(*batch, min(m, n)), info.astype("int32").reshape(batch)
 
     def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
         """The solution of ``a @ x = b``, or with the conjugate transpose of `a`, from the factors of `a`."""
-        raise NotImplementedError
-
-    def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
-        """The solution of ``a @ x = b``, of which only one triangle of `a` is read."""
-        raise NotImplementedError
-
-    # -- solutions ----------------------------------------------------------------------------------------------
+        p = self.permutation(lu, pivots, lu.shape[-1])
+        if adjoint:
+            lu = self.hermitian(lu)
+            return self.matmul(p, self.solve_triangle(lu, self.solve_triangle(lu, b, False), True, True))
+        b = self.matmul(p.swapaxes(-1, -2), b)
+        return self.solve_triangle(lu, self.solve_triangle(lu, b, False, True), True)
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        """The solution of ``a @ x = b``, factors and pivots for further right-hand sides, and info."""
-        lu, pivots, info = self.factor_lu(a)
-        return self.solve_lu(lu, pivots, b), lu, pivots, info
+        """The solution of ``a @ x = b``, factors and pivots for further right-hand sides, and info.
+
+        The factors are empty where the library does not give them, or they are not worth keeping.
+        """
+        x = self.xp.linalg.solve(a, b)
+        failed = self.sum_to_size((~self.xp.isfinite(x)).any(axis=(-2, -1)).astype("int32"), a.shape[:-2])
+        failed = (failed > 0).astype("int32")
+        return x, self.xp.zeros((0, 0), a.dtype), self.xp.zeros(0, "int32"), failed
 
     def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
         """As `solve_lu`, with what `solve_and_factor` gave for `a`."""
+        if lu.shape[-1] != a.shape[-1]:
+            return self.xp.linalg.solve(self.hermitian(a) if adjoint else a, b)
         return self.solve_lu(lu, pivots, b, adjoint)
+
+    def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
+        """The solution of ``a @ x = b``, of which only one triangle of `a` is read."""
+        a = self.xp.triu(a) if upper else self.xp.tril(a)
+        if unitriangular:
+            eye = self.xp.eye(a.shape[-1], dtype=a.dtype)
+            a = a * (1 - eye) + eye
+        return self.xp.linalg.solve(a, b)
 
     # -- failures -----------------------------------------------------------------------------------------------
 

@@ -137,7 +137,9 @@ class Products:
 
     def cross_product(self, a: Any, b: Any, axis: int) -> Any:
         """The cross products of the vectors along an axis of size 3."""
-        return self.xp.cross(a, b, axis=axis)
+        lead = (slice(None),) * axis
+        (a0, a1, a2), (b0, b1, b2) = ([x[(*lead, i)] for i in range(3)] for x in (a, b))
+        return self.xp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=axis)
 
     def hermitian(self, x: Any) -> Any:
         """The conjugate transpose of the last two dims."""
@@ -174,7 +176,7 @@ class Products:
         a = a.swapaxes(-1, -2) if plan.swap_a else a
         b = b.swapaxes(-1, -2) if plan.swap_b else b
         result = self.matmul(a, b) if plan.inner else a * b
-        return result.reshape(*batch, *left, *right).transpose(plan.order_out)
+        return result.reshape((*batch, *left, *right)).transpose(plan.order_out)
 
 
 class Plan(NamedTuple):

@@ -89,7 +89,7 @@ class Targets:
                 return target, None
         ignored = target == ignore_index
         known = self.xp.where(ignored, self.xp.zeros((), target.dtype), target)
-        self.check_bounds(known, classes, 0, message="Target {index} is out of bounds.")
+        self.check_bounds(known, classes, 0, 0, "Target {index} is out of bounds.")
         return known, ignored
 
     def _without_ignored(self, x: Any, ignored: Any) -> Any:

@@ -62,7 +62,8 @@ def relu(self):
 )
 def leaky_relu(F, self, negative_slope: float = 0.01):
     """`self` where positive, ``negative_slope * self`` elsewhere."""
-    return F.where(self > 0, self, self * negative_slope)
+    below = self * negative_slope
+    return F.maximum(self, below) if 0 <= negative_slope <= 1 else F.where(self > 0, self, below)
 
 
 @elementwise(
@@ -87,9 +88,7 @@ def prelu_kernel(F, self, weight):
 def prelu(F, self, weight):
     """`self` where positive, ``weight * self`` elsewhere; one weight, or one for each channel (dim 1)."""
     if weight.ndim > 1:
-        raise RuntimeError(
-            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
-        )
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
     if weight.numel() != 1:
         if not self.ndim:
             raise RuntimeError("prelu: Not allow zero-dim input tensor.")
@@ -106,14 +105,14 @@ def prelu(F, self, weight):
 
 
 @elementwise(
-    lambda F, t, self, noise: F.where(self <= 0, t * noise, t),
+    lambda F, t, self, noise: F.where(self > 0, t, t * noise),
     promotion=_REAL,
     function=False,
     method=False,
 )
 def rrelu_with_noise(F, self, noise):
     """`self` where positive, ``noise * self`` elsewhere."""
-    return F.where(self <= 0, self * noise, self)
+    return F.where(self > 0, self, self * noise)
 
 
 @composite(
@@ -204,30 +203,38 @@ def softshrink(F, self, lambd: float = 0.5):
 # -- exponential ---------------------------------------------------------------------------------------------
 
 
+def _times(x, factor):
+    return x if factor == 1 else x * factor
+
+
+def _negative(F, x):
+    """`x` where negative, and 0 elsewhere; the derivative at 0 is 0."""
+    return F.where(x < 0, x, 0)
+
+
 @elementwise(promotion=_REAL, function=False, method=False)
 def elu(F, self, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0):
     """``scale * self`` where positive, ``scale * alpha * (exp(input_scale * self) - 1)`` elsewhere."""
-    below = F.expm1(F.clamp_max(self, 0) * input_scale) * (alpha * scale)
-    return F.where(self > 0, self * scale, below)
+    below = F.expm1(_times(F.clamp_max(self, 0), input_scale))
+    return _times(F.relu(self), scale) + _times(below, alpha * scale)
 
 
 @elu.derivative("self")
 def _(F, t, self, alpha, scale, input_scale):
-    below = F.exp(F.clamp_max(self, 0) * input_scale) * (alpha * scale * input_scale)
-    return F.where(self > 0, t * scale, t * below)
+    slope = _times(F.exp(_times(_negative(F, self), input_scale)), alpha * scale * input_scale)
+    if alpha * input_scale != 1:  # the slopes of the two sides differ at 0
+        slope = F.where(self <= 0, slope, scale)
+    return t * slope
 
 
 @elementwise(
-    lambda F, t, self, alpha: F.where(self > 0, t, t * F.exp(F.clamp_max(self, 0) / alpha)),
-    promotion=_REAL,
-    method=False,
-    inplace="function",
+    lambda F, t, self, alpha: t * F.exp(_negative(F, self) / alpha), promotion=_REAL, method=False, inplace="function"
 )
 def celu(F, self, alpha: float = 1.0):
     """`self` where positive, ``alpha * (exp(self / alpha) - 1)`` elsewhere."""
     if alpha == 0:
         raise ZeroDivisionError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return F.where(self > 0, self, F.expm1(F.clamp_max(self, 0) / alpha) * alpha)
+    return F.relu(self) + F.expm1(F.clamp_max(self, 0) / alpha) * alpha
 
 
 @composite(method=False, inplace="function", samples=lambda: [case(floats(3, 4)), case(floats())])

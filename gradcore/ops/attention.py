@@ -15,7 +15,7 @@ def _scores(F: Any, query: Any, key: Any, mask: Any, scale: float) -> Any:
 
 
 @general(
-    lambda F, grad, result: F.softmax_backward(grad, result, -1),
+    lambda F, grad, result: F.softmax_backward(grad, result, result.ndim - 1),
     node="SafeSoftmaxBackward0",
     function=False,
     method=False,
@@ -26,7 +26,7 @@ def softmax_or_zero(self):
 
 @softmax_or_zero.jvp("self")
 def _(F, t, result):
-    return F.softmax_backward(t, result, -1)
+    return F.softmax_backward(t, result, result.ndim - 1)
 
 
 # The weights are an output with a derivative, so that formulas may read them. Their gradient is hardly ever there.
@@ -58,7 +58,7 @@ def _(F, grads, self, key, value, mask, weights, scale, needs):
             grad_weights = of_value if grad_weights is None else grad_weights + of_value
     if not (needs[0] or needs[1] or needs[3]):
         return None, None, to_value, None
-    scores = F.softmax_backward(grad_weights, weights, -1)
+    scores = F.softmax_backward(grad_weights, weights, weights.ndim - 1)
     if needs[0]:
         to_query = F.matmul(scores, key) * scale
     if needs[1]:
@@ -68,7 +68,7 @@ def _(F, grads, self, key, value, mask, weights, scale, needs):
 
 def _along(F: Any, t_scores: Any, value: Any, weights: Any) -> tuple[Any, Any]:
     """Tangents of the result and the weights, along that of the scores."""
-    t_weights = F.softmax_backward(t_scores, weights, -1)
+    t_weights = F.softmax_backward(t_scores, weights, weights.ndim - 1)
     return F.matmul(t_weights, value), t_weights
 
 

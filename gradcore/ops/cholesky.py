@@ -79,7 +79,7 @@ def _sandwich(F, left, middle, right):
 def _factor_gradient(F, by_matrix, factor, upper):
     """The gradient of a Cholesky factor from that of the matrix."""
     symmetric = by_matrix + F.hermitian(by_matrix)
-    return F.triu(F.matmul(factor, symmetric)) if upper else F.tril(F.matmul(symmetric, factor))
+    return F.triu(F.matmul(F.triu(factor), symmetric)) if upper else F.tril(F.matmul(symmetric, F.tril(factor)))
 
 
 def _solve_factored(F, factor, B, upper):
@@ -126,7 +126,7 @@ def _(F, t, input2, result, upper):
 
 def _matrix_change(F, t, factor, upper):
     """The change of the matrix with a change of its Cholesky factor."""
-    half = F.matmul(F.hermitian(factor), F.triu(t)) if upper else F.matmul(F.tril(t), F.hermitian(factor))
+    half = F.matmul(F.hermitian(F.triu(factor)), F.triu(t)) if upper else F.matmul(F.tril(t), F.hermitian(F.tril(factor)))
     return half + F.hermitian(half)
 
 

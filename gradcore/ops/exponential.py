@@ -91,7 +91,7 @@ def logit(F, self, eps: float | None = None):
 @logit.derivative("self")
 def _(F, t, self, eps):
     low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
-    return F.where((self >= low) & (self <= high), t / (self * (1 - self)), outside)
+    return F.where((self < low) | (self > high), outside, t / (self * (1 - self)))
 
 
 # -- powers and roots ----------------------------------------------------------------------------------------

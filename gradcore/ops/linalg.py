@@ -95,7 +95,6 @@ def _systems():
     differentiable=(0,),
     node="LinalgSolveExBackward0",
     broadcasts=True,
-    samples=_systems,
     **_PRIVATE,
 )
 def solved(F, A, B, left: bool = True, caller: str = ""):

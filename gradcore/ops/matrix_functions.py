@@ -93,8 +93,11 @@ def _tolerances(F, A, atol, rtol):
 @constant(**_PRIVATE)
 def is_large(F, self, atol, rtol):
     """Where singular values along the last dim are larger than ``max(atol, rtol * the largest)``."""
-    largest = self.max(axis=-1, keepdims=True) if self.size else self
-    return (self > rtol[..., None] * largest) & (self > atol[..., None])
+    return (self > rtol[..., None] * _largest(self)) & (self > atol[..., None])
+
+
+def _largest(sizes):
+    return sizes.max(axis=-1, keepdims=True) if sizes.size else sizes
 
 
 def _sizes(F, A, hermitian):
@@ -122,8 +125,10 @@ def pseudo_inverse(F, A, atol=None, rtol=None, hermitian: bool = False):
         U, values, Vh = F.factor_svd(A)
         sizes = values
     if rtol is None:
-        atol, rtol = sizes.dtype.type(0), sizes.dtype.type(max(A.shape[-2:]) * F.xp.finfo(A.dtype).eps)
-    inverses = F.where(F.is_large(sizes, atol, rtol), 1 / values, F.zeros_like(values))
+        kept = sizes > float(max(A.shape[-2:]) * F.xp.finfo(A.dtype).eps) * _largest(sizes)
+    else:
+        kept = F.is_large(sizes, atol, rtol)
+    inverses = F.where(kept, 1 / values, F.zeros_like(values))
     return F.matmul(F.hermitian(Vh) * inverses[..., None, :], F.hermitian(U))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.dtypes import dtype
 
-__all__ = ["RULES", "is_number", "keeps_floats", "promoted"]
+__all__ = ["RULES", "converts_no_floats", "is_number", "keeps_floats", "promoted"]
 
 #: What a rule returns: the dtype to compute in, and that of the result (None: whatever the kernel returns).
 Dtypes = tuple[dtype, dtype | None]
@@ -236,4 +236,11 @@ def keeps_floats(name: str) -> bool:
     return base in _KEEP_FLOATS and "-float" not in refused
 
 
+def converts_no_floats(name: str) -> bool:
+    """Whether tensors of one real floating-point dtype, and real numbers, are what the rule's operation computes with."""
+    base, *refused = name.split()
+    return base in _CONVERT_NO_FLOATS and "-float" not in refused
+
+
 _KEEP_FLOATS = {"default", "float", "real", "real_float", "numeric", "divide", "add", "subtract", "negate"}
+_CONVERT_NO_FLOATS = _KEEP_FLOATS | {"compare", "power", "settings", "where"}

@@ -37,6 +37,8 @@ def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = N
 )
 def strided_view(F, self, size: Any, stride: Any, offset: int, own: Any):
     """A view by `stride`; `offset` counts from the first element, `own` are the tensor's own strides."""
+    if any(n > 1 and s != k for n, s, k in zip(self.shape, F.geometry_of(self)[0], own, strict=True)):
+        raise RuntimeError("as_strided(): the gradient of a tensor with gaps in its memory cannot be written through a view")
     return F.strided(self, size, stride, offset)
 
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradcore.backends.base import Backend
+from gradcore.ops.promotion import converts_no_floats
 from gradcore.ops.parameters import parameters_of
 
 __all__ = ["OPS", "Arrays", "Formula", "Op", "bilinear", "composite", "constant", "elementwise", "general", "linear"]
@@ -106,6 +107,8 @@ class Op:
         self.method: bool | str = options.pop("method", "." not in self.path)
         self.aliases: tuple[str, ...] = tuple(options.pop("aliases", ()))
         self.promotion: str = options.pop("promotion", "default")
+        #: Whether tensors of one floating-point dtype are what is computed with.
+        self.plain = kind == "elementwise" and converts_no_floats(self.promotion)
         #: Positions of tensors that keep their own dtype (a condition, say).
         self.unpromoted = frozenset(self.position[n] for n in options.pop("unpromoted", ()))
         #: Positions of tensors in whose place Python numbers are taken: by default all but the first.

@@ -23,6 +23,10 @@ class Constant(np.ndarray):
     """An array that is not to be differentiated by."""
 
 
+class Symmetric(np.ndarray):
+    """A symmetric matrix that stays one where it is varied: operations read one triangle, and their gradients fill both."""
+
+
 class Drawn(NamedTuple):
     """One call: the operation, and its arguments with NumPy arrays in the place of tensors."""
 
@@ -66,6 +70,9 @@ def _leaves(value: Any) -> Iterator[Any]:
 def _filled(value: Any, queue: list[Any]) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(_filled(v, queue) for v in value)
+    if isinstance(value, Symmetric):
+        matrix = queue.pop(0)
+        return (matrix + matrix.transpose(-1, -2)) / 2
     return queue.pop(0) if isinstance(value, np.ndarray) else value
 
 
@@ -77,8 +84,9 @@ def _draw(spec: Any, op: Op, rng: np.random.Generator) -> Any:
         values = rng.uniform(low, high, spec.shape)
         if spec.form == "spd":
             values = values @ values.swapaxes(-1, -2) + spec.shape[-1] * np.eye(spec.shape[-1])
+            return values.view(Symmetric)
         elif spec.form == "symmetric":
-            values = values + values.swapaxes(-1, -2)
+            return (values + values.swapaxes(-1, -2)).view(Symmetric)
         elif spec.form == "well-conditioned":
             values = values + 2 * spec.shape[-1] * np.eye(spec.shape[-2], spec.shape[-1])
         elif spec.form == "complex":

@@ -1,0 +1,133 @@
+"""Indexing on CUDA: what CuPy's atomic operations lack, and indices that are checked without waiting for the device."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradcore import config
+from gradcore.backends.indexing import OUT_OF_BOUNDS, Indexing
+
+__all__ = ["CudaIndexing"]
+
+
+class _Watch:
+    """The checks of one device since the host last waited for it."""
+
+    def __init__(self, first: Any) -> None:
+        #: On the device: the number of the first check that failed, or 0, and the index.
+        self.first = first
+        #: Message, dim and size of the latest checks.
+        self.latest: deque[tuple[str, Any, Any]] = deque(maxlen=10_000)
+        #: The number of the last check.
+        self.total = 0
+
+
+#: For each index: note the first one that is out of bounds.
+_NOTE = """
+const long long place = static_cast<long long>(index);
+if (place < low || place >= high) {
+    unsigned long long* found = reinterpret_cast<unsigned long long*>(&first[0]);
+    if (atomicCAS(found, 0ull, static_cast<unsigned long long>(number)) == 0ull) first[1] = place;
+}
+"""
+
+
+class CudaIndexing(Indexing):
+    """Kernels for CuPy arrays.
+
+    CuPy wraps indices that are out of bounds around in silence. To look at them at once would stop the host until
+    the device has caught up, so they are checked on the device, and what was found is raised as an `IndexError`
+    when the host next waits for it: when a result is read, or at `gradcore.cuda.synchronize`. See
+    `gradcore.cuda.set_index_checks`.
+    """
+
+    xp: Any
+    current_index: Any
+
+    # -- bounds ----------------------------------------------------------------------------------------------
+
+    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
+        """Raise, now or when the host next waits, unless all of ``low <= index < size`` holds."""
+        policy = config.index_checks()
+        if policy == "now":
+            super().check_bounds(index, size, dim, low, message)
+        elif policy == "later" and index.size:
+            watch = self._watch()
+            watch.latest.append((message, dim, size))
+            watch.total += 1
+            self.note_bad_index(index, low, size, watch.total, watch.first)
+
+    def _watch(self) -> _Watch:
+        """What is watched on the current device."""
+        device = self.current_index()
+        if device not in self._watches:
+            self._watches[device] = _Watch(self.xp.zeros(2, "int64"))
+        return self._watches[device]
+
+    @cached_property
+    def _watches(self) -> dict[int, _Watch]:
+        return {}
+
+    @cached_property
+    def _watch_kernel(self) -> Any:
+        inputs = "T index, int64 low, int64 high, int64 number"
+        return self.xp.ElementwiseKernel(inputs, "raw int64 first", _NOTE, "gradcore_note_bad_index")
+
+    def note_bad_index(self, index: Any, low: int, high: int, number: int, first: Any) -> None:
+        """Write `number` and the index to `first`, if that is empty and an index is out of bounds."""
+        self._watch_kernel(index, low, high, number, first)
+
+    def raise_bad_index(self) -> None:
+        """Raise what the checks of the current device have found since this was last called."""
+        watch = self._watches.get(self.current_index())
+        if watch is None or not watch.latest:
+            return
+        number, index = map(int, self.xp.asnumpy(watch.first))
+        latest = list(watch.latest)
+        watch.latest.clear()
+        if not number:
+            return
+        watch.first.fill(0)
+        back = watch.total - number
+        message, dim, size = latest[-1 - back] if back < len(latest) else (OUT_OF_BOUNDS, "?", "?")
+        raise IndexError(
+            f"{message.format(index=index, dim=dim, size=size)} (found on the device by an operation that ran before; "
+            "after gradcore.cuda.set_index_checks('now') that operation itself raises)"
+        )
+
+    # -- sums and extrema at given places --------------------------------------------------------------------
+
+    def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
+        """As on the CPU, in dtypes that have an atomic addition."""
+        dtype = out.dtype
+        if dtype.kind == "c":
+            parts = self.xp.ascontiguousarray(rows.astype(dtype, copy=False))
+            return super().add_rows(out.view(out.real.dtype), index, parts.view(out.real.dtype)).view(dtype)
+        if dtype == np.int64:  # the bits of a sum do not depend on the sign
+            whole = rows.astype(dtype, copy=False)
+            return super().add_rows(out.view(np.uint64), index, whole.view(np.uint64)).view(dtype)
+        if dtype.kind in "biu" and dtype.itemsize < 4:
+            return super().add_rows(out.astype("int32"), index, rows.astype("int32")).astype(dtype)
+        return super().add_rows(out, index, rows)
+
+    def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
+        """As on the CPU; extrema by sorting, as CuPy's atomic ones round float64 and overlook NaN."""
+        if reduce == "prod":
+            return super().reduce_at(out, places, values, reduce)
+        xp = self.xp
+        order = xp.argsort(values, kind="stable")  # NaN last
+        order = order[xp.argsort(places[order], kind="stable")]
+        places, values = places[order], values[order]
+        slots = xp.arange(out.size)
+        start, end = (xp.searchsorted(places, slots, side=side) for side in ("left", "right"))
+        last = values[xp.maximum(end - 1, 0)]
+        if reduce == "amax":
+            found = xp.maximum(out, last)
+        else:
+            least = values[xp.minimum(start, values.size - 1)]
+            found = xp.minimum(out, xp.where(last != last, last, least))
+        return xp.where(end > start, found, out)
