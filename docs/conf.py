@@ -1,6 +1,11 @@
 """Settings of the documentation: ``python -m sphinx -W -b html docs docs/_build``."""
 
+import sys
+from pathlib import Path
+
 import gradcore
+
+sys.path.append(str(Path(__file__).parent / "_extensions"))
 
 project = "gradcore"
 author = "gradcore contributors"
@@ -13,6 +18,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "myst_parser",
     "numpydoc",
+    "reference",
 ]
 exclude_patterns = ["_build", "examples"]
 html_theme = "furo"

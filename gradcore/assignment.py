@@ -94,8 +94,10 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """
     if not isinstance(src, Variable):
         src = TENSORS.as_tensor(src, device=self._device)
-    expanded(src._array.shape, self._array.shape)
-    src = TENSORS.to(src, self._device)
+    if src._array.shape != self._array.shape:
+        expanded(src._array.shape, self._array.shape)
+    if src._device is not self._device:
+        src = TENSORS.to(src, self._device)
     return overwrite(OPS["copy"], self, "copy_into", (_cast(src, self),), (src, non_blocking))
 
 
@@ -127,7 +129,7 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         As for reading.
     value : Tensor or number
     """
-    if key is False:
+    if key is False or _written_at_once(self, key, value):
         return
     kind = key.__class__
     if kind is int or kind is slice or (kind is tuple and as_view_key(key, self._array.shape) is not None):
@@ -148,6 +150,27 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         _number(value, self._dtype)
         value = TENSORS.full((), value, dtype=self._dtype, device=self._device)
     index_put_(part, indices, _without_leading_ones(value, part._array.ndim))
+
+
+def _written_at_once(self: Any, key: Any, value: Any) -> bool:
+    """Write where nothing is recorded and neither device nor dtype differs; whether that was so."""
+    if self._meta is not None or self._edge is not None or local.state.mode > GRAD or self._device.guarded:
+        return False
+    if value.__class__ not in (int, float, bool):
+        if not isinstance(value, Variable) or requires_grad(value):
+            return False
+        if value._dtype is not self._dtype or value._device is not self._device:
+            return False
+        value = value._array
+    kind = key.__class__
+    if kind is not int and kind is not slice and (kind is not tuple or as_view_key(key, self._array.shape) is None):
+        return False
+    try:
+        self._array[key] = value
+    except (IndexError, TypeError, ValueError):
+        return False  # the general path says what is wrong
+    bump(self)
+    return True
 
 
 def _is_whole(part: Any, self: Any) -> bool:

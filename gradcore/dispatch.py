@@ -196,13 +196,7 @@ def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
         if level is not None:
             return forward.apply_dual(op, args, level, apply)
     run = _elementwise if op.kind == "elementwise" else _call
-    out = run(op, args, state)
-    if state.mode & INFERENCE:
-        for t in out if isinstance(out, (tuple, list)) else (out,):
-            if isinstance(t, Variable) and not op.view:
-                t._meta = t._meta or Meta()
-                t._meta.inference = True
-    return out
+    return run(op, args, state)
 
 
 def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
@@ -458,8 +452,22 @@ def _plain(op: Op, args: tuple[Any, ...], state: State) -> Any:
     if array.dtype is not first._array.dtype:
         dtype = dtypes.from_numpy(array.dtype)
     out._array, out._device, out._dtype, out._edge, out._meta, out._vc = array, device, dtype, None, None, None
-    if needed and state.mode and dtype.category == 2 and (op.differentials or op.vjps):
-        out._edge = (make_node(op, tuple(operands), [operands[p] for p in op.tensors], edges, device, [out], state), 0)
+    if not (needed and state.mode and dtype.category == 2 and (op.differentials or op.vjps)):
+        return out
+    name = op.node_name
+    node = new(node_class(op, name if name.__class__ is str else name(*operands)))
+    node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
+    plan = plan_of(op, tuple([edge is not None for edge in edges]))
+    node.results = (_saved_result(out, state),) if plan.results[0] else None
+    shape, shapes = array.shape, [getattr(raw[p], "shape", ()) for p in op.tensors]
+    node.metas = None
+    if shapes.count(shape) != len(shapes):
+        node.metas = tuple([(each, dtype.numpy) for each in shapes])
+    for p in plan.drop:
+        if operands[p] is not None:
+            operands[p] = raw[p].shape if p in plan.shapes else None
+    node.saved = operands
+    out._edge = (node, 0)
     return out
 
 
@@ -594,11 +602,42 @@ def _reads(op: Op, name: str, of: str | None = None) -> bool:
     return any(name in f.names for key, f in table.items() if of is None or of in (key if isinstance(key, tuple) else (key,)))
 
 
+def _comparison(op: Op, foreign: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """`binary` for comparisons, which record nothing."""
+    key = op.kernel
+    takes_numbers = 1 in op.numbers
+
+    def call(self: Any, other: Any) -> Any:
+        state = local.state
+        if state.mode > GRAD or not isinstance(self, Variable):
+            return foreign(op, (self, other))
+        dtype, device = self._dtype, self._device
+        if isinstance(other, Variable):
+            b, like = other._array, other._dtype is dtype and other._device is device
+        else:
+            b, like = other, takes_numbers and (other.__class__ is float or other.__class__ is int)
+        if not like or dtype.category != 2 or dtype.is_reduced:
+            return foreign(op, (self, other))
+        try:
+            array = state.run(device.kernels[key], self._array, b)
+        except ValueError as error:
+            raise _shape_error((self, other)) or error from None
+        if array.__class__ is not self._array.__class__:
+            array = device.backend.asarray(array)
+        out = new(tensor_type.cls)
+        out._array, out._device, out._dtype, out._edge, out._meta, out._vc = array, device, dtypes.bool_, None, None, None
+        return out
+
+    return call
+
+
 def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], Any]:
     """The function of an elementwise operation of two tensors (or a tensor and a number).
 
     `foreign` is called as `apply` with a second argument that is neither.
     """
+    if op.promotion.startswith("compare"):
+        return _comparison(op, foreign)
     first, second = op.names[:2]
     settings = tuple(p.default for p in op.parameters[2:])
     # What is kept, by whether the first and the second input require grad.
@@ -681,14 +720,15 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
 def check_inplace(self: Any, state: State) -> None:
     """Refuse in-place writes that would make gradients wrong."""
     meta = self._meta
-    if meta is None or not state.mode & GRAD:
-        if meta is not None and meta.inference and not state.mode & INFERENCE:
-            raise RuntimeError(
-                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get "
-                "a normal tensor before doing inplace update."
-            )
+    if meta is None:
         return
-    views.check_writable(self)
+    if meta.inference and not state.mode & INFERENCE:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+            "normal tensor before doing inplace update."
+        )
+    if state.mode & GRAD:
+        views.check_writable(self)
 
 
 def write(self: Any, result: Any, state: State | None = None) -> Any:

@@ -76,6 +76,8 @@ def getitem(self: Any, key: Any) -> Any:
         plain = as_view_key(key, self._array.shape)
         if plain is not None:
             return viewed(self, *plain)
+    if isinstance(key, Variable) and key._dtype is dtypes.int64 and key._array.ndim and self._array.ndim:
+        return TENSORS.index(self, (key,))
     base, indices = resolve(self, key)
     return base if indices is None else TENSORS.index(base, indices)
 

@@ -69,7 +69,8 @@ def register(name: str, fields: str) -> None:
     fields : str
         The names of the results, separated by spaces.
     """
-    made: Any = namedtuple(name, fields, module=__name__)  # noqa: PYI024
+    make: Any = namedtuple
+    made = make(name, fields, module=__name__)
     made.__repr__ = made.__str__ = _shown
     made.__doc__ = f"Results of `gradcore.{name.replace('_', '.')}`: {', '.join(fields.split())}."
     globals()[name] = OUTPUT_TYPES[name] = made

@@ -23,7 +23,7 @@ def _matrix(self: Any, name: str, batches: bool) -> None:
 
 def transpose_all(self: Any) -> Any:
     """A view with the dims in reversed order."""
-    return TENSORS.permute(self, range(self._array.ndim - 1, -1, -1))
+    return TENSORS.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))
 
 
 def transpose_matrix(self: Any) -> Any:

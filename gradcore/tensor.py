@@ -345,6 +345,8 @@ class Tensor(Variable, Methods):
 
     @property
     def _version(self) -> int:
+        if self._meta is not None and self._meta.inference:
+            raise RuntimeError("Inference tensors do not track version counter.")
         return 0 if self._vc is None else self._vc.version
 
     @property

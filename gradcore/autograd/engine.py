@@ -11,12 +11,13 @@ import contextlib
 import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from operator import add, iadd
 from typing import Any
 
 from gradcore.autograd import anomaly_mode
 from gradcore.autograd.formulas import TENSORS, all_gradients
 from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
-from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, local
 from gradcore.autograd.nodes import Hooks, Node, OpNode
 from gradcore.autograd.variables import Clock, Meta, bump, wrap
 
@@ -56,7 +57,7 @@ def run_backward(
     raw = not create_graph and not state.mode & DUAL
     task = _Task(raw, retain_graph, create_graph, captures, accumulate)
     before, outer = state.mode, state.task
-    state.mode = before | GRAD if create_graph else before & ~GRAD
+    state.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
     try:
         for node, number, grad in roots:
@@ -175,11 +176,10 @@ class _Task:
         if not self.raw:
             return total + piece
         if may_own and node in self.owned and total.dtype == piece.dtype and total.shape == piece.shape:
-            total += piece
-            return total
+            return local.state.run(iadd, total, piece)
         if may_own:
             self.owned.add(node)
-        total = total + piece
+        total = local.state.run(add, total, piece)
         return total if total.__class__ is node._device.backend.array_type else node._device.backend.asarray(total)
 
     def gathered(self, grad: Any, device: Any) -> Any:
@@ -391,7 +391,7 @@ class _Task:
                     array = array.copy()
                 meta.grad = wrap(array, leaf._device, leaf._dtype if array.dtype is leaf._array.dtype else None)
             else:
-                old._array += grad
+                old._array = local.state.run(iadd, old._array, grad)
                 bump(old)
         if meta.post_accumulate_hooks:
             for hook in list(meta.post_accumulate_hooks.values()):

@@ -14,7 +14,7 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
-from gradcore.autograd.nodes import gradient_edge, requires_grad
+from gradcore.autograd.nodes import gradient_edge, requires_grad, steps
 from gradcore.autograd.variables import Meta, Variable, alias
 from gradcore.ops.table import Formula, Op
 
@@ -340,7 +340,7 @@ def write_tangents(self: Any, result: Any) -> None:
             if tangent_of(base, level) is None:
                 attach(base, level, TENSORS.zeros_like(base))
             own = tangent_of(base, level)
-            for op, settings in self._meta.chain:
+            for op, settings in steps(self._meta.chain):
                 own = op.call(own, *settings) if isinstance(settings, tuple) else op.call(own, *settings.args)[settings.index]
             attach(self, level, own)
         if tangent is not None:

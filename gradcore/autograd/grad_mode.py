@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gradcore.autograd.modes import GRAD, INFERENCE, local, set_flag
+from gradcore.autograd.modes import GRAD, INFERENCE, WISHED, local, recording, set_recording
+from gradcore.autograd.variables import Inference
 
 __all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled"]
 
@@ -16,7 +17,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 def is_grad_enabled() -> bool:
     """Whether operations are recorded in this thread."""
-    return bool(local.state.mode & GRAD)
+    return recording()
 
 
 def is_inference_mode_enabled() -> bool:
@@ -99,10 +100,10 @@ class no_grad(_Mode):
         self._before: list[bool] = []
 
     def __enter__(self) -> None:
-        self._before.append(set_flag(GRAD, self._on))
+        self._before.append(set_recording(self._on))
 
     def __exit__(self, *exc: object) -> None:
-        set_flag(GRAD, self._before.pop())
+        set_recording(self._before.pop())
 
 
 class enable_grad(no_grad):
@@ -122,20 +123,20 @@ class set_grad_enabled(_Mode):
 
     def __init__(self, mode: bool) -> None:
         self.mode = bool(mode)
-        self._before = set_flag(GRAD, self.mode)
+        self._before = set_recording(self.mode)
 
     def again(self) -> _Mode:
         return set_grad_enabled(self.mode)
 
     def __call__(self, function: C) -> C:
-        set_flag(GRAD, self._before)
+        set_recording(self._before)
         return super().__call__(function)
 
     def __enter__(self) -> None:
-        set_flag(GRAD, self.mode)
+        set_recording(self.mode)
 
     def __exit__(self, *exc: object) -> None:
-        set_flag(GRAD, self._before)
+        set_recording(self._before)
 
     def __repr__(self) -> str:
         return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
@@ -164,12 +165,14 @@ class inference_mode(_Mode):
 
     def __enter__(self) -> None:
         state = local.state
-        self._before.append(state.mode & (GRAD | INFERENCE))
+        self._before.append(state.mode & _ALL)
         if self.mode:
-            state.mode = state.mode & ~GRAD | INFERENCE
-        elif state.mode & INFERENCE:
-            state.mode = state.mode & ~INFERENCE | GRAD
+            Inference.used = True
+        state.mode = state.mode & ~_ALL | (INFERENCE if self.mode else GRAD)
 
     def __exit__(self, *exc: object) -> None:
         state = local.state
-        state.mode = state.mode & ~(GRAD | INFERENCE) | self._before.pop()
+        state.mode = state.mode & ~_ALL | self._before.pop()
+
+
+_ALL = GRAD | INFERENCE | WISHED

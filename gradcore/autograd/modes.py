@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ANOMALY", "DUAL", "GRAD", "INFERENCE", "PACK", "State", "local", "recording", "set_flag"]
+__all__ = ["ANOMALY", "DUAL", "GRAD", "INFERENCE", "PACK", "State", "local", "recording", "set_flag", "set_recording"]
 
 #: Bits of `State.mode`. Everything above GRAD is off the fast path.
 GRAD, DUAL, PACK, INFERENCE, ANOMALY = 1, 2, 4, 8, 16
+#: In inference mode nothing is recorded: this stands for GRAD until it ends.
+WISHED = 32
 
 
 def _silent_floating_point() -> None:
@@ -67,8 +69,13 @@ local = _Local()
 
 
 def recording() -> bool:
-    """Whether operations are recorded in this thread."""
-    return bool(local.state.mode & GRAD)
+    """Whether operations are recorded in this thread (in inference mode: whether they were asked to be)."""
+    return bool(local.state.mode & (GRAD | WISHED))
+
+
+def set_recording(on: bool) -> bool:
+    """Switch recording on or off; returns whether it was on."""
+    return set_flag(WISHED if local.state.mode & INFERENCE else GRAD, on)
 
 
 def set_flag(flag: int, on: bool) -> bool:

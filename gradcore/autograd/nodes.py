@@ -35,6 +35,7 @@ __all__ = [
     "replay",
     "replay_raw",
     "requires_grad",
+    "steps",
     "with_edge",
 ]
 
@@ -111,11 +112,6 @@ _REASONS = {
         "This view is the output of a function that returns multiple views. Such functions do not allow the output views "
         "to be modified inplace. You should replace the inplace operation by an out-of-place one."
     ),
-    "no_grad": (
-        "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
-        "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or "
-        "both outside (if you want the inplace to be tracked)."
-    ),
     "custom": (
         "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to "
         "handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect "
@@ -127,13 +123,29 @@ _REASONS = {
 def refusal(view: Any, what: str = "is being") -> RuntimeError:
     """The error for a write in place to a view that does not allow it; `what` says who was written to."""
     creation, edge = view._meta.creation, view._edge
+    mode = creation if creation in ("no_grad", "inference") else "no_grad"
+    normal = "with grad mode enabled" if mode == "no_grad" else "in normal mode"
     made = "" if edge is None else f"Output {edge[1]} of {operation_of(edge[0])} is a view"
-    if creation == "no_grad" or not made:
+    if creation == mode or not made:
         made = f"{made} of a view which was created in" if made else "A view was created in"
-        header = f"{made} no_grad mode and {what} modified inplace with grad mode enabled."
+        header = f"{made} {mode} mode and {what} modified inplace {normal}."
     else:
         header = f"{made} and {what} modified inplace."
-    return RuntimeError(f"{header} {_REASONS[creation]}")
+    reason = _REASONS.get(creation) or (
+        "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+        f"the view and the inplace either both inside the {mode if mode == 'no_grad' else 'inference_mode'} block (if you "
+        "don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+    )
+    return RuntimeError(f"{header} {reason}")
+
+
+def steps(chain: tuple[Any, ...]) -> list[Any]:
+    """The view operations, with their settings, that lead from a base to a view: ``((((), first), second) ...)``."""
+    found = []
+    while chain:
+        chain, step = chain
+        found.append(step)
+    return found[::-1]
 
 
 def replay(base: Any, chain: tuple[Any, ...]) -> Any:
@@ -141,7 +153,7 @@ def replay(base: Any, chain: tuple[Any, ...]) -> Any:
     state = local.state
     before, state.mode = state.mode, state.mode | GRAD
     try:
-        for op, args in chain:
+        for op, args in steps(chain):
             base = op.call(base, *args) if not isinstance(args, Chosen) else op.call(base, *args.args)[args.index]
     finally:
         state.mode = before
@@ -159,7 +171,7 @@ class Chosen:
 
 def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
     """The same on raw arrays."""
-    for op, args in chain:
+    for op, args in steps(chain):
         if isinstance(args, Chosen):
             array = kernels[op.kernel](array, *args.args)[args.index]
         else:

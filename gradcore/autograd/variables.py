@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from gradcore import dtypes
+from gradcore.autograd.modes import INFERENCE, local
 
 if TYPE_CHECKING:
     from gradcore.autograd.nodes import Node
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Clock",
     "Edge",
+    "Inference",
     "Meta",
     "Variable",
     "VersionCounter",
@@ -49,6 +51,12 @@ class Clock:
     last_write = 0
 
 
+class Inference:
+    """Whether inference mode has ever been entered: else new tensors need not look at the mode."""
+
+    used = False
+
+
 class Meta:
     """What few tensors have: leaves that require grad, views, duals. Defaults stand on the class."""
 
@@ -61,7 +69,8 @@ class Meta:
     hooks: Any = None
     post_accumulate_hooks: Any = None
     retains_grad = False
-    #: For views: the tensor whose memory this is a view of, and the operations that lead there from the base.
+    #: For views: the tensor whose memory this is a view of, and the operations that lead there from the base, as
+    #: ``(operations before, (operation, settings))``.
     base: Any = None
     chain: tuple[Any, ...] = ()
     #: The version at which a view's edge was made; the edge is stale when the counter has moved on.
@@ -112,6 +121,9 @@ def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -
     t._edge = edge
     t._meta = None
     t._vc = None
+    if Inference.used and local.state.mode & INFERENCE:
+        t._meta = Meta()
+        t._meta.inference = True
     return t
 
 

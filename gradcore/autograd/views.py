@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS, node_class
-from gradcore.autograd.modes import GRAD, State
+from gradcore.autograd.modes import GRAD, INFERENCE, State
 from gradcore.autograd.nodes import (
     Chosen,
     Node,
@@ -61,18 +61,18 @@ def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int |
     step = (op, settings if index is None else Chosen(settings, index))
     meta.edge_version = vc.version
     if parent is None:
-        meta.base, meta.chain = source, (step,)
+        meta.base, meta.chain = source, ((), step)
     else:
         if parent.base is not None:
-            meta.base, meta.chain, meta.creation = parent.base, (*parent.chain, step), parent.creation
+            meta.base, meta.chain, meta.creation = parent.base, (parent.chain, step), parent.creation
         else:
-            meta.base, meta.chain = source, (step,)
+            meta.base, meta.chain = source, ((), step)
         if parent.inference:
             meta.inference = True
     if index is not None:
         meta.creation = "multi"
     elif not state.mode & GRAD and requires_grad(meta.base):
-        meta.creation = meta.creation or "no_grad"
+        meta.creation = meta.creation or ("inference" if state.mode & INFERENCE else "no_grad")
 
 
 def _same_memory(a: Any, b: Any) -> bool:
@@ -116,7 +116,7 @@ def check_writable(t: Any) -> None:
 
 def check_recordable(t: Any) -> None:
     """Raise where a view must not get the history of something that is written into it."""
-    if t._meta is not None and t._meta.creation and t._meta.creation != "no_grad":
+    if t._meta is not None and t._meta.creation and t._meta.creation not in ("no_grad", "inference"):
         raise refusal(t)
 
 

@@ -1,7 +1,7 @@
 """Kernels that run along a dimension, written for any array library.
 
-Recurrences are computed by doubling: after step s every element covers the 2**s elements up to it, so the number of array
-operations grows with the logarithm of the dimension's size.
+Recurrences are computed by doubling: after step s every element covers the 2**s elements up to it, so the number of
+array operations grows with the logarithm of the dimension's size.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class Cumulative:
     """Cumulative sums, products and extrema along one dimension, which is counted from the front."""
 
     xp: Any
+    equal_or_nan: Any  # of the reductions
 
     def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
         """Sums up to each element, or from each element on."""

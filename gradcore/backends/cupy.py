@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,6 +43,15 @@ def connect() -> Backend:
     if not count:
         raise Unavailable("there is a driver but no CUDA device (is CUDA_VISIBLE_DEVICES empty?)")
     return CupyBackend(cupy, count)
+
+
+def _logical(name: str) -> Callable[..., Any]:
+    """A logical function, which CuPy does not have for complex numbers, of whether they are zero."""
+
+    def kernel(self: Any, *operands: Any) -> Any:
+        return getattr(self.xp, name)(*(x != 0 if x.dtype.kind == "c" else x for x in operands))
+
+    return kernel
 
 
 class CupyBackend(CudaIndexing, CudaLinearAlgebra, Backend):
@@ -96,10 +106,18 @@ class CupyBackend(CudaIndexing, CudaLinearAlgebra, Backend):
 
     def scalar(self, value: complex, dtype: Any) -> Any:
         """A NumPy scalar: kernels take it by value, without a transfer."""
-        return np.dtype(dtype).type(value)
+        try:
+            return np.dtype(dtype).type(value)
+        except OverflowError:  # integers wrap, as in PyTorch
+            return np.asarray(value).astype(dtype)[()]
 
     def move_between(self, array: Any, index: int | None) -> Any:
         return self.xp.array(array)  # copies peer to peer onto the current device
+
+    # -- elements --------------------------------------------------------------------------------------------
+
+    logical_and, logical_not = _logical("logical_and"), _logical("logical_not")
+    logical_or, logical_xor = _logical("logical_or"), _logical("logical_xor")
 
     # -- random numbers --------------------------------------------------------------------------------------
 

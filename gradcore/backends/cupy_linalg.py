@@ -76,14 +76,17 @@ class CudaLinearAlgebra(LinearAlgebra):
         return self._batched(solve, lu, pivots, b)[0]
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        """The solution of ``a @ x = b``; the factors are left empty, as a batched solution is faster than their use."""
+        """The solution of ``a @ x = b``; without factors, as a batched solution is faster than their use."""
+        own = a.shape[:-2]
         a, b = self._expanded(a, b)
         x = self.xp.linalg.solve(a, b)
         finite = self.xp.isfinite
         known = finite(a).all(axis=(-2, -1)) & finite(b).all(axis=(-2, -1))
         failed = known & ~finite(x).all(axis=(-2, -1))
-        empty = self.xp.zeros((0, 0), a.dtype), self.xp.zeros(0, "int32")
-        return x, *empty, failed.astype("int32")
+        lead = failed.ndim - len(own)
+        repeated = (*range(lead), *(lead + i for i, n in enumerate(own) if n != failed.shape[lead + i]))
+        info = failed.any(axis=repeated).reshape(own).astype("int32")
+        return x, self.xp.zeros((0, 0), a.dtype), self.xp.zeros(0, "int32"), info
 
     def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
         if lu.shape[-1] == a.shape[-1]:
@@ -109,7 +112,7 @@ class CudaLinearAlgebra(LinearAlgebra):
             with self.reporting_errors():
                 return self.xp.linalg.cholesky(a), self.xp.zeros(a.shape[:-2], "int32")
         except ValueError:  # find out on the CPU which matrix it was, and where it failed
-            factor, info = Lapack.factor_cholesky(_CPU, self.to_host(a))
+            factor, info = _CPU.factor_cholesky(self.to_host(a))
             return self.from_host(factor), self.from_host(info)
 
     def factor_eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
@@ -134,8 +137,4 @@ class CudaLinearAlgebra(LinearAlgebra):
         return self._batched(lambda x: (self.scipy_linalg.expm(x),), a)[0]
 
 
-class _Cpu(Lapack):
-    """LAPACK on NumPy arrays, apart from a backend."""
-
-
-_CPU = _Cpu()
+_CPU = Lapack()

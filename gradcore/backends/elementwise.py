@@ -179,7 +179,7 @@ class Elementwise:
 
     def _number(self, value: Any) -> Any:
         """A Python number, if `value` is one or can be read without waiting; else None."""
-        if not hasattr(value, "ndim"):
+        if value.__class__ is int or value.__class__ is float or not hasattr(value, "ndim"):
             return value
         return value.item() if self.host_scalars and not value.ndim and value.dtype.kind != "b" else None
 

@@ -12,6 +12,7 @@ __all__ = ["Indexing"]
 
 #: A tuple with an index array (of integers or bools) for some dims and None for the others.
 Indices = Sequence[Any]
+UNSIGNED = {4: "uint32", 8: "uint64"}
 OUT_OF_BOUNDS = "index {index} is out of bounds for dimension {dim} with size {size}"
 
 
@@ -127,7 +128,7 @@ class Indexing:
         if low:
             bad = bool(((index >= size) | (index < low)).any())
         else:  # negative numbers are large ones without their sign
-            bad = int(self.xp.amax(index.view(f"u{index.itemsize}"))) >= size
+            bad = int(index.view(UNSIGNED[index.itemsize]).max()) >= size
         if bad:
             wrong = index[(index >= size) | (index < low)].reshape(-1)[0]
             raise IndexError(message.format(index=int(wrong), dim=dim, size=size))

@@ -35,8 +35,14 @@ class Lapack(LinearAlgebra):
     """Kernels for NumPy arrays."""
 
     def matmul(self, a: Any, b: Any) -> Any:
-        if b.ndim > 1 and b.strides[-1] > b.strides[-2] and 512 <= b.shape[-1] * b.shape[-2] <= 8192:
-            b = np.ascontiguousarray(b)  # OpenBLAS takes longer for a small transposed second operand than for its copy
+        strides, other_strides = a.strides, b.strides
+        if 0 in strides:  # an expanded array: NumPy has no fast way for it
+            a = np.ascontiguousarray(a)
+        if 0 in other_strides or (
+            # OpenBLAS takes longer for a small transposed second operand than for its copy.
+            len(other_strides) > 1 and other_strides[-1] > other_strides[-2] and 512 <= b.shape[-1] * b.shape[-2] <= 8192
+        ):
+            b = np.ascontiguousarray(b)
         return super().matmul(a, b)  # type: ignore[misc]
 
     # -- LU -----------------------------------------------------------------------------------------------------

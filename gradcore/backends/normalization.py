@@ -1,10 +1,12 @@
-"""Kernels of normalization: statistics in two passes, then scale and shift in place.
+"""Kernels of normalization: statistics in two passes, everything after that in place.
 
-Statistics are taken over the rows of a matrix. NumPy sums rows fastest as a product with a vector.
+Statistics are taken over the rows of a matrix. Gradients are formulas of `gradcore.ops.normalization`, written in place
+here, because fresh memory costs more than the arithmetic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -15,18 +17,22 @@ __all__ = ["Normalization"]
 # From rows of this length on, a product of each pair of rows is faster than a product of matrices and a sum.
 _LONG = 32
 
+Triple = tuple[Any, Any, Any]
+
 
 class Normalization:
-    """Normalized arrays with the mean and the variance (not corrected for the sample's size) that were used."""
+    """Normalized arrays, with the mean and the variance (not corrected for the sample's size) that were used."""
 
     xp: Any
+    sum_over: Any
+    max_over: Any
 
-    def native_layer_norm(
-        self, x: Any, weight: Any, bias: Any, ndims: int, eps: float
-    ) -> tuple[Any, Any, Any]:
+    # -- values ----------------------------------------------------------------------------------------------
+
+    def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
         lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
-        rows, width = prod(lead), prod(last)
-        out, mean, var = _centered(self.xp, x.reshape(rows, width))
+        width = prod(last)
+        out, mean, var = self._centered_rows(x.reshape(prod(lead), width))
         out *= _inverse_root(self.xp, var, eps)
         if weight is not None:
             out *= weight.reshape(width)
@@ -35,11 +41,9 @@ class Normalization:
         kept = lead + (1,) * ndims
         return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
 
-    def native_group_norm(
-        self, x: Any, weight: Any, bias: Any, groups: int, eps: float
-    ) -> tuple[Any, Any, Any]:
+    def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
         batch, channels, points = *x.shape[:2], prod(x.shape[2:])
-        out, mean, var = _centered(self.xp, x.reshape(batch * groups, channels // groups * points))
+        out, mean, var = self._centered_rows(x.reshape(batch * groups, channels // groups * points))
         scale = _inverse_root(self.xp, var, eps)
         if weight is None:
             out *= scale
@@ -51,59 +55,175 @@ class Normalization:
             out += bias.reshape(channels, 1)
         return out.reshape(x.shape), mean.reshape(batch, groups), var.reshape(batch, groups)
 
-    def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
-        batch, channels, points = *x.shape[:2], prod(x.shape[2:])
-        count = batch * points
-        parts = x.reshape(batch, channels, points)
-        mean = _channel_sums(self.xp, parts) / count
-        out = parts - mean.reshape(channels, 1)
-        var = _channel_sums(self.xp, out, out) / count
+    def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
+        shape, dims, column = _channels(x)
+        count = prod(x.shape) // max(x.shape[1], 1)
+        parts = x.reshape(shape)
+        mean = self.sum_over(parts, dims) / count
+        out = parts - mean.reshape(column)
+        var = self._channel_products(out, out) / count
         scale = _inverse_root(self.xp, var, eps)
-        out *= (scale if weight is None else scale * weight).reshape(channels, 1)
+        out *= (scale if weight is None else scale * weight).reshape(column)
         if bias is not None:
-            out += bias.reshape(channels, 1)
+            out += bias.reshape(column)
         return out.reshape(x.shape), mean, var
+
+    def batch_norm_given(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
+        shape, _, column = _channels(x)
+        scale = _inverse_root(self.xp, var, eps)
+        if weight is not None:
+            scale = scale * weight
+        out = x.reshape(shape) * scale.reshape(column)
+        out += (-mean * scale if bias is None else bias - mean * scale).reshape(column)
+        return out.reshape(x.shape)
 
     def softmax_or_zero(self, x: Any) -> Any:
         """Softmax over the last dim; rows of minus infinity give zeros."""
-        xp = self.xp
-        highest = x.max(axis=-1, keepdims=True)
+        xp, last = self.xp, (x.ndim - 1,)
+        highest = self.max_over(x, last, True)
         out = x - xp.where(highest == -xp.inf, xp.zeros((), x.dtype), highest)
         xp.exp(out, out=out)
-        total = _row_sums(xp, out.reshape(prod(x.shape[:-1]), x.shape[-1])).reshape(*x.shape[:-1], 1)
+        total = self.sum_over(out, last, True)
         out /= xp.where(total == 0, xp.ones((), x.dtype), total)
         return out
 
+    # -- gradients -------------------------------------------------------------------------------------------
 
-def _centered(xp: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Rows less their mean, the means and the variances, as columns."""
-    count = x.shape[1]
-    mean = (_row_sums(xp, x) / count).reshape(-1, 1)
-    out = x - mean
-    return out, mean, (_row_products(xp, out, out) / count).reshape(-1, 1)
+    def layer_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        ndims: int,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        xp, last = self.xp, x.shape[x.ndim - ndims :]
+        rows, width = prod(x.shape[: x.ndim - ndims]), prod(last)
+        grad = grad.reshape(rows, width)
+        c = x.reshape(rows, width) - mean.reshape(rows, 1)
+        r = _inverse_root(xp, var.reshape(rows), eps)
+        product = grad * c
+        to_weight = xp.matmul(r, product).reshape(last) if needs[1] else None
+        to_bias = self.sum_over(grad, (0,)).reshape(last) if needs[2] else None
+        if not needs[0]:
+            return None, to_weight, to_bias
+        weight = xp.ones(width, x.dtype) if weight is None else weight.reshape(width)
+        of_var = _plus(xp.matmul(product, weight) * (r * r * r / -2), grad_var) * (2 / width)
+        of_mean = _plus(xp.matmul(grad, weight) * -r, grad_mean) / width
+        c *= of_var.reshape(rows, 1)
+        c += of_mean.reshape(rows, 1)
+        result = xp.multiply(grad, weight, out=product)
+        result *= r.reshape(rows, 1)
+        result += c
+        return result.reshape(x.shape), to_weight, to_bias
+
+    def group_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        groups: int,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        batch, channels, points = x.shape[0], x.shape[1] // groups, prod(x.shape[2:])
+        shape, of_group = (batch, groups, channels, points), (batch, groups, 1)
+        grad = grad.reshape(shape)
+        c = x.reshape(shape) - mean.reshape(*of_group, 1)
+        r = _inverse_root(self.xp, var.reshape(of_group), eps)
+        total, product = self.sum_over(grad, (3,)), self._row_products(grad, c)
+        to_weight = (product * r).sum(axis=0).reshape(-1) if needs[1] else None
+        to_bias = total.sum(axis=0).reshape(-1) if needs[2] else None
+        if not needs[0]:
+            return None, to_weight, to_bias
+        scale = r
+        if weight is not None:
+            weight = weight.reshape(groups, channels)
+            total, product, scale = total * weight, product * weight, r * weight
+        count = channels * points
+        of_var = product.sum(axis=2, keepdims=True) * (r * r * r / -2)
+        slope = _plus(of_var, grad_var) * (2 / count)
+        shift = _plus(total.sum(axis=2, keepdims=True) * -r, grad_mean) / count
+        scale, slope, shift = (each[..., None] for each in (scale, slope, shift))
+        result = _affine(self.xp, grad, scale, c, slope, shift)
+        return result.reshape(x.shape), to_weight, to_bias
+
+    def batch_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        shape, dims, column = _channels(x)
+        grad = grad.reshape(shape)
+        c = x.reshape(shape) - mean.reshape(column)
+        r = _inverse_root(self.xp, var, eps)
+        total, product = self.sum_over(grad, dims), self._channel_products(grad, c)
+        result = None
+        if needs[0]:
+            scale, count = r if weight is None else r * weight, prod(x.shape) // max(x.shape[1], 1)
+            slope = _plus(product * (scale * r * r / -2), grad_var) * (2 / count)
+            shift = _plus(-total * scale, grad_mean) / count
+            scale, slope, shift = (each.reshape(column) for each in (scale, slope, shift))
+            result = _affine(self.xp, grad, scale, c, slope, shift).reshape(x.shape)
+        return result, product * r if needs[1] else None, total if needs[2] else None
+
+    # -- rows ------------------------------------------------------------------------------------------------
+
+    def _centered_rows(self, x: Any) -> Triple:
+        """Rows less their mean, the means and the variances, as columns."""
+        count = x.shape[1]
+        mean = self.sum_over(x, (1,), True) / count
+        out = x - mean
+        return out, mean, self._row_products(out, out).reshape(-1, 1) / count
+
+    def _row_products(self, x: Any, y: Any) -> Any:
+        """The inner products of the rows of `x` and `y`."""
+        if self.xp is np and x.shape[-1] >= _LONG:
+            return np.vecdot(x, y)
+        return self.sum_over(x * y, (x.ndim - 1,))
+
+    def _channel_products(self, x: Any, y: Any) -> Any:
+        """The inner products of the channels of `x` and `y`."""
+        return self._row_products(x, y).sum(axis=0) if x.ndim == 3 else self.sum_over(x * y, (0,))
+
+
+def _channels(x: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """A shape of images, the dims of a channel in it, and the shape in which numbers for each channel fit."""
+    batch, channels, points = *x.shape[:2], prod(x.shape[2:])
+    if points == 1:  # NumPy is slow along dims of size 1
+        return (batch, channels), (0,), (channels,)
+    return (batch, channels, points), (0, 2), (channels, 1)
 
 
 def _inverse_root(xp: Any, var: Any, eps: float) -> Any:
     return 1 / xp.sqrt(var + eps)
 
 
-def _row_sums(xp: Any, x: Any) -> Any:
-    return x @ np.ones(x.shape[1], x.dtype) if xp is np else xp.add.reduce(x, axis=1)
+def _plus(x: Any, grad: Any) -> Any:
+    """`x` plus the gradient of a statistic, where there is one."""
+    return x if grad is None else x + grad.reshape(x.shape)
 
 
-def _row_products(xp: Any, x: Any, y: Any) -> Any:
-    """The inner product of each row of `x` with that of `y`."""
-    return np.vecdot(x, y) if xp is np and x.shape[1] >= _LONG else _row_sums(xp, x * y)
-
-
-def _channel_sums(xp: Any, x: Any, y: Any = None) -> Any:
-    """Sums of `x`, ``(batch, channels, n)``, or of ``x * y``, over batch and positions."""
-    batch, channels, n = x.shape
-    if n == 1:
-        parts = x if y is None else x * y
-    elif y is None:
-        parts = _row_sums(xp, x.reshape(batch * channels, n))
-    else:
-        parts = _row_products(xp, x.reshape(batch * channels, n), y.reshape(batch * channels, n))
-    return xp.add.reduce(parts.reshape(batch, channels), axis=0)
-
+def _affine(xp: Any, grad: Any, scale: Any, c: Any, slope: Any, shift: Any) -> Any:
+    """``grad * scale + (c * slope + shift)``; overwrites `c`."""
+    c *= slope
+    c += shift
+    result = xp.multiply(grad, scale)
+    result += c
+    return result

@@ -1,10 +1,10 @@
 """Reductions and cumulative sums for NumPy: through BLAS, and with fewer passes over memory.
 
-A sum over contiguous dimensions is a product with a vector of ones, which takes a third of the time of `numpy.add.reduce`
-over the last dimension and less over the first. BLAS adds in 4 to 32 lanes, in blocks: measured on uniform numbers, float32
-sums of 1,000, 65,536 and 1,000,000 elements were off by at most 3, 3 and 6 units of 2**-24 of the sum of magnitudes (2, 1
-and 1 pairwise). Over the first dimension, where NumPy adds row to row (25 and 80 such units for 1,000 and 65,536 rows),
-`BLOCK` rows are added at a time, and then the blocks (14).
+A sum over contiguous dimensions is a product with a vector of ones, which takes a third of the time of
+`numpy.add.reduce` over the last dimension and less over the first. BLAS adds in 4 to 32 lanes, in blocks: measured on
+uniform numbers, float32 sums of 1,000, 65,536 and 1,000,000 elements were off by at most 3, 3 and 6 units of 2**-24 of
+the sum of magnitudes (2, 1 and 1 pairwise). Over the first dimension, where NumPy adds row to row (25 and 80 such units
+for 1,000 and 65,536 rows), `BLOCK` rows are added at a time, and then the blocks (14).
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ SMALL = 8192
 BLOCK = 4096
 
 _ones: dict[Any, Any] = {}
+_add: Any = np.add.reduce
+_multiply: Any = np.multiply.reduce
+_maximum: Any = np.maximum.reduce
+_minimum: Any = np.minimum.reduce
 
 
 def _vector_of_ones(n: int, dtype: Any) -> Any:
@@ -60,7 +64,7 @@ def _sum_flat(x: Any) -> Any:
     row = 1024
     rows = len(x) // row
     sums = x[: rows * row].reshape(rows, row) @ _vector_of_ones(row, x.dtype)
-    return np.asarray(np.add.reduce(sums) + np.add.reduce(x[rows * row :]))
+    return np.asarray(_add(sums) + _add(x[rows * row :]))
 
 
 def _flat_index(shape: tuple[int, ...], index: Any, dim: int) -> Any:
@@ -128,10 +132,10 @@ class NumpyReductions(Reductions, Cumulative):
         kind = x.dtype.kind
         wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
         if x.size < SMALL or kind not in "fc" or wanted != x.dtype or x.itemsize < 4 or dims == ():
-            return np.add.reduce(x, dims, wanted, None, keepdim)
+            return _add(x, dims, wanted, None, keepdim)
         if not x.flags.c_contiguous:
             if not x.flags.f_contiguous:
-                return np.add.reduce(x, dims, None, None, keepdim)
+                return _add(x, dims, None, None, keepdim)
             turned = None if dims is None else tuple(x.ndim - 1 - d for d in dims)
             return self.sum_over(x.T, turned, keepdim).T
         reduced = range(x.ndim) if dims is None else sorted(dims)
@@ -152,17 +156,17 @@ class NumpyReductions(Reductions, Cumulative):
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         if x.size >= SMALL and x.dtype.kind == "f" and dtype is None and x.flags.c_contiguous:
             if dims is None:
-                product = np.multiply.reduce(_halved(x.reshape(-1)))
+                product = _multiply(_halved(x.reshape(-1)))
                 return product.reshape((1,) * x.ndim) if keepdim else product
             if dims == (x.ndim - 1,):
                 x = _halved(x)
         return super().prod_over(x, dims, keepdim, dtype)
 
     def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
-        return np.maximum.reduce(x, dims, None, None, keepdim)
+        return _maximum(x, dims, None, None, keepdim)
 
     def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
-        return np.minimum.reduce(x, dims, None, None, keepdim)
+        return _minimum(x, dims, None, None, keepdim)
 
     def take_along(self, x: Any, index: Any, dim: int) -> Any:
         """`numpy.take_along_axis` as one flat `take`, in half of its time and a fifth of its overhead."""

@@ -25,9 +25,7 @@ class Products:
     def matmul(self, a: Any, b: Any) -> Any:
         """The matrix product, with broadcast batch dims and with vectors, as `numpy.matmul`."""
         if a.dtype != b.dtype:
-            raise RuntimeError(
-                f"expected m1 and m2 to have the same dtype, but got: {_cpp_name(a)} != {_cpp_name(b)}"
-            )
+            raise _other_dtype(a, b)
         ndim, other_ndim = a.ndim, b.ndim
         if not ndim or not other_ndim:
             raise RuntimeError(
@@ -161,9 +159,6 @@ class Products:
 
     def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
         """The sum of products over the labels that `out` lacks; every label of one operand is in the other or in `out`."""
-        if a.dtype != b.dtype:
-            first, second = (dtypes.from_numpy(x.dtype).scalar_name for x in (a, b))
-            raise RuntimeError(f"expected scalar type {first} but found {second}")
         plan = _plan(of_a, of_b, out)
         shape, other_shape = a.shape, b.shape
         batch = tuple(shape[of_a.index(label)] for label in plan.batch)
@@ -225,6 +220,14 @@ def _cpp_name(x: Any) -> str:
     return {"Long": "long int", "Short": "short int", "Char": "signed char", "Byte": "unsigned char"}.get(
         name, name.lower()
     )
+
+
+def _other_dtype(a: Any, b: Any) -> RuntimeError:
+    """What PyTorch says of operands whose dtypes differ."""
+    if max(a.ndim, b.ndim) > 2:
+        first, second = (dtypes.from_numpy(x.dtype).scalar_name for x in (a, b))
+        return RuntimeError(f"expected scalar type {first} but found {second}")
+    return RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_cpp_name(a)} != {_cpp_name(b)}")
 
 
 def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:

@@ -1,7 +1,7 @@
 """Kernels that reduce dimensions, written for any array library.
 
-`dims` is None for all dimensions, else a tuple of dimensions counted from the front. Results are arrays or NumPy scalars;
-whoever wraps them makes them arrays.
+`dims` is None for all dimensions, else a tuple of dimensions counted from the front. Results are arrays or NumPy
+scalars; whoever wraps them makes them arrays.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Reductions:
 
     def kept(self, x: Any, dim: int, keepdim: bool = True) -> Any:
         """A result without a dim, or with that dim of size 1."""
-        return x.reshape(x.shape[:dim] + (1,) + x.shape[dim:]) if keepdim else x
+        return x.reshape((*x.shape[:dim], 1, *x.shape[dim:])) if keepdim else x
 
     def put_along(self, x: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
         """Zeros of `shape` with the elements of `x` at an index along a dim, which names no place twice."""

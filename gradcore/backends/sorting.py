@@ -12,6 +12,9 @@ class Sorting:
 
     xp: Any
     host_scalars: bool
+    equal_or_nan: Any  # of other families
+    take_along: Any
+    running_max: Any
 
     # -- sorting --------------------------------------------------------------------------------------------------
 
@@ -76,7 +79,7 @@ class Sorting:
         run = position - self.running_max(xp.where(starts, position, 0))
         best = run.argmax(axis=-1)[..., None]  # the end of the first of the longest runs of equal elements
         found = (self.take_along(a, best, x.ndim - 1) for a in (values, order))
-        return tuple(xp.moveaxis(a, -1, dim) if keepdim else a.squeeze(-1) for a in found)  # type: ignore[return-value]
+        return tuple(xp.moveaxis(a, -1, dim) if keepdim else a.squeeze(-1) for a in found)
 
     # -- distinct elements ----------------------------------------------------------------------------------------
 

@@ -12,12 +12,18 @@ import numpy as np
 
 __all__ = ["Targets"]
 
+# Elements from which a pass over them costs more than a look at the maxima.
+_LARGE = 4096
+
 
 class Targets:
     """Class targets. One that is ignored has a score and a weight of zero, and no place."""
 
     xp: Any
+    host_scalars: bool
     check_bounds: Any
+    max_over: Any
+    sum_over: Any
 
     def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
         """The score of each target's class."""
@@ -53,14 +59,12 @@ class Targets:
     ) -> tuple[Any, Any, Any, Any]:
         """Cross entropy, the sum of weights, and of each row the maximum and the sum of exponentials less that."""
         xp, dim = self.xp, min(x.ndim, 2) - 1
-        highest = x.max(axis=dim, keepdims=True)
-        exponentials = x - highest
-        scores = self.class_pick(exponentials, target, ignore_index)
-        xp.exp(exponentials, out=exponentials)
-        if xp is np and x.ndim == 2:  # the fastest sum of rows
-            total = (exponentials @ np.ones(x.shape[1], x.dtype)).reshape(-1, 1)
-        else:
-            total = xp.add.reduce(exponentials, axis=dim, keepdims=True)
+        highest = xp.asarray(self.max_over(x, (dim,), True))
+        if xp is np and x.size >= _LARGE and -4 <= highest.min() and highest.max() <= 16:
+            highest = np.zeros_like(highest)  # moderate numbers: accurate without a pass to subtract the maximum
+        powers = _powers(xp, x, highest)
+        total = self.sum_over(powers, (dim,), True)
+        scores = self.class_pick(x, target, ignore_index) - highest.reshape(target.shape)
         weights = self.class_weights(target, weight, x, ignore_index)
         losses = xp.log(total).reshape(target.shape) - scores
         losses = self._without_ignored(losses, self._known_classes(target, x.shape[dim], ignore_index)[1]) * weights
@@ -69,9 +73,8 @@ class Targets:
     def softmax_nll_backward(
         self, x: Any, highest: Any, scale: Any, at_target: Any, target: Any, ignore_index: int
     ) -> Any:
-        """``exp(x - highest) * scale``, less `at_target` in the places of the targets' classes."""
-        result = x - highest
-        self.xp.exp(result, out=result)
+        """``exp(x - highest) * scale``, less `at_target` in the places of the targets' classes: in place."""
+        result = _powers(self.xp, x, highest)
         result *= scale
         known, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
         view, key = self._class_places(result, known)
@@ -80,7 +83,7 @@ class Targets:
 
     def _known_classes(self, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
         """Targets that are classes, 0 in the place of others that are ignored; and which are, None if none can be."""
-        if not 0 <= ignore_index < classes:
+        if self.host_scalars and not 0 <= ignore_index < classes:
             try:
                 self.check_bounds(target, classes, 0)
             except IndexError:
@@ -102,6 +105,14 @@ class Targets:
         n = prod(x.shape[2:])
         rows, columns = self.xp.arange(batch).reshape(batch, 1), self.xp.arange(n)
         return x.reshape(batch, classes, n), (rows, target.reshape(batch, n), columns)
+
+
+def _powers(xp: Any, x: Any, highest: Any) -> Any:
+    """``exp(x - highest)`` in a new array."""
+    if xp is np and not highest.any():
+        return np.exp(x)
+    result = x - highest
+    return xp.exp(result, out=result)
 
 
 def _reduced(losses: Any, weights: Any, reduction: str) -> tuple[Any, Any]:

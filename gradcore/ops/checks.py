@@ -17,12 +17,14 @@ def scalar_name(array: Any) -> str:
 
 
 def check_implemented(kernel: str, array: Any, kinds: str) -> None:
-    """Raise for an array whose dtype's kind (``"b"``, ``"i"``, ``"f"``, ``"c"``) is among those that lack the kernel."""
+    """Raise for an array whose dtype's kind (``"b"``, ``"i"``, ``"f"``, ``"c"``) is among those without the kernel."""
     if array.dtype.kind in kinds:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_name(array)}'")
 
 
-def check_reducible(name: str, shape: Sequence[int], dim: int | Sequence[int] | None, error: type = RuntimeError) -> None:
+def check_reducible(
+    name: str, shape: Sequence[int], dim: int | Sequence[int] | None, error: type = RuntimeError
+) -> None:
     """Refuse a reduction without identity, as a maximum, over no elements.
 
     Raises

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import inspect
-
 import math
 
+from gradcore import dtypes
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.reductions import accumulated
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import along, wrap_dim
 from gradcore.ops.table import composite, general, linear
 
+DType = dtypes.dtype | None
+
 
 def _samples():
-    return [case(floats(3, 4), 1), case(floats(5, 2), 0), case(floats(2, 3, 4), -2), case(floats(), 0), case(floats(0), 0)]
+    return [
+        case(floats(3, 4), 1),
+        case(floats(5, 2), 0),
+        case(floats(2, 3, 4), -2),
+        case(floats(), 0),
+        case(floats(0), 0),
+    ]
 
 
-# -- sums ---------------------------------------------------------------------------------------------------------------
+# -- sums -------------------------------------------------------------------------------------------------------------
 
 
 @linear(lambda F, grad, dim: F.cumsum_backward(grad, dim), inplace=True, samples=_samples)
@@ -32,7 +39,7 @@ def cumsum_backward(F, self, dim: int):
     return along(F.cumsum_along, self, dim, True, None)
 
 
-# -- recurrences: what derivatives of cumulative products and sums of exponentials are made of ----------------------------
+# -- recurrences: what derivatives of cumulative products and sums of exponentials are made of ------------------------
 
 
 @general(
@@ -74,7 +81,7 @@ def scan(F, factor, term, dim: int, reverse: bool = False):
     return F.scan_along(factor, term, dim, reverse) if term.ndim else term.copy()
 
 
-# -- products -----------------------------------------------------------------------------------------------------------
+# -- products ---------------------------------------------------------------------------------------------------------
 
 
 def _product_samples():
@@ -101,7 +108,7 @@ def _(F, t, self, result, dim):
     return F.scan(self, t * F.shift(result, dim, 1, 1), dim)
 
 
-# -- logarithms of sums of exponentials -----------------------------------------------------------------------------------
+# -- logarithms of sums of exponentials -------------------------------------------------------------------------------
 
 
 def _decay(F, result, dim):
@@ -126,7 +133,7 @@ def _(F, t, self, result, dim):
     return F.scan(_decay(F, result, dim), t * F.exp(self - result), dim)
 
 
-# -- differences and integrals --------------------------------------------------------------------------------------------
+# -- differences and integrals ----------------------------------------------------------------------------------------
 
 
 def _between(F, x, dim):
@@ -137,9 +144,12 @@ def _between(F, x, dim):
 
 @composite(
     samples=lambda: [
-        case(floats(3, 5)), case(floats(4, 3), 2, 0), case(floats(3, 2), 1, -1, floats(3, 1), floats(3, 2)), case(floats(1))
+        case(floats(3, 5)),
+        case(floats(4, 3), 2, 0),
+        case(floats(3, 2), 1, -1, floats(3, 1), floats(3, 2)),
+        case(floats(1)),
     ]
-)  # fmt: skip
+)
 def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
     """Differences of neighbours along a dim, `n` times over.
 
@@ -214,23 +224,21 @@ def _integrals():
     ]  # fmt: skip
 
 
-@composite(method=False, aliases=("trapz",), samples=_integrals)
 def trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1):
-    """Integral of `y` along a dim by the trapezoid rule."""
     dim = wrap_dim(dim, y.ndim)
-    if y.ndim and y.shape[dim] == 0 or not y.ndim:
+    if not y.ndim or y.shape[dim] == 0:
         return F.new_zeros(y, tuple(y.shape[:dim]) + tuple(y.shape[dim + 1 :]))
     return F.sum(_areas(F, "trapezoid", y, x, dx, dim), dim) / 2
 
 
-@composite(method=False, samples=_integrals)
 def cumulative_trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1):
-    """Integrals of `y` up to each point along a dim by the trapezoid rule."""
     dim = wrap_dim(dim, y.ndim)
     if not y.ndim or y.shape[dim] == 0:
         return F.new_zeros(y, y.shape)
     return F.cumsum(_areas(F, "cumulative_trapezoid", y, x, dx, dim), dim) / 2
 
 
-for _op in (trapezoid, cumulative_trapezoid):
-    _op.doc = inspect.cleandoc(_op.doc) + _INTEGRAL
+trapezoid.__doc__ = f"Integral of `y` along a dim by the trapezoid rule.{_INTEGRAL}"
+cumulative_trapezoid.__doc__ = f"Integrals of `y` up to each point along a dim by the trapezoid rule.{_INTEGRAL}"
+composite(method=False, samples=_integrals, aliases=("trapz",))(trapezoid)
+composite(method=False, samples=_integrals)(cumulative_trapezoid)

@@ -1,13 +1,14 @@
 """Extrema: over dims, along one dim with their index, and running along a dim.
 
-Where elements tie, the gradient of an extremum over dims is shared evenly; that of an extremum with an index goes to the
-element of the index.
+Where elements tie, the gradient of an extremum over dims is shared evenly; that of an extremum with an index goes to
+the element of the index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
+from typing import Any
 
 from gradcore.ops.checks import check_implemented, check_reducible
 from gradcore.ops.samples import case, floats, ints
@@ -15,6 +16,7 @@ from gradcore.ops.shapes import along, axes, kept, wrap_dim
 from gradcore.ops.table import composite, constant, general, linear
 
 Dims = int | Sequence[int] | None
+Tensor = Any
 
 
 # -- over dims --------------------------------------------------------------------------------------------------------
@@ -53,7 +55,9 @@ def _over_dims(name, word):
 
     over.__doc__ = f"The {word} over `dim` (all dims if empty); elements that tie share the gradient evenly."
     op = general(
-        lambda F, grad, self, result, dim: _shared(F, grad, self, result, dim), name=f"a{name}", samples=_samples_over_dims
+        lambda F, grad, self, result, dim: _shared(F, grad, self, result, dim),
+        name=f"a{name}",
+        samples=_samples_over_dims,
     )(over)
     op.jvp("self")(lambda F, t, self, result, dim, keepdim: _averaged(F, t, self, result, dim, keepdim))
 
@@ -66,9 +70,11 @@ _over_dims("min", "minimum")
     outputs=("min", "max"),
     output_type="aminmax",
     samples=lambda: [
-        case(floats(3, 4, form="distinct")), case(floats(3, 4, form="distinct"), dim=1), case(floats(2, 3), dim=0, keepdim=True)
+        case(floats(3, 4, form="distinct")),
+        case(floats(3, 4, form="distinct"), dim=1),
+        case(floats(2, 3), dim=0, keepdim=True),
     ],
-)  # fmt: skip
+)
 def aminmax(F, self, *, dim: int | None = None, keepdim: bool = False):
     """The minimum and the maximum of all elements or along a dim, as a named tuple ``(min, max)``."""
     if dim is None and 0 in self.shape:
@@ -91,7 +97,7 @@ def _(F, t, self, min, max, dim, keepdim):
     return _averaged(F, t, self, min, dim, keepdim), _averaged(F, t, self, max, dim, keepdim)
 
 
-# -- of all elements ----------------------------------------------------------------------------------------------------
+# -- of all elements --------------------------------------------------------------------------------------------------
 
 
 @constant(function=False, method=False)
@@ -112,7 +118,7 @@ def mean_of_equals(F, t, self, result):
     return F.sum(t * equals) / F.sum(equals)
 
 
-# -- along a dim, with the index ----------------------------------------------------------------------------------------
+# -- along a dim, with the index --------------------------------------------------------------------------------------
 
 
 @linear(
@@ -120,10 +126,13 @@ def mean_of_equals(F, t, self, result):
     function=False,
     method=False,
     node="ScatterBackward0",
-    samples=lambda: [case(floats(3, 1), (3, 4), 1, ints(3, 1, high=4)), case(floats(1, 2), (3, 2), -2, ints(1, 2, high=3))],
-)  # fmt: skip
+    samples=lambda: [
+        case(floats(3, 1), (3, 4), 1, ints(3, 1, high=4)),
+        case(floats(1, 2), (3, 2), -2, ints(1, 2, high=3)),
+    ],
+)
 def place(F, self, shape: tuple[int, ...], dim: int, index):
-    """Zeros of `shape`, but for the elements at an index along a dim, which names no place twice: undoes a selection."""
+    """Zeros of `shape`, but for the elements at an index along a dim that names no place twice: undoes a selection."""
     return F.put_along(self, shape, wrap_dim(dim, len(shape)), index)
 
 
@@ -238,7 +247,7 @@ _index_of("max", "maximum")
 _index_of("min", "minimum")
 
 
-# -- running along a dim ------------------------------------------------------------------------------------------------
+# -- running along a dim ----------------------------------------------------------------------------------------------
 
 
 def _running(name, word):

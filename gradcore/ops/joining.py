@@ -23,12 +23,12 @@ def _is_skipped(shape):
 
 
 def _check_joinable(shapes, dim):
-    first = next((s for s in shapes if not _is_skipped(s)), None)
     for i, shape in enumerate(shapes):
         if not shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
-        if first is None or _is_skipped(shape):
-            continue
+    rest = [(i, s) for i, s in enumerate(shapes) if not _is_skipped(s)]
+    first = rest[0][1] if rest else ()
+    for i, shape in rest:
         if len(shape) != len(first):
             raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
         for d, (a, b) in enumerate(zip(first, shape, strict=True)):
@@ -66,12 +66,17 @@ def _pieces(F, grad, shapes, dim):
 )
 def cat(F, tensors: Arrays, dim: int = 0):
     """Tensors one after the other along a dim."""
-    shapes = [x.shape for x in tensors]
-    kept = [x for x in tensors if not _is_skipped(x.shape)] or tensors
+    try:
+        return F.joined(tensors, wrap_dim(dim, tensors[0].ndim))
+    except (IndexError, ValueError):
+        return _joined_with_care(F, tensors, dim)
+
+
+def _joined_with_care(F, tensors, dim):
+    """What the library refused to join: without empty vectors, or not at all."""
+    kept = [x for x in F.alike(tensors) if not _is_skipped(x.shape)] or tensors
     dim = wrap_dim(dim, kept[0].ndim)
-    _check_joinable(shapes, dim)
-    if len(kept) < len(tensors):
-        kept = [x for x in F.alike(tensors) if not _is_skipped(x.shape)] or tensors
+    _check_joinable([x.shape for x in tensors], dim)
     return F.joined(kept, dim)
 
 
@@ -84,15 +89,15 @@ def cat(F, tensors: Arrays, dim: int = 0):
 def stack(F, tensors: Arrays, dim: int = 0):
     """Tensors of one shape side by side along a new dim."""
     first = tensors[0].shape
+    dim = wrap_dim(dim, len(first) + 1)
+    shape = (*first[:dim], 1, *first[dim:])
     for i, x in enumerate(tensors):
         if x.shape != first:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(x.shape)} at "
                 f"entry {i}"
             )
-    dim = wrap_dim(dim, len(first) + 1)
-    key = (slice(None),) * dim + (None,)
-    return F.joined([x[key] for x in tensors], dim)
+    return F.joined([x.reshape(shape) for x in tensors], dim)
 
 
 @composite(method=False, samples=lambda: [case([floats(2), floats(3)]), case([floats(2, 1), floats(2, 3)]), case([floats(), floats()])])

@@ -118,7 +118,7 @@ def _declare_difference(
 def _huber(F: Any, d: Any, width: float) -> Any:
     """``d ** 2 / 2`` up to `width`, and the tangent of that beyond."""
     near = F.clamp(d, -width, width)
-    return near * (d - near / 2)
+    return near * (d - near * 0.5)
 
 
 _declare_difference("mse_loss", lambda F, d, width: F.square(d), lambda F, t, d, width: 2 * t * d)

@@ -52,6 +52,12 @@ def check_solvable(caller: str, a: Any, b: Any, left: bool, vector: bool = False
             f"{caller}: Expected A and B to have the same dtype, but found A of type {_name(a)[0]} and B of type "
             f"{_name(b)[0]} instead"
         )
+    for back in range(3, min(a.ndim, b.ndim) + 1):
+        if a.shape[-back] != b.shape[-back] and 1 not in (a.shape[-back], b.shape[-back]):
+            raise RuntimeError(
+                f"The size of tensor a ({b.shape[-back]}) must match the size of tensor b ({a.shape[-back]}) at "
+                f"non-singleton dimension {max(a.ndim, b.ndim) - back}"
+            )
     rows, columns = (b.shape[-1], 1) if vector else tuple(b.shape[-2:])
     if (rows if left else columns) != a.shape[-1]:
         equation = "AX = B" if left else "XA = B"

@@ -284,67 +284,35 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
     return solution, residuals, rank, sizes
 
 
-# -- reflections ----------------------------------------------------------------------------------------------------------
+# -- other ----------------------------------------------------------------------------------------------------------------
 
 
-def _reflections(F, input):
-    """The vectors of the Householder reflections that are kept below the diagonal of a matrix, one column each."""
-    m, n = input.shape[-2:]
-    return F.tril(input, -1) + F.new_eye(input, m, n)
+@composite(path="linalg.diagonal", method=False, samples=lambda: [case(floats(2, 3, 4)), case(floats(3, 3), offset=1)])
+def linalg_diagonal(F, A, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
+    """A view of the diagonals of matrices; see `gradcore.diagonal`."""
+    return F.diagonal(A, offset, dim1, dim2)
 
 
-def _reflect(F, v, tau, x):
-    """``x - tau * v @ v^H @ x`` for columns `v` and numbers `tau`, both with two dims."""
-    return x - F.matmul(tau * v, F.matmul(F.hermitian(v), x))
+@composite(path="linalg.vander", method=False, samples=lambda: [case(floats(3)), case(floats(2, 3), N=4), case(floats(2), N=2)])
+def linalg_vander(F, x, *, N: int | None = None):
+    """The powers of the elements, from the power 0, along a new last dim of size `N`."""
+    if (N is None and (not x.ndim or x.shape[-1] < 2)) or (N is not None and N <= 1):
+        raise RuntimeError("N must be greater than 1.")
+    n = x.shape[-1] if N is None else N
+    x = F.unsqueeze(x if x.ndim else F.unsqueeze(x, 0), -1)
+    powers = F.cumprod(F.expand(x, (*x.shape[:-1], n - 1)), -1)
+    return F.cat([F.ones_like(x), powers], -1)
 
 
-def _householder_cases():
-    return [case(floats(4, 3), floats(3)), case(floats(2, 3, 3), floats(2, 2)), case(floats(3, 0), floats(0))]
-
-
-@general(
-    path="linalg.householder_product",
-    method=False,
-    node="LinalgHouseholderProductBackward0",
-    samples=_householder_cases,
-)
-def linalg_householder_product(F, input, tau):
-    """The first columns of the product of Householder reflections, as QR factorisations keep them."""
-    name = "torch.linalg.householder_product"
-    if input.ndim < 2:
-        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
-    if input.shape[-2] < input.shape[-1]:
-        raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
-    if input.shape[-1] < tau.shape[-1]:
-        raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
-    return _products(F, input, tau)[0]
-
-
-def _columns(F, x, i):
-    return F.narrow(x, -1, i, 1)
-
-
-def _products(F, input, tau):
-    """The products of the last reflections, of all of them first, the last with none."""
-    vectors = _reflections(F, input)
-    products = [F.expand(F.new_eye(input, *input.shape[-2:]), tuple(input.shape))]
-    for i in reversed(range(tau.shape[-1])):
-        products.append(_reflect(F, _columns(F, vectors, i), F.unsqueeze(_columns(F, tau, i), -1), products[-1]))
-    return products[::-1]
-
-
-@linalg_householder_product.vjp("input", "tau")
-def _(F, grad, input, tau):
-    vectors, products = _reflections(F, input), _products(F, input, tau)
-    by_vectors, by_tau = [], []
-    for i in range(tau.shape[-1]):
-        v, t = _columns(F, vectors, i), F.unsqueeze(_columns(F, tau, i), -1)
-        rest = products[i + 1]  # this reflection stands between `grad`, taken back to it, and the rest
-        across = F.matmul(grad, F.matmul(F.hermitian(rest), v))
-        back = F.matmul(rest, F.matmul(F.hermitian(grad), v))
-        by_tau.append(-F.squeeze(F.matmul(F.hermitian(v), across), -1))
-        by_vectors.append(-F.conj(t) * across - t * back)
-        grad = _reflect(F, v, F.conj(t), grad)
-    columns = input.shape[-1] - tau.shape[-1]
-    by_vectors.append(F.zeros_like(F.narrow(input, -1, 0, columns)))
-    return F.tril(F.cat(by_vectors, -1), -1), F.cat(by_tau, -1) if by_tau else F.zeros_like(tau)
+@composite(method=False, samples=lambda: [case(floats(3)), case(floats(3), N=2, increasing=True)])
+def vander(F, x, N: int | None = None, increasing: bool = False):
+    """The powers of the elements of a vector along a new dim, the highest first unless `increasing`."""
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    n = x.shape[0] if N is None else N
+    one = F.ones_like(F.unsqueeze(x, -1))
+    if n < 2:
+        return F.narrow(one, -1, 0, n)
+    powers = F.cumprod(F.expand(F.unsqueeze(x, -1), (x.shape[0], n - 1)), -1)
+    increasing_powers = F.cat([one, powers], -1)
+    return increasing_powers if increasing else F.flip(increasing_powers, (-1,))

@@ -243,13 +243,20 @@ def t(F, self):
 )
 def permute(F, self, dims: Sizes):
     """A view with the dims in another order."""
-    dims = each(dims)
-    if len(dims) != self.ndim:
-        raise RuntimeError(
+    try:
+        return self.transpose(dims)
+    except (IndexError, TypeError, ValueError):
+        raise _permute_error(self.ndim, each(dims)) from None
+
+
+def _permute_error(ndim, dims):
+    if len(dims) != ndim:
+        return RuntimeError(
             "permute(): number of dimensions in the tensor input does not match the length of the desired ordering of "
-            f"dimensions i.e. input.dim() = {self.ndim} is not equal to len(dims) = {len(dims)}"
+            f"dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = {len(dims)}"
         )
-    return self.transpose(distinct(dims, self.ndim, "permute(): duplicate dims are not allowed."))
+    distinct(dims, ndim, "permute(): duplicate dims are not allowed.")
+    return RuntimeError(f"permute(): {list(dims)} is no order of {ndim} dims")
 
 
 @composite(aliases=("moveaxis",), samples=lambda: [case(floats(2, 3, 4), 0, 2), case(floats(2, 3, 4), (0, 1), (-1, 0))])

@@ -14,6 +14,19 @@ from gradcore import dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 
+Needs = tuple[bool, ...]
+
+
+def _with_zeros(F: Any, grads: Any, self: Any) -> Any:
+    """The gradients of result, mean and variance; the result's is there, the others may be None."""
+    return (F.zeros_like(self), *grads[1:]) if grads[0] is None else grads
+
+
+def _plus(F: Any, x: Any, grad: Any) -> Any:
+    """`x` plus the gradient of a statistic, where there is one."""
+    return x if grad is None else x + F.reshape(grad, x.shape)
+
+
 # -- layer norm: statistics over the last dims, a weight for each of their elements ------------------------
 
 
@@ -22,6 +35,7 @@ from gradcore.ops.table import composite, general
     node="NativeLayerNormBackward0",
     function=False,
     method=False,
+    materialize=False,
 )
 def native_layer_norm(self, weight=None, bias=None, ndims: int = 1, eps: float = 1e-5):
     """Normalize over the last `ndims` dims; also their means and variances."""
@@ -29,7 +43,14 @@ def native_layer_norm(self, weight=None, bias=None, ndims: int = 1, eps: float =
 
 @native_layer_norm.vjp("self", "weight", "bias")
 def _(F, grads, self, weight, mean, var, ndims, eps, needs):
-    grad, grad_mean, grad_var = grads
+    return F.layer_norm_backward(*_with_zeros(F, grads, self), self, weight, mean, var, ndims, eps, needs)
+
+
+@composite(function=False, method=False)
+def layer_norm_backward(
+    F, grad, grad_mean, grad_var, self, weight, mean, var, ndims: int, eps: float, needs: Needs
+):
+    """The gradients of `native_layer_norm`."""
     lead, last = self.shape[: self.ndim - ndims], self.shape[self.ndim - ndims :]
     rows, width = prod(lead), prod(last)
     grad, column = F.reshape(grad, (rows, width)), (rows, 1)
@@ -40,12 +61,12 @@ def _(F, grads, self, weight, mean, var, ndims, eps, needs):
     if needs[1]:
         to_weight = F.reshape(F.matmul(r, product), last)
     if needs[2]:
-        to_bias = F.reshape(F.matmul(F.ones_like(r), grad), last)
+        to_bias = F.reshape(F.sum(grad, 0), last)
     if needs[0]:
         weight = F.reshape(weight, (width,)) if weight is not None else F.ones_like(c[0])
-        of_mean = F.reshape(grad_mean, (rows,)) - F.matmul(grad, weight) * r
-        of_var = F.reshape(grad_var, (rows,)) - F.matmul(product, weight) * (r * r * r / 2)
-        shift, slope = F.reshape(of_mean / width, column), F.reshape(of_var * (2 / width), column)
+        of_mean = _plus(F, F.matmul(grad, weight) * -r, grad_mean)
+        of_var = _plus(F, F.matmul(product, weight) * (r * r * r / -2), grad_var)
+        slope, shift = F.reshape(of_var * (2 / width), column), F.reshape(of_mean / width, column)
         to_self = grad * weight * F.reshape(r, column) + (c * slope + shift)
         to_self = F.reshape(to_self, self.shape)
     return to_self, to_weight, to_bias
@@ -154,8 +175,8 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
 
 # -- group norm and batch norm: a weight for each channel --------------------------------------------------
 #
-# Both formulas work on one matrix with a row for each image and channel: sums over its rows, a little algebra with
-# those, and a scale, a slope and a shift for each row.
+# The formulas work on rows, one for each image and channel: sums over them, a little algebra with those, and a scale,
+# a slope and a shift for each.
 
 
 @general(
@@ -163,6 +184,7 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
     node="NativeGroupNormBackward0",
     function=False,
     method=False,
+    materialize=False,
 )
 def native_group_norm(self, weight=None, bias=None, groups: int = 1, eps: float = 1e-5):
     """Normalize each group of channels of each image; also the means and variances, ``(batch, groups)``."""
@@ -175,7 +197,14 @@ def _grouped(self: Any, groups: int) -> tuple[int, int, int, int]:
 
 @native_group_norm.vjp("self", "weight", "bias")
 def _(F, grads, self, weight, mean, var, groups, eps, needs):
-    grad, grad_mean, grad_var = grads
+    return F.group_norm_backward(*_with_zeros(F, grads, self), self, weight, mean, var, groups, eps, needs)
+
+
+@composite(function=False, method=False)
+def group_norm_backward(
+    F, grad, grad_mean, grad_var, self, weight, mean, var, groups: int, eps: float, needs: Needs
+):
+    """The gradients of `native_group_norm`."""
     shape = _grouped(self, groups)
     batch, _, channels, points = shape
     of_group = (batch, groups, 1, 1)
@@ -193,8 +222,8 @@ def _(F, grads, self, weight, mean, var, groups, eps, needs):
         if weight is not None:
             weight = F.reshape(weight, (groups, channels, 1))
             total, product, scale = total * weight, product * weight, r * weight
-        of_mean = F.reshape(grad_mean, of_group) - F.sum(total, 2, True) * r
-        of_var = F.reshape(grad_var, of_group) - F.sum(product, 2, True) * (r * r * r / 2)
+        of_mean = _plus(F, F.sum(total, 2, True) * -r, grad_mean)
+        of_var = _plus(F, F.sum(product, 2, True) * (r * r * r / -2), grad_var)
         count = channels * points
         to_self = F.reshape(grad * scale + (c * (of_var * (2 / count)) + of_mean / count), self.shape)
     return to_self, to_weight, to_bias
@@ -285,6 +314,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
     node="NativeBatchNormBackward0",
     function=False,
     method=False,
+    materialize=False,
 )
 def native_batch_norm(self, weight=None, bias=None, eps: float = 1e-5):
     """Normalize each channel over all images; also the channels' means and variances."""
@@ -292,7 +322,12 @@ def native_batch_norm(self, weight=None, bias=None, eps: float = 1e-5):
 
 @native_batch_norm.vjp("self", "weight", "bias")
 def _(F, grads, self, weight, mean, var, eps, needs):
-    grad, grad_mean, grad_var = grads
+    return F.batch_norm_backward(*_with_zeros(F, grads, self), self, weight, mean, var, eps, needs)
+
+
+@composite(function=False, method=False)
+def batch_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, eps: float, needs: Needs):
+    """The gradients of `native_batch_norm`."""
     batch, channels, points = self.shape[0], self.shape[1], prod(self.shape[2:])
     shape, column = (batch, channels, points), (channels, 1)
     grad = F.reshape(grad, shape)
@@ -302,8 +337,8 @@ def _(F, grads, self, weight, mean, var, eps, needs):
     to_self = None
     if needs[0]:
         scale = r if weight is None else r * weight
-        of_mean = grad_mean - total * scale
-        of_var = grad_var - product * (scale * r * r / 2)
+        of_mean = _plus(F, -total * scale, grad_mean)
+        of_var = _plus(F, product * (scale * r * r / -2), grad_var)
         count = batch * points
         slope, shift = F.reshape(of_var * (2 / count), column), F.reshape(of_mean / count, column)
         to_self = F.reshape(grad * F.reshape(scale, column) + (c * slope + shift), self.shape)
@@ -342,13 +377,8 @@ def _(F, t, self_shape):
     function=False,
     method=False,
 )
-def batch_norm_given(F, self, mean, var, weight=None, bias=None, eps: float = 1e-5):
+def batch_norm_given(self, mean, var, weight=None, bias=None, eps: float = 1e-5):
     """Normalize each channel with a given mean and variance."""
-    scale = F.rsqrt(var + eps)
-    if weight is not None:
-        scale = scale * weight
-    shift = -mean * scale if bias is None else bias - mean * scale
-    return self * _for_channels(F, scale, self.ndim) + _for_channels(F, shift, self.ndim)
 
 
 def _scale(F: Any, weight: Any, var: Any, eps: float, ndim: int) -> Any:

@@ -196,7 +196,7 @@ def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = Fa
     if dims is None:
         if self.ndim not in (1, 2) and not isinstance(ord, str):
             raise RuntimeError(
-                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {self.ndim}D"
+                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {self.ndim}D."
             )
         dims = (0,) if self.ndim == 1 and not isinstance(ord, str) else (-2, -1)
     if len(dims) == 1 and not isinstance(ord, str):

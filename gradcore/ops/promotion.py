@@ -20,9 +20,12 @@ Dtypes = tuple[dtype, dtype | None]
 Rule = Callable[[Any, Sequence[Any], Sequence[Any], tuple[Any, ...]], Dtypes]
 
 
+_PYTHON_NUMBERS = frozenset((bool, int, float, complex))
+
+
 def is_number(value: Any) -> bool:
     """Whether it is a Python or NumPy number."""
-    return isinstance(value, Number)
+    return value.__class__ in _PYTHON_NUMBERS or isinstance(value, Number)
 
 
 def promoted(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:

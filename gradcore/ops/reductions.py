@@ -11,6 +11,7 @@ from gradcore.ops.shapes import along, axes, kept, reduced_size
 from gradcore.ops.table import composite, constant, general, linear
 
 Dims = int | Sequence[int] | None
+DType = dtypes.dtype | None
 
 
 def spread(F, grad, shape, dim):
@@ -165,7 +166,13 @@ def _(F, t, self, dim):
 
 def _test_samples():
     x = bools(3, 4)
-    return [case(x), case(x, dim=1), case(x, dim=(0, 1), keepdim=True), case(ints(2, 3), dim=0), case(bools(0, 2), dim=0)]
+    return [
+        case(x),
+        case(x, dim=1),
+        case(x, dim=(0, 1), keepdim=True),
+        case(ints(2, 3), dim=0),
+        case(bools(0, 2), dim=0),
+    ]
 
 
 def _tested_axes(dim, ndim):
@@ -205,9 +212,7 @@ def equal(F, self, other):
     return self.shape == other.shape and bool(F.all(self == other))
 
 
-@composite(
-    data_dependent=True, samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(2, 3), floats(3), 10.0)]
-)
+@composite(data_dependent=True, samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(2, 3), floats(3), 10.0)])
 def allclose(F, self, other, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
     """Whether ``abs(self - other) <= atol + rtol * abs(other)`` everywhere, as a bool."""
     return bool(F.all(F.isclose(self, other, rtol, atol, equal_nan)))

@@ -26,9 +26,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
     except TypeError:
         raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}") from None
     if not -bound <= dim < bound:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})"
-        )
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")
     return dim + bound if dim < 0 else dim
 
 

@@ -13,6 +13,7 @@ from gradcore.ops.shapes import all_dims, along, kept
 from gradcore.ops.table import composite, general
 
 Dims = int | Sequence[int]
+DType = dtypes.dtype | None
 
 
 # -- logsumexp --------------------------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ def _joint(kernel, grad, y, dim):
     return kernel(grad.reshape((1,)), y.reshape((1,)), 0).reshape(())
 
 
-# -- under their names in nn.functional ---------------------------------------------------------------------------------
+# -- under their names in nn.functional -------------------------------------------------------------------------------
 
 
 def _implicit_dim(name, ndim):

@@ -8,7 +8,7 @@ from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import along, wrap_dim
 from gradcore.ops.table import composite, constant, general
 
-# -- sorting ------------------------------------------------------------------------------------------------------------
+# -- sorting ----------------------------------------------------------------------------------------------------------
 
 
 def _check_sortable(self):
@@ -62,9 +62,13 @@ def msort(F, self):
     differentiable=(0,),
     output_type="topk",
     samples=lambda: [
-        case(floats(3, 5), 2), case(floats(4, 3), 3, 0, False), case(floats(3, 40), 20), case(floats(), 1), case(floats(3), 0)
+        case(floats(3, 5), 2),
+        case(floats(4, 3), 3, 0, False),
+        case(floats(3, 40), 20),
+        case(floats(), 1),
+        case(floats(3), 0),
     ],
-)  # fmt: skip
+)
 def topk(F, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
     """The `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``."""
     size = self.shape[wrap_dim(dim, self.ndim)] if self.ndim else 1
@@ -78,7 +82,7 @@ def topk(F, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = Tr
 topk.jvp("self")(taken)
 
 
-# -- distinct elements ----------------------------------------------------------------------------------------------------
+# -- distinct elements ------------------------------------------------------------------------------------------------
 
 
 def _no_derivative(name):
@@ -118,7 +122,12 @@ _distinct(
 
 def _distinct_samples():
     x = ints(3, 4, high=3)
-    return [case(x), case(x, return_inverse=True, return_counts=True), case(x, return_inverse=True, dim=1), case(ints(0))]
+    return [
+        case(x),
+        case(x, return_inverse=True, return_counts=True),
+        case(x, return_inverse=True, dim=1),
+        case(ints(0)),
+    ]
 
 
 def _asked_for(found, inverse, counts):
@@ -147,9 +156,7 @@ def unique(
 
 
 @composite(data_dependent=True, samples=_distinct_samples)
-def unique_consecutive(
-    F, self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-):
+def unique_consecutive(F, self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None):
     """The elements that differ from the one before: each run of equal elements once.
 
     The parameters are those of `unique`.
@@ -157,7 +164,7 @@ def unique_consecutive(
     return _asked_for(F.unique_consecutive_(self, return_inverse, return_counts, dim), return_inverse, return_counts)
 
 
-# -- places in sorted sequences -------------------------------------------------------------------------------------------
+# -- places in sorted sequences ---------------------------------------------------------------------------------------
 
 
 @constant(function=False, method=False)
@@ -172,9 +179,10 @@ def _inserted(F, name, sequence, values, out_int32, right, sorter):
     if not hasattr(values, "ndim"):
         values = F.full((), values, dtype=sequence.dtype, device=sequence.device)
     if values.dtype is not sequence.dtype:
+        edges = "boundaries" if name == "bucketize" else "sorted_sequence"
         raise RuntimeError(
-            f"torch.{name}(): input value tensor and {'boundaries' if name == 'bucketize' else 'sorted_sequence'} tensor "
-            f"should have same dtype, but got {values.dtype} and {sequence.dtype}"
+            f"torch.{name}(): input value tensor and {edges} tensor should have same dtype, but got {values.dtype} and "
+            f"{sequence.dtype}"
         )
     found = F.search(sequence, values, right, sorter)
     return F.to(found, dtypes.int32) if out_int32 else found
@@ -232,7 +240,13 @@ def searchsorted(
     return _inserted(F, "searchsorted", sorted_sequence, input, out_int32, right or side == "right", sorter)
 
 
-@composite(method=False, samples=lambda: [case(floats(2, 3), floats(5, form="sorted")), case(floats(4), floats(3, form="sorted"), right=True)])
+@composite(
+    method=False,
+    samples=lambda: [
+        case(floats(2, 3), floats(5, form="sorted")),
+        case(floats(4), floats(3, form="sorted"), right=True),
+    ],
+)
 def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = False):
     """The number of the interval between sorted boundaries that each element lies in.
 
@@ -249,7 +263,9 @@ def is_in(F, self, among, invert: bool = False):
     return F.is_in_of(self, among, invert)
 
 
-@composite(method=False, samples=lambda: [case(ints(3, 4), ints(2)), case(ints(5), ints(3), invert=True), case(ints(4), 2)])
+@composite(
+    method=False, samples=lambda: [case(ints(3, 4), ints(2)), case(ints(5), ints(3), invert=True), case(ints(4), 2)]
+)
 def isin(F, elements, test_elements, *, assume_unique: bool = False, invert: bool = False):
     """Whether each element is among the test elements (or is not, if `invert`)."""
     like = next((x for x in (elements, test_elements) if hasattr(x, "ndim")), None)

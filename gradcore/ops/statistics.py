@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from gradcore import dtypes
 from gradcore.ops.checks import check_implemented, check_reducible, scalar_name
@@ -14,9 +15,10 @@ from gradcore.ops.shapes import along, axes, kept, reduced_size, removed, wrap_d
 from gradcore.ops.table import composite, constant, general
 
 Dims = int | Sequence[int] | None
+Tensor = Any
 
 
-# -- variance and standard deviation ------------------------------------------------------------------------------------
+# -- variance and standard deviation ----------------------------------------------------------------------------------
 
 
 def _scaled_distances(F, self, dim, correction):
@@ -121,13 +123,25 @@ def _declare_moments(name, text, root):
     )  # fmt: skip
 
     def alone(
-        F, self, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+        F,
+        self,
+        dim: Dims = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
     ):
         dim, correction = _arguments(dim, unbiased, correction)
         return getattr(F, f"{name}_correction")(self, dim, correction, keepdim)
 
     def with_mean(
-        F, self, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+        F,
+        self,
+        dim: Dims = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
     ):
         dim, correction = _arguments(dim, unbiased, correction)
         return getattr(F, f"{name}_mean_correction")(self, dim, correction, keepdim)
@@ -144,7 +158,7 @@ _declare_moments("var", "Variance", False)
 _declare_moments("std", "Standard deviation", True)
 
 
-# -- medians, modes, k-th values ----------------------------------------------------------------------------------------
+# -- medians, modes, k-th values --------------------------------------------------------------------------------------
 
 
 def _median_samples():
@@ -214,7 +228,7 @@ def mode(F, self, dim: int = -1, keepdim: bool = False):
 selection(mode, "mode", samples=lambda: [case(floats(3, 5)), case(floats(4, 3), 0, True), case(floats())])
 
 
-# -- quantiles ----------------------------------------------------------------------------------------------------------
+# -- quantiles --------------------------------------------------------------------------------------------------------
 
 
 def _quantile_arguments(F, name, self, q, interpolation):
@@ -295,7 +309,9 @@ def _quantile_samples():
 
 
 def _declare_quantile(name, text, ignore_nan):
-    def function(F, self, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"):
+    def function(
+        F, self, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    ):
         return _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan)
 
     function.__doc__ = text + _QUANTILE
@@ -306,7 +322,7 @@ _declare_quantile("quantile", "Quantiles along a dim; NaN if any element is.", F
 _declare_quantile("nanquantile", "Quantiles along a dim of the elements that are not NaN.", True)
 
 
-# -- covariances --------------------------------------------------------------------------------------------------------
+# -- covariances ------------------------------------------------------------------------------------------------------
 
 
 def _check_weights(name, weights, observations, kind, wanted):
@@ -389,10 +405,13 @@ def corrcoef(F, self):
     return F.complex(F.clamp(F.real(ratios), -1, 1), F.clamp(F.imag(ratios), -1, 1))
 
 
-# -- counts -------------------------------------------------------------------------------------------------------------
+# -- counts -----------------------------------------------------------------------------------------------------------
 
 
-@constant(data_dependent=True, samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))])
+@constant(
+    data_dependent=True,
+    samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))],
+)
 def bincount(F, self, weights=None, minlength: int = 0):
     """How often each of the numbers 0, 1, 2, ... occurs, or the sum of the weights at its places."""
     if self.dtype.kind not in "iu":

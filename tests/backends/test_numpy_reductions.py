@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,13 @@ from gradcore.backends.registry import CPU
 FAST = CPU.backend
 SHAPES = [(20000,), (100, 200), (40, 40, 17), (9000, 3), (3, 9000), (300, 70), (2, 5000, 4)]
 TOLERANCES = {"float32": 1e-4, "float64": 1e-11}
+
+
+@pytest.fixture(autouse=True)
+def _silent() -> Iterator[None]:
+    """As operations run their kernels."""
+    with np.errstate(all="ignore"):
+        yield
 
 
 class Portable(Backend):
@@ -110,12 +118,20 @@ def test_along_a_dim(shape: tuple[int, ...], dtype: str, kind: str) -> None:
                 agree(FAST.scan_along(factor, x, dim, reverse), SLOW.scan_along(factor, x, dim, reverse), tolerance)
 
 
-@pytest.mark.parametrize("kind", ["plain", "ties", "special"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32", "uint8", "bool"])
+DTYPES_AND_KINDS = [
+    *(
+        (dtype, kind)
+        for dtype in ("float32", "float64", "int64", "int32", "uint8", "bool")
+        for kind in ("plain", "ties")
+    ),
+    ("float32", "special"),
+    ("float64", "special"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "kind"), DTYPES_AND_KINDS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_order(shape: tuple[int, ...], dtype: str, kind: str) -> None:
-    if kind == "special" and not dtype.startswith("float"):
-        pytest.skip("only floating-point numbers can be special")
     for x in (draw(shape, dtype, "C", kind), draw(shape, dtype, "F", kind)):
         for dim in range(x.ndim):
             for down in (False, True):
@@ -125,6 +141,6 @@ def test_order(shape: tuple[int, ...], dtype: str, kind: str) -> None:
                         values, index = FAST.topk_along(x, dim, k, down)
                         agree(values, SLOW.topk_along(x, dim, k, down)[0])
                         agree(np.take_along_axis(x, index, dim), values)
-                        assert all(len(set(row)) == k for row in np.moveaxis(index, dim, -1).reshape(-1, k))
+                        assert (np.diff(np.sort(index, axis=dim), axis=dim) > 0).all()
             middle = (x.shape[dim] + 1) // 2
             agree(FAST.kthvalue_along(x, dim, middle), SLOW.kthvalue_along(x, dim, middle))

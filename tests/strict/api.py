@@ -3,7 +3,9 @@
 ``python -m tests.strict.api`` renews the record.
 """
 
+import ast
 import importlib
+import importlib.util
 import inspect
 import json
 import re
@@ -12,10 +14,18 @@ from typing import Any
 
 RECORD = Path(__file__).with_name("cupy_api.json")
 MODULES = {"": "cupy", "linalg": "cupy.linalg", "fft": "cupy.fft", "lib.stride_tricks": "cupy.lib.stride_tricks",
-           "special": "cupyx.scipy.special"}  # fmt: skip
+           "special": "cupyx.scipy.special", "scipy_linalg": "cupyx.scipy.linalg"}  # fmt: skip
 UFUNC_KEYWORDS = ["out", "dtype", "casting"]
 UFUNC_METHODS = {"reduce": ["axis", "dtype", "out", "keepdims"], "accumulate": ["axis", "dtype", "out"],
                  "at": [], "outer": UFUNC_KEYWORDS, "reduceat": ["axis", "dtype", "out"]}  # fmt: skip
+
+#: The functions whose methods work: for the others CuPy raises NotImplementedError.
+UFUNCS_WITH = {"reduce": ["add", "multiply"], "accumulate": ["add", "multiply"], "reduceat": ["add"],
+               "at": ["add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"]}  # fmt: skip
+
+#: Dtypes of `ufunc.at`: what has an atomic operation. (Those of float64 extrema exist, but round to float32.)
+AT_DTYPES = {"add.at": ["int32", "uint32", "uint64", "float16", "float32", "float64"],
+             **dict.fromkeys(["maximum.at", "minimum.at"], ["int32", "uint32", "uint64", "float32"])}  # fmt: skip
 
 
 def _keywords(function: Any) -> list[str] | None:
@@ -34,22 +44,42 @@ def _keywords(function: Any) -> list[str] | None:
     return [p.name for p in parameters]
 
 
+def _functions(module_name: str) -> dict[str, Any]:
+    """The functions of a module by name; their parameters where it cannot be imported (without CUDA's libraries)."""
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError:
+        return _from_source(module_name)
+    found = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    return {name: value for name, value in found.items() if callable(value) and not isinstance(value, type)}
+
+
+def _from_source(package: str) -> dict[str, list[str]]:
+    """What the files of a package define: names and parameters of functions."""
+    top, _, rest = package.partition(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(package)
+    folder = Path(spec.submodule_search_locations[0], *rest.split("."))
+    trees = [ast.parse(path.read_text()) for path in sorted(folder.glob("_[a-z]*.py"))]
+    functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {f.name: [a.arg for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)]
+            for f in functions if not f.name.startswith("_")}  # fmt: skip
+
+
 def introspect() -> dict[str, Any]:
     """The API of the installed CuPy."""
     import cupy
 
     api: dict[str, Any] = {"version": cupy.__version__, "functions": {}, "ufuncs": {}, "methods": {}}
     for prefix, module_name in MODULES.items():
-        module = importlib.import_module(module_name)
-        for name in dir(module):
-            value = getattr(module, name)
-            if name.startswith("_") or not callable(value) or isinstance(value, type):
-                continue
+        for name, value in _functions(module_name).items():
             key = f"{prefix}.{name}" if prefix else name
             if isinstance(value, cupy.ufunc):
-                api["ufuncs"][key] = sorted(m for m in UFUNC_METHODS if hasattr(value, m))
+                methods = [m for m in UFUNC_METHODS if name in UFUNCS_WITH.get(m, [name])]
+                api["ufuncs"][key] = {"methods": methods, "types": list(value.types)}
             else:
-                api["functions"][key] = _keywords(value)
+                api["functions"][key] = value if isinstance(value, list) else _keywords(value)
     for name in dir(cupy.ndarray):
         if not name.startswith("_"):
             value = getattr(cupy.ndarray, name)

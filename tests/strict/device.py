@@ -2,7 +2,8 @@
 
 Its arrays refuse conversion to NumPy, arrays of the other index, NumPy arrays as operands, and every function, method or
 keyword argument that CuPy does not have; reductions return 0-d arrays. Waiting for the device and copies to the host
-are counted.
+are counted, also those that CuPy makes on its own. Where CuPy's functions are narrower than NumPy's of the same name,
+or fail in silence, so do these.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends import philox
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy import CupyBackend
 from tests.strict import api
@@ -131,8 +133,11 @@ class StrictArray:
         return _outside(_inside(self)[_index(index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        _count_masks(index)
         if isinstance(value, np.ndarray) and value.ndim:
             raise TypeError(f"Unsupported type {np.ndarray}")
+        if _is_advanced(index) and not isinstance(value, StrictArray):
+            COUNTS["to device"] += 1
         _inside(self)[_index(index)] = value if isinstance(value, np.ndarray) else _inside(value)
 
     def __len__(self) -> int:
@@ -173,10 +178,17 @@ def _index(index: Any) -> Any:
     return _inside(index) if isinstance(index, StrictArray) else index
 
 
+def _is_advanced(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(i, (StrictArray, list, np.ndarray)) for i in parts)
+
+
 def _count_masks(index: Any) -> None:
     for i in index if isinstance(index, tuple) else (index,):
         if isinstance(i, StrictArray) and i._a.dtype == bool and i._a.ndim:
             COUNTS["sync"] += 1
+        elif isinstance(i, (list, np.ndarray)):
+            COUNTS["to device"] += 1
 
 
 def _operators() -> None:
@@ -220,25 +232,93 @@ class _Function:
         if self.name == "asnumpy":
             COUNTS["to host"] += 1
             return np.array(args[0]._a)
-        if self.name in ("array", "asarray", "ascontiguousarray") and args and isinstance(args[0], np.ndarray):
+        if self.name in CONVERSIONS and args and not isinstance(args[0], StrictArray):
             COUNTS["to device"] += 1
-            return _outside(np.array(args[0], *args[1:], **named))
+            return _outside(np.array(_inside_list(args[0]), *args[1:], **named))
         if self.name == "array" and isinstance(args[0], StrictArray) and args[0].index != _current:
             COUNTS["between devices"] += 1
             return StrictArray(args[0]._a.copy(), _current)
-        if self.name in ("nonzero", "flatnonzero", "argwhere", "unique"):
+        if self.name in WAITING:
             COUNTS["sync"] += 1
+        if self.name in api.AT_DTYPES and args[0].dtype.name not in api.AT_DTYPES[self.name]:
+            raise StrictError(f"cupy's {self.name} does not do {args[0].dtype}")
+        if self.name == "linalg.solve" and args[0].shape[:-1] != args[1].shape[: args[0].ndim - 1]:
+            raise StrictError(f"cupy's linalg.solve does not broadcast {args[0].shape} and {args[1].shape}")
         out = named.get("out")
-        result = self.function(*_inside(args), **{k: _inside(v) for k, v in named.items()})
+        inside = _inside(args), {k: _inside(v) for k, v in named.items()}
+        try:
+            result = self.function(*inside[0], **inside[1])
+        except np.linalg.LinAlgError:
+            if self.name not in ("linalg.inv", "linalg.solve"):
+                raise
+            result = _each_matrix(self.function, *inside[0])
         return out if out is not None else _outside(result)
 
 
+#: What copies from the host when it is given something else than an array of the device.
+CONVERSIONS = ("array", "asanyarray", "asarray", "ascontiguousarray")
+
+#: Functions that read something from the device: a size, or whether they failed.
+WAITING = ("nonzero", "flatnonzero", "argwhere", "unique", "bincount", "digitize", "extract", "histogram", "put", "choose",
+           "scipy_linalg.lu_factor", "scipy_linalg.lu_solve", "scipy_linalg.expm")  # fmt: skip
+
+
+def _inside_list(value: Any) -> Any:
+    return _inside(value) if isinstance(value, (list, tuple)) and any(isinstance(v, StrictArray) for v in value) else value
+
+
+def _each_matrix(function: Any, a: Any, *rest: Any) -> Any:
+    """One matrix after the other, NaN for the singular ones, where NumPy would raise."""
+    if a.ndim > 2:
+        return np.stack([_each_matrix(function, *parts) for parts in zip(a, *rest, strict=True)])
+    try:
+        return function(a, *rest)
+    except np.linalg.LinAlgError:
+        return np.full(rest[0].shape if rest else a.shape, np.nan, a.dtype)
+
+
 class _Ufunc(_Function):
-    def __init__(self, name: str, function: Any, methods: list[str]) -> None:
+    def __init__(self, name: str, function: Any, known: dict[str, list[str]]) -> None:
         super().__init__(name, function, api.UFUNC_KEYWORDS)
-        for method in methods:
+        self.types = known["types"]
+        for method in known["methods"]:
             if hasattr(function, method):
                 setattr(self, method, _Function(f"{name}.{method}", getattr(function, method), api.UFUNC_METHODS[method]))
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        result = super().__call__(*args, **named)
+        if not named:
+            self._check_dtypes(args, result)
+        return result
+
+    def _check_dtypes(self, args: tuple[Any, ...], result: Any) -> None:
+        """CuPy takes the first of its loops to which all inputs can be cast safely."""
+        args = _strong(args)
+        for loop in self.types:
+            ins, _, outs = loop.partition("->")
+            if "E" not in loop and len(ins) == len(args) and all(map(_fits, args, ins)):
+                break
+        else:
+            dtypes = [getattr(a, "dtype", type(a).__name__) for a in args]
+            raise StrictError(f"cupy's {self.name} has no loop for {dtypes}")
+        found = [r.dtype.char for r in (result if isinstance(result, tuple) else (result,))]
+        if [np.dtype(c) for c in found] != [np.dtype(c) for c in outs]:
+            raise StrictError(f"cupy's {self.name} gives {outs} of {[getattr(a, 'dtype', a) for a in args]}, not {found}")
+
+
+def _fits(value: Any, char: str) -> bool:
+    """Whether CuPy casts a value to that dtype: arrays and NumPy scalars safely, Python numbers by their kind."""
+    if hasattr(value, "dtype"):
+        return np.can_cast(value.dtype, char, "safe")
+    kinds = {bool: "?biufc", int: "biufc", float: "fc", complex: "c"}[type(value)]
+    return ("?" if char == "?" else np.dtype(char).kind) in kinds
+
+
+def _strong(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with Python numbers of another kind than all arrays in their default dtype."""
+    highest = max("biufc".find(a.dtype.kind) for a in args if hasattr(a, "dtype"))
+    least = {bool: 0, int: 1, float: 3, complex: 4}
+    return tuple(a if hasattr(a, "dtype") or least[type(a)] <= highest else np.asarray(a) for a in args)
 
 
 class StrictNamespace:
@@ -282,15 +362,30 @@ class StrictBackend(CupyBackend):
 
         return StrictNamespace("special.", scipy.special)
 
+    @property
+    def scipy_linalg(self) -> Any:
+        import scipy.linalg
+
+        return StrictNamespace("scipy_linalg.", scipy.linalg)
+
+    def reporting_errors(self) -> Any:
+        COUNTS["sync"] += 1
+        return contextlib.nullcontext()  # NumPy always does
+
     def current_index(self) -> int:
         return _current
 
     def use_index(self, index: int | None) -> Any:
         return contextlib.nullcontext() if index is None else use(index)
 
-    def synchronize(self, index: int | None = None) -> None:
+    def wait(self) -> None:
         COUNTS["sync"] += 1
 
-    def to_host(self, array: Any) -> Any:
-        COUNTS["to host"] += 1
-        return array._a.copy()
+    def random_words(self, n: int, key: int, counter: int) -> Any:
+        return _outside(philox.words(n, key, counter))
+
+    def note_bad_index(self, index: Any, low: int, high: int, number: int, first: Any) -> None:
+        values = _inside(index)
+        bad = values[(values < low) | (values >= high)]
+        if bad.size and not _inside(first)[0]:
+            _inside(first)[:] = number, bad.flat[0]

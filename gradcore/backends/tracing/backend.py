@@ -66,16 +66,10 @@ class TracingBackend(TracedKernels, TracedLinearAlgebra, Backend):
 
     def scalar(self, value: complex, dtype: Any) -> Any:
         """A NumPy scalar: numbers are known."""
-        return np.dtype(dtype).type(value)
-
-    def check_bounds(self, index: Any, size: int, *args: Any) -> None:
-        """Indices are unknown."""
-
-    def index_into(self, out: Any, values: Any, indices: Any, accumulate: bool = False) -> None:
-        """Nothing is written."""
-
-    def masked_write(self, out: Any, mask: Any, source: Any) -> None:
-        """How many elements there are to write is unknown."""
+        try:
+            return np.dtype(dtype).type(value)
+        except OverflowError:  # integers wrap, as in PyTorch
+            return np.asarray(value).astype(dtype)[()]
 
     def random_words(self, n: int, key: int, counter: int) -> Traced:
         return Traced((n,), np.uint64)

@@ -63,6 +63,9 @@ class TracedLinearAlgebra(LinearAlgebra):
     def matrix_exponential(self, a: Traced) -> Traced:
         return a.copy()
 
+    def raw_qr(self, x: Traced) -> tuple[Traced, Traced]:
+        return x.copy(), Traced((*x.shape[:-2], min(x.shape[-2:])), x.dtype)
+
     def permutation(self, like: Traced, pivots: Traced, rows: int) -> Traced:
         return Traced((*pivots.shape[:-1], rows, rows), like.dtype)
 

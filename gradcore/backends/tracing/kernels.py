@@ -79,8 +79,14 @@ class TracedKernels:
 
     # -- indices ---------------------------------------------------------------------------------------------
 
-    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0) -> None:
+    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = "") -> None:
         """Nothing: there are no numbers to check."""
+
+    def index_into(self, out: Traced, values: Any, indices: Any, accumulate: bool = False) -> None:
+        """Nothing: there are no elements to write to."""
+
+    def masked_write(self, out: Traced, mask: Traced, source: Traced) -> None:
+        """Nothing: there are no elements to write to."""
 
     def reduce_at(self, out: Traced, places: Traced, values: Traced, reduce: str) -> Traced:
         return out

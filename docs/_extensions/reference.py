@@ -1,0 +1,271 @@
+"""Sphinx extension: writes the pages of the reference, from the table of operations and the public names.
+
+Operations are grouped by the module that declares them, everything else by `PAGES`. A public name that no page has is
+a warning.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+import gradcore
+from gradcore import dtypes
+from gradcore.ops.table import OPS, Op
+
+LOG = logging.getLogger(__name__)
+
+#: File, title, and sections: a heading, the prefix under which users find the names, and the module that lists them.
+PAGES = (
+    ("creation", "Making tensors", (("From data, filled, in sequences", "gradcore", "gradcore.creation"),)),
+    ("random", "Random numbers", (("", "gradcore", "gradcore.random"),)),
+    ("dtypes", "Dtypes, sizes, printing", (
+        ("Dtypes", "gradcore", "gradcore.dtypes"),
+        ("Questions", "gradcore", "gradcore.queries"),
+        ("Sizes and layouts", "gradcore", "gradcore.size gradcore.layouts"),
+        ("Printing", "gradcore", "gradcore.printing"),
+    )),
+    ("devices", "Devices", (
+        ("Devices", "gradcore", "gradcore.device"),
+        ("Configuration", "gradcore", "gradcore.config gradcore.diagnostics"),
+        ("CUDA", "gradcore.cuda", "gradcore.cuda"),
+        ("Warnings and errors", "gradcore.errors", "gradcore.errors"),
+    )),
+    ("autograd", "Automatic differentiation", (
+        ("Gradients", "gradcore.autograd", "gradcore.autograd"),
+        ("In the top namespace", "gradcore", "gradcore.autograd.grad_mode gradcore.autograd.anomaly_mode"),
+        ("The graph and its hooks", "gradcore.autograd.graph", ""),
+        ("Functions of one's own", "gradcore.autograd.function", "gradcore.autograd.function"),
+        ("Forward mode by hand", "gradcore.autograd.forward_ad", "gradcore.autograd.forward_ad"),
+        ("Jacobians", "gradcore.autograd.functional", "gradcore.autograd.functional"),
+    )),
+    ("func", "Functions of functions", (("", "gradcore.func", "gradcore.func"),)),
+    ("nn", "Neural networks", (("", "gradcore.nn", "gradcore.nn"),)),
+    ("optim", "Optimisers", (("", "gradcore.optim", "gradcore.optim"),)),
+    ("utils", "Utilities", (("", "gradcore.utils", "gradcore.utils"),)),
+    ("extending", "Operations and backends of one's own", (
+        ("Declaring operations", "gradcore.ops.table", "gradcore.ops.table"),
+        ("Describing their calls", "gradcore.ops.samples", "gradcore.ops.samples"),
+        ("Registering", "gradcore", "gradcore.namespaces"),
+        ("Backends", "gradcore.backends", "gradcore.backends"),
+    )),
+)  # fmt: skip
+
+#: What users need of a module that lists more.
+CHOSEN = {
+    "gradcore.autograd.graph": (
+        "Node", "GradientEdge", "get_gradient_edge", "increment_version", "register_multi_grad_hook",
+        "saved_tensors_hooks", "save_on_cpu", "disable_saved_tensors_hooks", "allow_mutation_on_saved_tensors",
+    ),
+    "gradcore.ops.table": ("Op", "elementwise", "linear", "bilinear", "general", "constant", "composite"),
+    "gradcore.ops.samples": ("case", "floats", "ints", "bools"),
+}  # fmt: skip
+
+
+def _heading(text: str, mark: str) -> list[str]:
+    return [text, mark * len(text), ""]
+
+
+def _module(path: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        return None
+
+
+def _find(path: str) -> Any:
+    """The object that users find under a dotted path, None if there is none."""
+    where, _, name = path.rpartition(".")
+    module = _module(where)
+    return None if module is None else vars(module).get(name)
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
+def _families() -> dict[str, list[Op]]:
+    """The operations that users can call, by the module that declares them."""
+    families: dict[str, list[Op]] = {}
+    for op in OPS.values():
+        if op.function or op.method:
+            families.setdefault(op.module, []).append(op)
+    return dict(sorted(families.items()))
+
+
+def _facts(op: Op) -> str:
+    """A line on what the declaration says beyond name, signature and description."""
+    name = op.method if isinstance(op.method, str) else op.name
+    methods = [name, *(a for a in op.aliases if "." not in a and op.method is True)] if op.method else []
+    if op.inplace and op.method and "." not in op.path:
+        methods.append(f"{name}_")
+    facts = [("Method", [f"Tensor.{m}" for m in methods if hasattr(gradcore.Tensor, m)])]
+    facts.append(("Also", [a if "." in a else ".".join((*op.path.split(".")[:-1], a)) for a in op.aliases]))
+    formulas = op.vjps or op.differentials
+    if formulas and isinstance(op.node_name, str):
+        facts.append(("Node", [op.node_name]))
+    reads = sorted({n for f in formulas.values() for n in f.names if n in op.outputs or n in op.names})
+    facts.append(("Saves", [n for n in reads if n in op.outputs or op.position[n] in op.tensors]))
+    shown = [f"{label}: {', '.join(map(_literal, values))}." for label, values in facts if values]
+    return " ".join([f"Kind: {op.kind}.", *shown])
+
+
+def _literal(name: str) -> str:
+    return f"``{name.strip('.')}``"
+
+
+def _entry(op: Op) -> list[str]:
+    directive = "autofunction" if op.function else "automethod"
+    path = op.path if op.function else f"Tensor.{op.method if isinstance(op.method, str) else op.name}"
+    if op.function and _find(f"gradcore.{op.path}") is None:
+        LOG.warning("the operation %s is not at gradcore.%s", op.name, op.path)
+        return []
+    if not op.function and isinstance(inspect.getattr_static(gradcore.Tensor, path.partition(".")[2]), property):
+        directive = "autoattribute"
+    signature = "" if directive == "autoattribute" else _signature(op)
+    return [f".. {directive}:: gradcore.{path}{signature}", "", f"   {_facts(op)}", ""]
+
+
+def _signature(op: Op) -> str:
+    """The declared parameters, as users give them."""
+    shown = [p.replace(annotation=p.empty) for p in op.parameters if not p.name.startswith("_")]
+    if op.function and shown and shown[0].name == "self":
+        shown[0] = shown[0].replace(name="input")
+    elif not op.function:
+        shown = shown[1:]
+    if op.varargs:
+        shown[0] = shown[0].replace(kind=inspect.Parameter.VAR_POSITIONAL)
+        shown[1:] = [p.replace(kind=p.KEYWORD_ONLY) for p in shown[1:]]
+    return str(inspect.Signature(shown))
+
+
+def _family(module: str, ops: list[Op]) -> list[str]:
+    doc = (inspect.getdoc(importlib.import_module(module)) or "").strip()
+    title, _, rest = doc.partition("\n\n")
+    title, _, subtitle = title.rstrip(".").partition(":")
+    lines = _heading(title, "=")
+    if subtitle:
+        lines += [f"{subtitle.strip()[0].upper()}{subtitle.strip()[1:]}.", ""]
+    lines += [rest, ""] if rest else []
+    for op in sorted(ops, key=lambda op: op.path):
+        lines += _entry(op)
+    return lines
+
+
+# -- everything else --------------------------------------------------------------------------------------------------
+
+
+def _names(prefix: str, modules: str) -> Iterator[tuple[str, Any]]:
+    """The names below a prefix that modules list, in their order, without operations."""
+    operations = {id(op.call) for op in OPS.values()}
+    names: Iterable[str] = CHOSEN.get(prefix, ())
+    if not names:
+        names = [name for path in modules.split() if (m := _module(path)) for name in getattr(m, "__all__", ())]
+    for name in names:
+        value = _find(f"{prefix}.{name}")
+        if callable(value) and not isinstance(value, gradcore.dtype) and id(value) not in operations:
+            yield name, value
+
+
+def _page(title: str, sections: Iterable[tuple[str, str, str]], seen: set[int]) -> list[str]:
+    lines = _heading(title, "=")
+    for heading, prefix, modules in sections:
+        entries: list[str] = []
+        for name, value in _names(prefix, modules):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, type):
+                entries += [f".. autoclass:: {prefix}.{name}", "   :members:", ""]
+            else:
+                entries += [f".. autofunction:: {prefix}.{name}", ""]
+        if entries:
+            lines += (_heading(heading, "-") if heading else []) + entries
+    return lines
+
+
+def _dtype_table() -> list[str]:
+    aliases: dict[str, list[str]] = {}
+    for alias, dtype in dtypes.ALIASES.items():
+        if alias != dtype.name:
+            aliases.setdefault(dtype.name, []).append(alias)
+    rows = [".. list-table:: The dtypes", "   :header-rows: 1", "", "   * - dtype", "     - also", "     - bytes", "     - NumPy"]
+    for name, dtype in dtypes.DTYPES.items():
+        also = ", ".join(f"``{a}``" for a in aliases.get(dtype.name, ())) or "\\ "
+        rows += [f"   * - ``{name}``", f"     - {also}", f"     - {dtype.itemsize}", f"     - ``{dtype.numpy}``"]
+    return [*rows, ""]
+
+
+def _tensor() -> list[str]:
+    """The class, with what is declared in its source; operations are methods, and are described as functions."""
+    own = [
+        name
+        for name, value in vars(gradcore.Tensor).items()
+        if not name.startswith("_") and inspect.unwrap(_function(value)).__module__ == "gradcore.tensor"
+    ]
+    lines = _heading("Tensor", "=")
+    lines += [".. autoclass:: gradcore.Tensor", f"   :members: {', '.join(own)}", ""]
+    lines += _heading("Operations as methods", "-")
+    lines += ["The methods below are operations. They are described with the functions of the same name.", ""]
+    for module, ops in _families().items():
+        methods = sorted(op.method if isinstance(op.method, str) else op.name for op in ops if op.method)
+        if methods:
+            family = module.rpartition(".")[2]
+            lines += [f":doc:`ops-{family}`", f"   {', '.join(map(_literal, methods))}", ""]
+    return lines
+
+
+def _function(value: Any) -> Any:
+    return value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+
+
+# -- the pages --------------------------------------------------------------------------------------------------------
+
+
+def _undocumented(seen: set[int]) -> list[str]:
+    """Public functions and classes of the top namespace that no page has."""
+    known = seen | {id(op.call) for op in OPS.values()} | {id(gradcore.Tensor)}
+    legacy = type(gradcore.FloatTensor)
+    return [
+        name
+        for name, value in vars(gradcore).items()
+        if not name.startswith("_") and callable(value) and id(value) not in known
+        and not isinstance(value, legacy) and not name.endswith("_")
+    ]  # fmt: skip
+
+
+def write(app: Sphinx) -> None:
+    """Write the pages into ``docs/generated``."""
+    out = Path(app.srcdir) / "generated"
+    out.mkdir(exist_ok=True)
+    pages = {"tensor": _tensor()}
+    for module, ops in _families().items():
+        pages[f"ops-{module.rpartition('.')[2]}"] = _family(module, ops)
+    seen: set[int] = set()
+    for name, title, sections in PAGES:
+        if any(_module(prefix) for _, prefix, _ in sections):
+            name = f"api-{name}"
+            pages[name] = _page(title, sections, seen)
+            if name == "api-dtypes":
+                pages[name][3:3] = _dtype_table()
+    for name in _undocumented(seen):
+        LOG.warning("gradcore.%s is on no page of the reference", name)
+    for old in out.glob("*.rst"):
+        if old.stem not in pages:
+            old.unlink()
+    for name, lines in pages.items():
+        text, path = "\n".join(lines) + "\n", out / f"{name}.rst"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("builder-inited", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,100 @@
+"""Householder reflections: products of them, as QR factorisations keep orthogonal matrices."""
+
+from __future__ import annotations
+
+from gradcore.ops.matrix_checks import check_matrix
+from gradcore.ops.samples import case, floats
+from gradcore.ops.table import composite, constant, general
+
+
+def _reflections(F, input):
+    """The vectors of the Householder reflections that are kept below the diagonal of a matrix, one column each."""
+    m, n = input.shape[-2:]
+    return F.tril(input, -1) + F.new_eye(input, m, n)
+
+
+def _reflect(F, v, tau, x):
+    """``x - tau * v @ v^H @ x`` for columns `v` and numbers `tau`, both with two dims."""
+    return x - F.matmul(tau * v, F.matmul(F.hermitian(v), x))
+
+
+def _householder_cases():
+    return [case(floats(4, 3), floats(3)), case(floats(2, 3, 3), floats(2, 2)), case(floats(3, 0), floats(0))]
+
+
+@general(
+    path="linalg.householder_product",
+    method=False,
+    node="LinalgHouseholderProductBackward0",
+    samples=_householder_cases,
+)
+def linalg_householder_product(F, input, tau):
+    """The first columns of the product of Householder reflections, as QR factorisations keep them."""
+    name = "torch.linalg.householder_product"
+    if input.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if input.shape[-2] < input.shape[-1]:
+        raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
+    if input.shape[-1] < tau.shape[-1]:
+        raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+    return _products(F, input, tau)[0]
+
+
+def _columns(F, x, i):
+    return F.narrow(x, -1, i, 1)
+
+
+def _products(F, input, tau):
+    """The products of the last reflections, of all of them first, the last with none."""
+    vectors = _reflections(F, input)
+    products = [F.expand(F.new_eye(input, *input.shape[-2:]), tuple(input.shape))]
+    for i in reversed(range(tau.shape[-1])):
+        products.append(_reflect(F, _columns(F, vectors, i), F.unsqueeze(_columns(F, tau, i), -1), products[-1]))
+    return products[::-1]
+
+
+@linalg_householder_product.vjp("input", "tau")
+def _(F, grad, input, tau):
+    vectors, products = _reflections(F, input), _products(F, input, tau)
+    by_vectors, by_tau = [], []
+    for i in range(tau.shape[-1]):
+        v, t = _columns(F, vectors, i), F.unsqueeze(_columns(F, tau, i), -1)
+        rest = products[i + 1]  # this reflection stands between `grad`, taken back to it, and the rest
+        across = F.matmul(grad, F.matmul(F.hermitian(rest), v))
+        back = F.matmul(rest, F.matmul(F.hermitian(grad), v))
+        by_tau.append(-F.squeeze(F.matmul(F.hermitian(v), across), -1))
+        by_vectors.append(-F.conj(t) * across - t * back)
+        grad = _reflect(F, v, F.conj(t), grad)
+    columns = input.shape[-1] - tau.shape[-1]
+    by_vectors.append(F.zeros_like(F.narrow(input, -1, 0, columns)))
+    return F.tril(F.cat(by_vectors, -1), -1), F.cat(by_tau, -1) if by_tau else F.zeros_like(tau)
+
+
+@constant(outputs=("a", "tau"), output_type="geqrf", samples=lambda: [case(floats(4, 3)), case(floats(2, 2, 3))])
+def geqrf(F, self):
+    """A QR factorisation as LAPACK stores it: R and, below its diagonal, reflections; and the factors of those."""
+    check_matrix("torch.geqrf", self, "input")
+    return F.raw_qr(self)
+
+
+@composite(samples=_householder_cases)
+def orgqr(F, self, input2):
+    """The first columns of a product of reflections; see `gradcore.linalg.householder_product`."""
+    return F.linalg_householder_product(self, input2)
+
+
+@composite(samples=lambda: [
+    case(floats(4, 3), floats(3), floats(4, 2)), case(floats(2, 3), floats(2), floats(2, 2), left=False, transpose=True),
+])  # fmt: skip
+def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
+    """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix."""
+    if tau.shape[-1] != min(input.shape[-2:]):
+        raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
+    side, end = ("other.shape[-2]", -2) if left else ("other.shape[-1]", -1)
+    if other.shape[end] != input.shape[-2]:
+        raise RuntimeError(f"torch.ormqr: {side} must be equal to input.shape[-2]")
+    m, n = input.shape[-2:]
+    padded = F.cat([input, F.new_zeros(input, (*input.shape[:-1], m - n))], -1) if m > n else F.narrow(input, -1, 0, m)
+    Q = F.linalg_householder_product(padded, tau)
+    Q = F.hermitian(Q) if transpose else Q
+    return F.matmul(Q, other) if left else F.matmul(other, Q)
