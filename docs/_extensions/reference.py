@@ -134,15 +134,18 @@ def _entry(op: Op) -> list[str]:
 
 def _signature(op: Op) -> str:
     """The declared parameters, as users give them."""
-    shown = [p.replace(annotation=p.empty) for p in op.parameters if not p.name.startswith("_")]
-    if op.function and shown and shown[0].name == "self":
-        shown[0] = shown[0].replace(name="input")
-    elif not op.function:
-        shown = shown[1:]
-    if op.varargs:
-        shown[0] = shown[0].replace(kind=inspect.Parameter.VAR_POSITIONAL)
-        shown[1:] = [p.replace(kind=p.KEYWORD_ONLY) for p in shown[1:]]
-    return str(inspect.Signature(shown))
+    shown: list[str] = []
+    for i, p in enumerate(op.parameters):
+        if p.name.startswith("_") or (i == 0 and not op.function):
+            continue
+        if p.kind is p.VAR_POSITIONAL or (i == 0 and op.varargs):
+            shown.append(f"*{p.name}")
+            continue
+        if p.kind is p.KEYWORD_ONLY and not any(text.startswith("*") for text in shown):
+            shown.append("*")
+        name = "input" if i == 0 and p.name == "self" else p.name
+        shown.append(name if p.default is p.empty else f"{name}={p.default!r}")
+    return f"({', '.join(shown)})"
 
 
 def _family(module: str, ops: list[Op]) -> list[str]:
@@ -195,7 +198,8 @@ def _dtype_table() -> list[str]:
     for alias, dtype in dtypes.ALIASES.items():
         if alias != dtype.name:
             aliases.setdefault(dtype.name, []).append(alias)
-    rows = [".. list-table:: The dtypes", "   :header-rows: 1", "", "   * - dtype", "     - also", "     - bytes", "     - NumPy"]
+    rows = [".. list-table::", "   :header-rows: 1", ""]
+    rows += ["   * - dtype", "     - also", "     - bytes", "     - NumPy"]
     for name, dtype in dtypes.DTYPES.items():
         also = ", ".join(f"``{a}``" for a in aliases.get(dtype.name, ())) or "\\ "
         rows += [f"   * - ``{name}``", f"     - {also}", f"     - {dtype.itemsize}", f"     - ``{dtype.numpy}``"]

@@ -290,7 +290,7 @@ class _Task:
             pieces = self.pieces(node, grad, wanted)
         if node._hooks is not None and node._hooks.post:
             pieces = self.posthooks(node, node._hooks, pieces, grad)
-        if not self.retain:
+        if not self.retain and (node._inner is None or node._inner not in self.pending):
             node.release()
         device, devices = node._device, node._input_devices
         for i, (edge, piece) in enumerate(zip(node._edges, pieces, strict=True)):

@@ -84,7 +84,7 @@ class BackwardFunction(FunctionCtx, Node):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` (in `jvp`: `save_for_forward`) was given.
+        """What `save_for_backward` was given; in `jvp`, what `save_for_forward` was given, if it was called.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class BackwardFunction(FunctionCtx, Node):
             If the graph has been freed, or if one of them was written in place meanwhile.
         """
         if self._forward_mode:
-            return self.saved_for_forward or ()
+            return (self.to_save if self.saved_for_forward is None else self.saved_for_forward) or ()
         if self._saved is None:
             raise RuntimeError(FREED)
         return tuple(saved.unpack(self) for saved in self._saved)
@@ -294,7 +294,8 @@ class Function:
         if named or cls.setup_context is not Function.setup_context:
             args = _bound(cls, args, named)
         ctx, result = _call(cls, args)
-        ctx.saved_for_forward = None  # outputs among them would hold the node that holds them
+        # Outputs among these would hold the node that holds them.
+        ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
         return result
 
 

@@ -144,4 +144,3 @@ def _save(ctx: Any, outputs: list[Any], record: bool) -> None:
                 if id(t) in own:
                     forward.tangents_of(t)
         ctx._saved = tuple(SavedTensor(t, id(t) in own) for t in ctx.to_save or ())
-    ctx.to_save = None

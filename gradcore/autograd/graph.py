@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -131,6 +132,21 @@ class MultiHandle(RemovableHandle):
             handle.remove()
 
 
+def _finder(t: Any) -> Callable[[], Node | None]:
+    """A function that finds the node where the gradient of `t` arrives, and keeps neither alive."""
+    node = get_gradient_edge(t).node
+    if not node.is_leaf_sink:
+        return weakref.ref(node)
+    leaf = weakref.ref(t)  # the nodes of leaves come and go with the graphs that they are part of
+
+    def find() -> Node | None:
+        tensor = leaf()
+        edge = None if tensor is None else gradient_edge(tensor)
+        return None if edge is None else edge[0]
+
+    return find
+
+
 def register_multi_grad_hook(
     tensors: Sequence[Any], fn: Callable[[Any], None], *, mode: str = "all"
 ) -> RemovableHandle:
@@ -160,7 +176,7 @@ def register_multi_grad_hook(
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     key = object()
-    nodes = [get_gradient_edge(t).node for t in tensors]
+    nodes = [_finder(t) for t in tensors]
 
     def arrived(i: int, grad: Any) -> None:
         task = local.state.task
@@ -170,7 +186,9 @@ def register_multi_grad_hook(
                 fn(grad)
             return
         if key not in task.notes:
-            task.notes[key] = [sum(map(task.will_run, nodes)), [None] * len(nodes)]
+            found = [find() for find in nodes]
+            expected = sum(node is not None and task.will_run(node) for node in found)
+            task.notes[key] = [expected, [None] * len(found)]
         note = task.notes[key]
         note[0] -= 1
         note[1][i] = grad

@@ -218,6 +218,8 @@ class Node:
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
     _fresh: ClassVar[bool] = False
     is_leaf_sink: ClassVar[bool] = False
+    #: A node that backward of this one runs, see `CopySlices`.
+    _inner: Any = None
     #: The devices of the gradients for the edges, where they may be others than the node's.
     _input_devices: Any = None
 
@@ -369,14 +371,15 @@ class OpNode(Node):
         return with_edge(value, self._edges[self.op.edge_of[position] + shift])
 
     def unpack_result(self, number: int) -> Any:
-        """The output of that number as a tensor with this node as its history."""
+        """The output of that number as a tensor, with this node as its history if it has derivatives."""
         array, vc, _, tangents = self.results[number]
+        edge = (self, number) if self.op.variadic or number in self.op.differentiable else None
         if isinstance(array, Variable):  # see `gradcore.autograd.saved.unpacked`
             return array
         if array.__class__ is Packed:
-            t = alias(array.unpack(), (self, number))
+            t = alias(array.unpack(), edge)
         else:
-            t = wrap(array, self._device, None, (self, number))
+            t = wrap(array, self._device, None, edge)
             t._vc = vc
         if tangents is not None:
             t._meta = Meta()

@@ -142,27 +142,28 @@ def rebase(t: Any, edge: Any, position: int = 0) -> None:
 class CopySlices(Node):
     """The base's history after a write through a view: the written part goes through the write's own node."""
 
-    __slots__ = ("chain", "fn", "order", "position")
+    __slots__ = ("_inner", "chain", "order", "position")
 
     @classmethod
     def record(cls, base: Any, chain: tuple[Any, ...], edge: Any, position: int) -> CopySlices:
         """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""
         node = new(cls)
-        node.fn, node.chain, node.position = edge[0], chain, position
+        node._inner, node.chain, node.position = edge[0], chain, position
         node.order = _memory_order(base._array)
         node._device, node._hooks, node._seq = base._device, None, tick()
-        node._edges = _replaced(node.fn._edges, position, gradient_edge(base))
+        node._edges = _replaced(node._inner._edges, position, gradient_edge(base))
         return node
 
     def release(self) -> None:
-        self.fn.release()
+        self._inner.release()
 
     def backward(self, grads: Any, raw: bool) -> Any:
         if grads is None:
             return [None] * len(self._edges)
         own = self.position
         if raw:
-            result = self._laid_out(grads, lambda x: x.copy(), lambda x, dims: x.transpose(dims))
+            array = self._device.backend.xp.array
+            result = self._laid_out(grads, lambda x: array(x, order="C"), lambda x, dims: x.transpose(dims))
             part = replay_raw(result, self.chain, self._device.kernels)
             pieces = self._through(part.copy(), True)
             self._device.kernels["copy_into"](part, 0 if pieces[own] is None else pieces[own])
@@ -188,12 +189,12 @@ class CopySlices(Node):
         from gradcore.autograd.formulas import all_gradients
         from gradcore.autograd.nodes import OpNode
 
-        if isinstance(self.fn, OpNode):
-            if Clock.last_write > self.fn._seq or self.fn.saved is None:
-                self.fn.check()
-            wanted = _replaced([edge is not None for edge in self.fn._edges], self.position, True)
-            return all_gradients(self.fn, grad, raw, wanted)
-        return self.fn.backward(grad, raw)
+        if isinstance(self._inner, OpNode):
+            if Clock.last_write > self._inner._seq or self._inner.saved is None:
+                self._inner.check()
+            wanted = _replaced([edge is not None for edge in self._inner._edges], self.position, True)
+            return all_gradients(self._inner, grad, raw, wanted)
+        return self._inner.backward(grad, raw)
 
 
 def _memory_order(array: Any) -> tuple[int, ...] | None:

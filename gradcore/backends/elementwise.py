@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from gradcore import dtypes
 
 __all__ = ["RENAMED", "SPECIAL", "Elementwise"]
@@ -234,7 +236,7 @@ class Elementwise:
     def polygamma(self, n: int, x: Any) -> Any:
         if n < 0:
             raise RuntimeError("polygamma(n, x) does not support negative n.")
-        return self.digamma(x) if n == 0 else self.special.polygamma(n, x).astype(x.dtype)
+        return self.special.digamma(x) if n == 0 else self.special.polygamma(n, x).astype(x.dtype)
 
     def degrees_up_to(self, n: Any) -> range:
         """The numbers from 1 to below the largest element of `n`, which has to be waited for."""
@@ -247,7 +249,7 @@ class Elementwise:
 
     def complex(self, real: Any, imag: Any) -> Any:
         """``real + 1j * imag``, without that product's NaN for infinities."""
-        shape = dtypes.np.broadcast_shapes(real.shape, imag.shape)
+        shape = np.broadcast_shapes(real.shape, imag.shape)
         result = self.xp.empty(shape, "complex64" if real.dtype == "float32" else "complex128")
         result.real[...] = real
         result.imag[...] = imag

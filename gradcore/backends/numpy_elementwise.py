@@ -26,17 +26,8 @@ _BITS = {
 }
 
 #: erf(x) = tanh(x * p(x**2)): the coefficients of p, of the least relative error of erf for abs(x) < 4.
-_ERF = np.float32(
-    [
-        1.1283792,
-        0.10276987,
-        -1.9528909e-4,
-        -6.1483734e-4,
-        8.459618e-5,
-        -4.7945155e-6,
-        2.7566725e-8,
-        5.421964e-9,
-    ]
+_ERF = np.array(
+    [1.1283792, 0.10276987, -1.9528909e-4, -6.1483734e-4, 8.459618e-5, -4.7945155e-6, 2.7566725e-8, 5.421964e-9], "f4"
 )
 
 
@@ -46,7 +37,7 @@ class NumpyElementwise(Elementwise):
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         """Selection by integer arithmetic on the bits: exact for NaN and infinities, without a branch."""
         dtype = x.dtype if hasattr(x, "dtype") else getattr(y, "dtype", None)
-        bits = _BITS.get(dtype)
+        bits = None if dtype is None else _BITS.get(dtype)
         if bits is None or condition.size < _BITS_FROM or getattr(y, "dtype", dtype) != dtype:
             return np.where(condition, x, y)
         a, b = np.asarray(x, dtype).view(bits), np.asarray(y, dtype).view(bits)

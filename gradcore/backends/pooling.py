@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.sliding import pool_output_size
-from gradcore.backends.taps import Step, Taps, along, fold, select, spread
+from gradcore.backends.taps import Step, Taps, along, fold, on_device, select, spread
 
 __all__ = [
     "adaptive_avg_pool",
@@ -28,6 +28,9 @@ __all__ = [
     "max_pool_gather",
     "pool_output_size",
 ]
+
+#: How many elements each window has, along each dimension.
+Counts = list[np.ndarray]
 
 
 def max_pool(
@@ -153,7 +156,7 @@ def _window_counts(
     outputs: Sequence[int],
     count_include_pad: bool,
     divisor_override: int | None,
-) -> np.ndarray | float:
+) -> Counts | float:
     """What the sum of each window is divided by."""
     if divisor_override is not None:
         return float(divisor_override)
@@ -164,26 +167,28 @@ def _window_counts(
         if not count_include_pad:
             starts, ends = np.maximum(starts, 0), np.minimum(ends, size)
         counts.append(ends - starts)
-    return _outer(counts)
+    return _uniform(counts)
 
 
-def _part_counts(sizes: Sequence[int], outputs: Sequence[int]) -> np.ndarray | float:
+def _part_counts(sizes: Sequence[int], outputs: Sequence[int]) -> Counts | float:
     bounds = map(_bounds, sizes, outputs)
-    return _outer([ends - starts for starts, ends in bounds])
+    return _uniform([ends - starts for starts, ends in bounds])
 
 
-def _outer(counts: Sequence[np.ndarray]) -> np.ndarray | float:
-    """Products of the counts of all dimensions; a number if they are the same everywhere."""
-    product = np.ones(())
-    for each in counts:
-        product = product[..., None] * each
-    return float(product.flat[0]) if product.size and (product == product.flat[0]).all() else product
+def _uniform(counts: Counts) -> Counts | float:
+    """Counts along each dimension; their product if it is the same everywhere."""
+    if all(each.size and (each == each[0]).all() for each in counts):
+        return float(prod(int(each[0]) for each in counts))
+    return counts
 
 
-def _divide(xp: Any, array: Any, counts: np.ndarray | float) -> Any:
+def _divide(xp: Any, array: Any, counts: Counts | float) -> Any:
     if isinstance(counts, float):
         return array / array.dtype.type(counts)
-    return array / xp.asarray(counts, dtype=array.dtype)
+    product = on_device(xp, counts[0], array.dtype)
+    for each in counts[1:]:
+        product = product[..., None] * on_device(xp, each, array.dtype)
+    return array / product
 
 
 def _fold_all(combine: Any, reduce: Any, xp: Any, x: Any, by_dim: Sequence[Taps], empty: Any = 0) -> Any:
@@ -218,12 +223,14 @@ def _max(
     # From the last dimension to the first, so that of equal maxima the first in memory wins.
     for i in reversed(range(len(sizes))):
         x, codes = _max_along(xp, x, codes, i + 2, by_dim[i], prod(kernel[i + 1 :]), code_type, lowest)
-    origins, offsets = np.zeros((), np.int64), np.zeros((), np.int64)
-    for size, start, k, d in zip(sizes, starts, kernel, dilation, strict=True):
-        origins = origins[..., None] * size + start
+    offsets = np.zeros((), np.int64)
+    for size, k, d in zip(sizes, kernel, dilation, strict=True):
         offsets = offsets[..., None] * size + np.arange(k) * d
-    indices = xp.take(xp.asarray(offsets.reshape(-1)), codes)
-    indices += xp.asarray(origins)
+    indices = xp.take(on_device(xp, offsets.reshape(-1)), codes)
+    origins = on_device(xp, starts[0])
+    for size, start in zip(sizes[1:], starts[1:], strict=True):
+        origins = origins[..., None] * size + on_device(xp, start)
+    indices += origins
     if not all(taps.complete for taps in by_dim):  # windows with nothing but padding: any index will do
         indices = xp.clip(indices, 0, prod(sizes) - 1)
     return x, indices

@@ -6,7 +6,7 @@ slice where its inputs lie in even steps, as for windows with a stride, and an a
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from gradcore.backends.sliding import overlap
 
-__all__ = ["Step", "Taps", "along", "fold", "select", "spread"]
+__all__ = ["Step", "Taps", "along", "fold", "on_device", "select", "spread"]
 
 Index = slice | np.ndarray
 
@@ -146,15 +146,28 @@ def spread(xp: Any, x: Any, dim: int, taps: Taps) -> Any:
     return result
 
 
+def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
+    """A small table as an array of the library; a device keeps its copies, as a transfer costs more than a kernel."""
+    if not hasattr(xp, "cuda"):
+        return xp.asarray(table, dtype)
+    table = np.asarray(table, dtype)
+    return _kept(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())
+
+
+@lru_cache(maxsize=512)
+def _kept(xp: Any, device: int, dtype: Any, shape: tuple[int, ...], data: bytes) -> Any:
+    return xp.asarray(np.frombuffer(data, dtype).reshape(shape))
+
+
 def along(xp: Any, dim: int, index: Index) -> tuple[Any, ...]:
     """Subscript that applies `index` to one dimension."""
-    return (*[slice(None)] * dim, index if isinstance(index, slice) else xp.asarray(index))
+    return (*[slice(None)] * dim, index if isinstance(index, slice) else on_device(xp, index))
 
 
 def select(xp: Any, x: Any, dim: int, index: Index) -> Any:
     """Elements of `x` along `dim`, as a view where `index` is a slice."""
     if not isinstance(index, slice):
-        return xp.take(x, xp.asarray(index), axis=dim)
+        return xp.take(x, on_device(xp, index), axis=dim)
     view = x[along(xp, dim, index)]
     # NumPy copies elements that are apart faster than it computes with them.
     return view.copy() if xp is np and dim == x.ndim - 1 and index.step > 1 else view
@@ -167,7 +180,7 @@ def _part(xp: Any, x: Any, dim: int, step: Step) -> Any:
 def _weighted(xp: Any, part: Any, dim: int, step: Step) -> Any:
     if step.weights is None:
         return part
-    weights = xp.asarray(step.weights, dtype=part.dtype).reshape(-1, *[1] * (part.ndim - dim - 1))
+    weights = on_device(xp, step.weights, part.dtype).reshape(-1, *[1] * (part.ndim - dim - 1))
     return part * weights if isinstance(step.inputs, slice) else xp.multiply(part, weights, out=part)
 
 

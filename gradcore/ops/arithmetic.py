@@ -144,7 +144,11 @@ def div(F, self, other, *, rounding_mode: str | None = None):
     """``self / other``; with `rounding_mode` rounded towards zero (``"trunc"``) or down (``"floor"``)."""
     if rounding_mode is None:
         return F.div(self, other)
-    return F.floor_divide(self, other) if rounding_mode == "floor" else F.trunc_divide(self, other)
+    if rounding_mode == "floor":
+        return F.floor_divide(self, other)
+    if rounding_mode == "trunc":
+        return F.trunc_divide(self, other)
+    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
 
 
 @composite(inplace=True, samples=lambda: [case(floats(3, 4), floats(4, low=1)), case(floats(2), 3)])

@@ -327,6 +327,66 @@ def _smoothed(
     return (1 - label_smoothing) * loss + label_smoothing / classes * spread
 
 
+@composite(
+    path="nn.functional.linear_cross_entropy",
+    samples=lambda: [
+        case(floats(4, 5), floats(3, 5), ints(4, high=3), linear_bias=None),
+        case(floats(4, 5), floats(3, 2, 5), ints(4, 2, high=3), reduction="sum"),
+        case(floats(5), floats(3, 5), ints(high=3), label_smoothing=0.1),
+    ],
+)
+def linear_cross_entropy(
+    F,
+    input,
+    linear_weight,
+    target,
+    *,
+    linear_bias=None,
+    weight=None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+):
+    """`cross_entropy` of the scores ``input @ linear_weight.T + linear_bias``.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(batch, width)`` or ``(width,)``.
+    linear_weight, linear_bias : Tensor
+        ``(classes, *, width)`` and ``(classes, *)``.
+    target, weight, reduction, ignore_index, label_smoothing
+        As for `cross_entropy`.
+    options
+        Accepted for compatibility.
+    """
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.ndim}")
+    if linear_weight.ndim < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.ndim}")
+    width, outputs = input.shape[-1], tuple(linear_weight.shape[:-1])
+    if linear_weight.shape[-1] != width:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), got "
+            f"{width} and {linear_weight.shape[-1]}, respectively"
+        )
+    if linear_bias is not None and tuple(linear_bias.shape) != outputs:
+        raise RuntimeError(f"expected linear_bias shape {outputs}, got {tuple(linear_bias.shape)}")
+    if len(outputs) > 1 and input.ndim == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input, "
+            f"(N, {width}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    shape = (*input.shape[:-1], *outputs)
+    if tuple(target.shape) == shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    bias = None if linear_bias is None else F.reshape(linear_bias, (-1,))
+    scores = F.reshape(F.linear(input, F.reshape(linear_weight, (-1, width)), bias), shape)
+    ignore_index = -100 if ignore_index is None else ignore_index
+    return F.cross_entropy(scores, target, weight, None, ignore_index, None, reduction, label_smoothing)
+
+
 # -- binary classes ----------------------------------------------------------------------------------------
 
 

@@ -151,7 +151,7 @@ def _(F, grads, eigenvalues, eigenvectors):
 
 @linalg_eig.jvp("A")
 def _(F, t, eigenvalues, eigenvectors):
-    inner = F.solved(eigenvectors, F.matmul(t, eigenvectors) if F.is_complex(t) else F.matmul(t + 0j, eigenvectors))[0]
+    inner = F.solved(eigenvectors, F.matmul(t if F.is_complex(t) else t + 0j, eigenvectors))[0]
     turn = F.matmul(
         eigenvectors, _over_gaps(F, F.triu(inner, 1) + F.tril(inner, -1), _gaps(F, eigenvalues))
     )
@@ -170,6 +170,12 @@ def linalg_eigvals(F, A):
 def _(F, grad, A):
     back = F.hermitian(F.linalg_eig(A)[1])
     return F.solved(back, _rows(F, grad) * back)[0]
+
+
+@linalg_eigvals.jvp("A")
+def _(F, t, A):
+    vectors = F.linalg_eig(A)[1]
+    return _diagonal(F, F.solved(vectors, F.matmul(t if F.is_complex(t) else t + 0j, vectors))[0])
 
 
 # -- singular values ----------------------------------------------------------------------------------------------------

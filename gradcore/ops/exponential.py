@@ -44,9 +44,7 @@ def log10(self):
     """Logarithm to base 10."""
 
 
-@elementwise(
-    lambda F, t, self: t / (self + 1), promotion="float", domain=(-0.9, 3), aliases=("special.log1p",)
-)
+@elementwise(lambda F, t, self: t / (self + 1), promotion="float", domain=(-0.9, 3), aliases=("special.log1p",))
 def log1p(self):
     """``log(1 + self)``, accurate near zero."""
 
@@ -156,10 +154,8 @@ def pow_tensor(self, exponent):
 def _zero_to_positive(F, self, exponent):
     """Where the derivative by the exponent is zero because the base is, though log(0) is infinite."""
     if F.is_complex(exponent):
-        not_negative = (F.imag(exponent) == 0) & (F.real(exponent) >= 0)
-    else:
-        not_negative = exponent >= 0
-    return F.logical_and(self == 0, not_negative)
+        return F.logical_and(self == 0, (F.imag(exponent) == 0) & (F.real(exponent) >= 0))
+    return F.logical_and(self == 0, exponent >= 0)
 
 
 @composite(function=False, method=False)

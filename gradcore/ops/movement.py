@@ -18,6 +18,8 @@ Ints = int | Sequence[int]
 
 
 def _reshaped(x, shape):
+    if min(shape, default=0) < -1:  # NumPy takes any negative number for -1
+        raise reshape_error(x.shape, shape)
     try:
         return x.reshape(shape)
     except (ValueError, TypeError):
@@ -117,7 +119,8 @@ def _squeezed_node(self, dim=None):
 def squeeze(F, self, dim: Dims = None):
     """Without the dims of size 1: all of them, or those among `dim`."""
     dims = range(self.ndim) if dim is None else distinct(dim, self.ndim)
-    return self.squeeze(tuple(d for d in dims if self.ndim and self.shape[d] == 1))
+    single = tuple(d for d in dims if self.ndim and self.shape[d] == 1)
+    return self.squeeze(single) if single else self[...]
 
 
 @linear(

@@ -49,9 +49,7 @@ for _kind, _first in {
     _letter = {"first": "t", "second": "u", "third": "v", "fourth": "w"}[_kind]
     _described = f"Chebyshev polynomial of the {_kind} kind"
     _declare(f"chebyshev_polynomial_{_letter}", _described, _first, _chebyshev)
-    _declare(
-        f"shifted_chebyshev_polynomial_{_letter}", f"shifted {_described}", _first, _chebyshev, shifted=True
-    )
+    _declare(f"shifted_chebyshev_polynomial_{_letter}", f"shifted {_described}", _first, _chebyshev, shifted=True)
 
 _declare(
     "hermite_polynomial_h",
@@ -59,9 +57,7 @@ _declare(
     lambda x: 2 * x,
     lambda x, k, p, q: 2 * (x * p - k * q),
 )
-_declare(
-    "hermite_polynomial_he", "probabilist's Hermite polynomial", lambda x: x, lambda x, k, p, q: x * p - k * q
-)
+_declare("hermite_polynomial_he", "probabilist's Hermite polynomial", lambda x: x, lambda x, k, p, q: x * p - k * q)
 _declare(
     "laguerre_polynomial_l",
     "Laguerre polynomial",

@@ -208,6 +208,8 @@ def _output_size(function: str, input: Any, n: int, output_size: Any) -> Ints:
     if len(output_size) != n:
         raise RuntimeError(f"{function}: output_size must be {n}")
     sizes = tuple(here if size is None else int(size) for size, here in zip(output_size, input.shape[-n:], strict=True))
+    if input.ndim not in (n + 1, n + 2):
+        raise RuntimeError(f"{function}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
     if min(sizes) < 0:
         raise RuntimeError(
             f"{function}: elements of output_size must be greater than or equal to 0 but received {list(sizes)}"

@@ -101,13 +101,8 @@ def raised(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[
 
 def divided(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """A division without `rounding_mode` is computed in floating point."""
-    mode = args[op.position["rounding_mode"]]
-    if mode is None:
+    if args[op.position["rounding_mode"]] is None:
         return to_float(op, tensors, numbers, args)
-    if mode not in ("trunc", "floor"):
-        raise RuntimeError(
-            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'"
-        )
     return RULES["default -complex"](op, tensors, numbers, args)
 
 
@@ -240,7 +235,7 @@ def keeps_floats(name: str) -> bool:
 
 
 def converts_no_floats(name: str) -> bool:
-    """Whether tensors of one real floating-point dtype, and real numbers, are what the rule's operation computes with."""
+    """Whether the rule leaves tensors of one real floating-point dtype, and real numbers, as they are."""
     base, *refused = name.split()
     return base in _CONVERT_NO_FLOATS and "-float" not in refused
 

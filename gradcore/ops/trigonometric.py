@@ -117,9 +117,7 @@ def cosh(self):
     """Hyperbolic cosine of every element."""
 
 
-@elementwise(
-    lambda F, t, result: t * (1 - result * result), promotion="float", aliases=("nn.functional.tanh",)
-)
+@elementwise(lambda F, t, result: t * (1 - result * result), promotion="float", aliases=("nn.functional.tanh",))
 def tanh(self):
     """Hyperbolic tangent of every element."""
 
@@ -141,8 +139,6 @@ def _(F, t, self):
     return t * F.rsqrt(self * self - 1)
 
 
-@elementwise(
-    lambda F, t, self: t / (1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arctanh",)
-)
+@elementwise(lambda F, t, self: t / (1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arctanh",))
 def atanh(self):
     """Inverse hyperbolic tangent."""

@@ -1,7 +1,7 @@
 """Elementwise operations where derivatives are not unique, at infinities and NaN: the conventions are PyTorch's.
 
-Values and gradients stand here as PyTorch 2.13 gives them. Every line is checked for a few elements and for many, as large
-arrays have kernels of their own, with the formula on arrays and with the formula on tensors.
+Values and gradients stand here as PyTorch 2.13 gives them. Every line is checked for a few elements and for many, as
+large arrays have kernels of their own, with the formula on arrays and with the formula on tensors.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ UNARY: list[tuple[str, Callable[[Any], Any], Points]] = [
     ("clamp_min(0)", lambda x: x.clamp_min(0), {0.0: (0, 1), -1.0: (0, 0)}),
     ("clamp_max(0)", lambda x: x.clamp_max(0), {0.0: (0, 1), 1.0: (0, 0)}),
     # activations
-    ("relu", F.relu, {-0.0: (0, 0), 0.0: (0, 0), nan: (nan, 1), -inf: (0, 0), inf: (inf, 1)}),
+    ("relu", F.relu, {0.0: (0, 0), nan: (nan, 1), -inf: (0, 0), inf: (inf, 1)}),
     ("relu6", F.relu6, {0.0: (0, 0), 6.0: (6, 0), 3.0: (3, 1)}),
     ("hardtanh", F.hardtanh, {-1.0: (-1, 0), 1.0: (1, 0), 0.0: (0, 1)}),
     ("leaky_relu", F.leaky_relu, {0.0: (0, 0.01), -1.0: (-0.01, 0.01), nan: (nan, 0.01)}),

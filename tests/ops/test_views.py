@@ -103,7 +103,7 @@ def test_shares_memory_and_knows_its_base(name: str) -> None:
     assert view._is_view()
     assert view._base is base
     assert view.grad_fn.name() == node
-    assert make(view[...] if name != "as_strided" else view.expand(2, 2))._base is base  # of a view, the same base
+    assert view[...]._base is base  # of a view, the same base
     with gc.no_grad():
         base.mul_(2)
         assert view._version == base._version == 1
@@ -354,7 +354,7 @@ def test_shape_in_place() -> None:
 def test_one_of_several_views_is_not_written(name: str) -> None:
     make, node = VIEWS[name]
     view = make(leaf() * 1)
-    with pytest.raises(RuntimeError, match=f"of {node} is a view and is being modified inplace. This view is the output"):
+    with pytest.raises(RuntimeError, match=f"of {node.removesuffix('Backward0')} is a view and is being"):
         view.zero_()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import types
 import weakref
 from collections import Counter
 from typing import Any
@@ -89,10 +90,13 @@ class StrictArray:
     @property
     def base(self) -> Any:
         """The array that this is a view of: always the same object, as CuPy's."""
-        if not isinstance(self._a.base, np.ndarray):
+        found: Any = self._a.base
+        while found is not None and not isinstance(found, np.ndarray):
+            found = getattr(found, "base", None)  # NumPy's as_strided puts something in between
+        if found is None:
             return None
-        known = _wrappers.get(id(self._a.base))
-        self._parent = StrictArray(self._a.base, self.index) if known is None else known
+        known = _wrappers.get(id(found))
+        self._parent = StrictArray(found, self.index) if known is None else known
         return self._parent
 
     def __array__(self, *args: Any, **named: Any) -> Any:
@@ -335,6 +339,8 @@ class StrictNamespace:
             return StrictNamespace("lib.stride_tricks.", np.lib.stride_tricks)
         if key == "asnumpy":
             return _Function(key, None, None)
+        if key == "cuda":
+            return types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=current))
         if key in API["ufuncs"]:
             found: Any = _Ufunc(key, getattr(self._module, name), API["ufuncs"][key])
         elif key in API["functions"]:

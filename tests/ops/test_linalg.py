@@ -1,0 +1,332 @@
+"""Linear algebra: identities, derivatives of complex matrices, singular and empty matrices, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import linalg
+from tests.ops.directions import check_derivatives, random
+
+DTYPES = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+
+
+def matrix(*shape: int, dtype: str = "float64", seed: int = 0) -> Any:
+    return random(np.random.default_rng(seed), shape, dtype)
+
+
+def regular(n: int, dtype: str = "float64", batch: tuple[int, ...] = ()) -> Any:
+    return matrix(*batch, n, n, dtype=dtype) + 2 * n * np.eye(n)
+
+
+def herm(x: gc.Tensor) -> gc.Tensor:
+    return x.transpose(-1, -2).conj()
+
+
+def hermitian(x: gc.Tensor) -> gc.Tensor:
+    """A Hermitian matrix of any: operations that read one triangle can then be differentiated in every direction."""
+    return (x + herm(x)) / 2
+
+
+def positive(x: gc.Tensor) -> gc.Tensor:
+    return x @ herm(x) + gc.eye(x.shape[-1], dtype=x.dtype)
+
+
+def close(a: Any, b: Any, rtol: float = 1e-10, atol: float = 1e-10) -> None:
+    np.testing.assert_allclose(np.asarray(a.detach()), np.asarray(b.detach()), rtol=rtol, atol=atol)
+
+
+# -- what defines the results -----------------------------------------------------------------------------------------
+
+
+@DTYPES
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4), (2, 3, 2), (0, 3), (3, 0)])
+def test_factors_multiply_to_the_matrix(shape: tuple[int, ...], dtype: str) -> None:
+    A = gc.tensor(matrix(*shape, dtype=dtype))
+    U, S, Vh = linalg.svd(A, full_matrices=False)
+    close((U * S.unsqueeze(-2).to(U.dtype)) @ Vh, A)
+    Q, R = linalg.qr(A)
+    close(Q @ R, A)
+    P, L, V = linalg.lu(A)
+    close(P @ L @ V, A)
+    close(linalg.svdvals(A), S)
+
+
+@DTYPES
+@pytest.mark.parametrize("batch", [(), (2,), (2, 0)])
+def test_factors_of_square_matrices(batch: tuple[int, ...], dtype: str) -> None:
+    A = gc.tensor(regular(3, dtype, batch))
+    eye = gc.eye(3, dtype=A.dtype).expand(*batch, 3, 3)
+    close(linalg.inv(A) @ A, eye)
+    H = hermitian(A)
+    values, vectors = linalg.eigh(H)
+    close(H @ vectors, vectors * values.unsqueeze(-2).to(A.dtype))
+    values, vectors = linalg.eig(A)
+    close(A.to(vectors.dtype) @ vectors, vectors * values.unsqueeze(-2))
+    L = linalg.cholesky(positive(A))
+    close(L @ herm(L), positive(A))
+    close(linalg.cholesky(positive(A), upper=True), herm(L))
+    sign, logabsdet = linalg.slogdet(A)
+    close(sign * logabsdet.exp(), linalg.det(A))
+
+
+@DTYPES
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("batches", [((), ()), ((2,), (2,)), ((2,), ()), ((), (4,)), ((2, 1), (4,)), ((40,), (40,))])
+def test_solutions_solve(batches: Any, left: bool, dtype: str) -> None:
+    A = gc.tensor(regular(3, dtype, batches[0]))
+    B = gc.tensor(matrix(*batches[1], *((3, 4) if left else (4, 3)), dtype=dtype, seed=1))
+    X = linalg.solve(A, B, left=left)
+    close(A @ X if left else X @ A, B.expand(X.shape))
+    LU, pivots = linalg.lu_factor(A)
+    close(linalg.lu_solve(LU, pivots, B, left=left), X)
+    close(linalg.lu_solve(LU, pivots, B, left=left, adjoint=True), linalg.solve(herm(A), B, left=left))
+    for upper in (True, False):
+        T = A.triu() if upper else A.tril()
+        X = linalg.solve_triangular(A, B, upper=upper, left=left)
+        close(T @ X if left else X @ T, B.expand(X.shape))
+
+
+def test_vectors_of_a_batch_are_solved_for() -> None:
+    A, b = gc.tensor(regular(3, batch=(4,))), gc.tensor(matrix(4, 3))
+    close(linalg.solve(A, b), linalg.solve(A, b.unsqueeze(-1)).squeeze(-1))
+
+
+def test_the_exponential_is_that_of_the_eigenvalues() -> None:
+    A = gc.tensor(matrix(3, 4, 4) * np.array([1e-3, 1, 30])[:, None, None])
+    values, vectors = linalg.eigh(hermitian(A))
+    expected = (vectors * values.exp().unsqueeze(-2)) @ vectors.mT
+    np.testing.assert_allclose(linalg.matrix_exp(hermitian(A)).numpy(), expected.numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7, -1, -2])
+def test_powers(n: int) -> None:
+    A = gc.tensor(regular(3))
+    np.testing.assert_allclose(linalg.matrix_power(A, n).numpy(), np.linalg.matrix_power(A.numpy(), n), rtol=1e-10)
+
+
+@DTYPES
+def test_reflections_give_the_orthogonal_factor(dtype: str) -> None:
+    A = gc.tensor(matrix(5, 3, dtype=dtype))
+    h, tau = gc.geqrf(A)
+    Q, R = linalg.qr(A)
+    close(linalg.householder_product(h, tau), Q)
+    other = gc.tensor(matrix(5, 2, dtype=dtype))
+    close(gc.ormqr(h, tau, gc.ormqr(h, tau, other), transpose=True), other)
+
+
+def test_least_squares_are_least() -> None:
+    A, B = gc.tensor(matrix(6, 3)), gc.tensor(matrix(6, 2, seed=1))
+    for driver in (None, "gels", "gelsd", "gelss"):
+        X, residuals, rank, sizes = linalg.lstsq(A, B, driver=driver)
+        close(A.mT @ (A @ X - B), gc.zeros(3, 2, dtype=gc.float64))
+        if driver is not None:
+            close(residuals, (A @ X - B).square().sum(0))
+    assert linalg.lstsq(A, B).rank == 3
+    wide = linalg.lstsq(A.mT, gc.ones(3, 1, dtype=gc.float64)).solution
+    close(wide, linalg.pinv(A.mT) @ gc.ones(3, 1, dtype=gc.float64))
+
+
+def test_ranks_and_tolerances() -> None:
+    A = gc.diag(gc.tensor([1.0, 1e-3, 0.0], dtype=gc.float64))
+    assert linalg.matrix_rank(A) == 2
+    assert linalg.matrix_rank(A, atol=1e-2) == 1
+    assert linalg.matrix_rank(A, rtol=gc.tensor(1e-4)) == 2
+    close(linalg.pinv(A, atol=1e-2), gc.diag(gc.tensor([1.0, 0.0, 0.0], dtype=gc.float64)))
+
+
+# -- derivatives --------------------------------------------------------------------------------------------------------
+
+#: Functions of any square matrix whose results do not depend on signs and phases of vectors.
+INVARIANT: dict[str, Callable[[gc.Tensor], Any]] = {
+    "inv": linalg.inv,
+    "det": linalg.det,
+    "slogdet": linalg.slogdet,
+    "matrix_exp": lambda x: linalg.matrix_exp(x / 4),
+    "pinv of a tall matrix": lambda x: linalg.pinv(x[:, :2]),
+    "pinv of a Hermitian matrix": lambda x: linalg.pinv(hermitian(x), hermitian=True),
+    "cholesky": lambda x: linalg.cholesky(positive(x)),
+    "upper cholesky": lambda x: linalg.cholesky(positive(x), upper=True),
+    "cholesky_inverse": lambda x: gc.cholesky_inverse(linalg.cholesky(positive(x))),
+    "cholesky_solve": lambda x: gc.cholesky_solve(x, linalg.cholesky(positive(x), upper=True), upper=True),
+    "eigh": lambda x: _spectral(*linalg.eigh(hermitian(x))),
+    "eigvalsh": lambda x: linalg.eigvalsh(hermitian(x)),
+    "eig": lambda x: _spectral_general(*linalg.eig(x)),
+    "eigvals": lambda x: linalg.eigvals(x).pow(3).sum(),
+    "svd": lambda x: _singular(*linalg.svd(x)),
+    "svd of a tall matrix": lambda x: _singular(*linalg.svd(x[:, :2], full_matrices=False)),
+    "svd of a wide matrix": lambda x: _singular(*linalg.svd(x[:2], full_matrices=False)),
+    "svdvals": linalg.svdvals,
+    "nuclear norm": lambda x: linalg.matrix_norm(x, "nuc"),
+    "spectral norm": lambda x: linalg.matrix_norm(x, 2),
+    "qr": linalg.qr,
+    "qr of a tall matrix": lambda x: linalg.qr(x[:, :2]),
+    "qr of a wide matrix": lambda x: linalg.qr(x[:2]),
+    "lu": lambda x: linalg.lu(x)[1:],
+    "lu of a tall matrix": lambda x: linalg.lu(x[:, :2])[1:],
+    "lu of a wide matrix": lambda x: linalg.lu(x[:2])[1:],
+    "lu_factor": lambda x: linalg.lu_factor(x).LU,
+    "lu_unpack": lambda x: gc.lu_unpack(*linalg.lu_factor(x))[1:],
+    "solve": lambda x: linalg.solve(x, x[:, :2] * 2),
+    "solve from the right": lambda x: linalg.solve(x, x[:2] * 2, left=False),
+    "solve_triangular": lambda x: linalg.solve_triangular(x, x * x, upper=True),
+    "solve with a unit triangle": lambda x: linalg.solve_triangular(x / 9, x[:2], upper=False, left=False, unitriangular=True),
+    "lu_solve": lambda x: linalg.lu_solve(*linalg.lu_factor(x), x[:, :2]),
+    "adjoint lu_solve": lambda x: linalg.lu_solve(*linalg.lu_factor(x), x[:2], left=False, adjoint=True),
+    "householder_product": lambda x: linalg.householder_product(x / 9, x[0, :2] / 9),
+    "lstsq": lambda x: linalg.lstsq(x[:, :2], x[:, 2:], driver="gelsd")[:2],
+    "norms": lambda x: (linalg.norm(x), linalg.norm(x, 1), linalg.vector_norm(x, 3.5), linalg.vector_norm(x, dim=1)),
+    "cond": lambda x: linalg.cond(x, "fro"),
+}  # fmt: skip
+
+
+def _spectral(values: gc.Tensor, vectors: gc.Tensor) -> Any:
+    """The matrix of projections weighted by a function of the eigenvalues."""
+    return (vectors * values.sin().unsqueeze(-2).to(vectors.dtype)) @ herm(vectors)
+
+
+def _spectral_general(values: gc.Tensor, vectors: gc.Tensor) -> Any:
+    return (vectors * values.sin().unsqueeze(-2)) @ linalg.inv(vectors), vectors.abs().square().sum(-1)
+
+
+def _singular(U: gc.Tensor, S: gc.Tensor, Vh: gc.Tensor) -> Any:
+    return S, (U * S.sin().unsqueeze(-2).to(U.dtype)) @ Vh, (U * S.cos().unsqueeze(-2).to(U.dtype)) @ herm(U)
+
+
+@DTYPES
+@pytest.mark.parametrize("name", INVARIANT)
+def test_derivatives(name: str, dtype: str) -> None:
+    A = matrix(4, 4, dtype=dtype, seed=3) + 3 * np.diag([1.0, 2, 3, 4])
+    # Beside the diagonal an imaginary part of R or of eigenvectors is free: second differences see other choices.
+    check_derivatives(INVARIANT[name], A, rtol=2e-5, atol=2e-6)
+
+
+def test_derivatives_of_a_batch() -> None:
+    check_derivatives(lambda A, B: linalg.solve(A, B), regular(3, batch=(2, 1)), matrix(3, 3, 2))
+    check_derivatives(lambda A: linalg.det(A), matrix(2, 3, 3, 3))
+    check_derivatives(lambda A: linalg.inv(A), regular(3, "complex128", (2,)))
+
+
+# -- singular matrices --------------------------------------------------------------------------------------------------
+
+
+@DTYPES
+@pytest.mark.parametrize("rank", [3, 2, 1, 0])
+def test_determinant_of_singular_matrices(rank: int, dtype: str) -> None:
+    """The gradient is the matrix of cofactors; so is the gradient of the gradient right, whatever the rank."""
+    left, right = matrix(4, rank, dtype=dtype), matrix(rank, 4, dtype=dtype, seed=1)
+    check_derivatives(linalg.det, left @ right, rtol=1e-5, atol=1e-5)
+
+
+def test_cofactors_of_a_zero_matrix() -> None:
+    A = gc.zeros(2, 2, dtype=gc.float64, requires_grad=True)
+    (grad,) = gc.autograd.grad(linalg.det(A), A, create_graph=True)
+    assert grad.tolist() == [[0, 0], [0, 0]]
+    (second,) = gc.autograd.grad(grad[0, 0], A)
+    assert second.tolist() == [[0, 0], [0, 1]]
+
+
+def test_equal_singular_values_do_no_harm_to_sums() -> None:
+    A = gc.eye(3, dtype=gc.float64).requires_grad_()
+    linalg.svd(A).S.sum().backward()
+    close(A.grad, gc.eye(3, dtype=gc.float64))
+    A.grad = None
+    linalg.eigh(A).eigenvalues.sum().backward()
+    close(A.grad, gc.eye(3, dtype=gc.float64))
+
+
+def test_gradients_of_norms_at_zero_are_zero() -> None:
+    for ord in (0, 1, 2, 3, 1.5, float("inf")):
+        x = gc.zeros(3, dtype=gc.float64, requires_grad=True)
+        linalg.vector_norm(x, ord).backward()
+        assert x.grad.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["inv", "solve", "cholesky", "lu_factor"])
+def test_failures_name_the_matrix(name: str) -> None:
+    bad = gc.stack([gc.eye(3), gc.diag(gc.tensor([1.0, 0.0, -1.0]))])
+    args = (bad, gc.ones(3, 1)) if name == "solve" else (bad,)
+    with pytest.raises(linalg.LinAlgError, match=r"\(Batch element 1\)"):
+        getattr(linalg, name)(*args)
+    info = getattr(linalg, f"{name}_ex")(*args)[-1]
+    assert info.tolist() == [0, 2] and info.dtype is gc.int32
+
+
+def test_messages() -> None:
+    singular = gc.zeros(2, 2)
+    with pytest.raises(linalg.LinAlgError, match="diagonal element 1 is zero, the inversion could not be completed"):
+        linalg.inv(singular)
+    with pytest.raises(linalg.LinAlgError, match=r"torch.linalg.solve: The solver failed because the input matrix is singular"):
+        linalg.solve(singular, gc.ones(2))
+    with pytest.raises(linalg.LinAlgError, match="the leading minor of order 1 is not positive-definite"):
+        linalg.cholesky(singular)
+    with pytest.raises(linalg.LinAlgError, match="contained non-finite values"):
+        linalg.svd(gc.full((2, 2), float("nan")))
+    with pytest.raises(RuntimeError, match="A must be batches of square matrices, but they are 2 by 3 matrices"):
+        linalg.det(gc.ones(2, 3))
+    with pytest.raises(RuntimeError, match=r"Incompatible shapes of A and B for the equation AX = B \(2x2 and 3x1\)"):
+        linalg.solve(gc.eye(2), gc.ones(3))
+    with pytest.raises(RuntimeError, match="Expected a floating point or complex tensor as input. Got Long"):
+        linalg.inv(gc.eye(2, dtype=gc.int64))
+    with pytest.raises(RuntimeError, match="linalg.matrix_norm: Order 3 not supported"):
+        linalg.norm(gc.ones(2, 2), 3)
+    assert issubclass(linalg.LinAlgError, RuntimeError)
+
+
+def test_a_loss_that_depends_on_phases_is_refused() -> None:
+    A = gc.tensor(matrix(3, 3, dtype="complex128"), requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"specified up to multiplication by e\^\{i phi\}"):
+        linalg.eigh(hermitian(A)).eigenvectors[0, 0].imag.backward()
+    with pytest.raises(RuntimeError, match="singular vectors"):
+        linalg.svd(A).U[0, 0].imag.backward()
+    with pytest.raises(RuntimeError, match="depends on Q, which is not computed when mode='r'"):
+        linalg.qr(A, mode="r").R.abs().sum().backward()
+
+
+# -- sizes and dtypes ---------------------------------------------------------------------------------------------------
+
+
+def test_empty_matrices() -> None:
+    empty = gc.zeros(0, 0)
+    assert linalg.det(empty) == 1
+    assert linalg.slogdet(empty).logabsdet == 0
+    assert linalg.inv(empty).shape == (0, 0)
+    assert linalg.matrix_exp(gc.zeros(2, 0, 0)).shape == (2, 0, 0)
+    assert linalg.eigh(empty).eigenvectors.shape == (0, 0)
+    assert linalg.svd(gc.zeros(0, 3)).Vh.shape == (3, 3)
+    assert linalg.solve(gc.zeros(2, 0, 0), gc.zeros(2, 0, 3)).shape == (2, 0, 3)
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.float32])
+def test_precision_of_results(dtype: gc.dtype) -> None:
+    A = gc.tensor(regular(3), dtype=dtype, requires_grad=True)
+    out = linalg.inv(A)
+    out.sum().backward()
+    assert out.dtype is dtype and A.grad.dtype is dtype
+    np.testing.assert_allclose(out.detach().numpy(), np.linalg.inv(A.detach().double().numpy()), atol=2e-3)
+
+
+def test_results_have_names() -> None:
+    A = gc.eye(2)
+    assert linalg.svd(A)._fields == ("U", "S", "Vh")
+    assert linalg.eigh(A)._fields == ("eigenvalues", "eigenvectors")
+    assert linalg.lstsq(A, A)._fields == ("solution", "residuals", "rank", "singular_values")
+    assert gc.svd(A)._fields == ("U", "S", "V")
+
+
+def test_nodes_have_pytorchs_names() -> None:
+    A = gc.eye(2, requires_grad=True)
+    names = {
+        "LinalgInvExBackward0": linalg.inv(A), "LinalgSolveExBackward0": linalg.solve(A, A), "LinalgDetBackward0": linalg.det(A),
+        "LinalgCholeskyExBackward0": linalg.cholesky(A), "LinalgEighBackward0": linalg.eigvalsh(A),
+        "LinalgSvdBackward0": linalg.svd(A).S, "LinalgQrBackward0": linalg.qr(A).R, "LinalgLuBackward0": linalg.lu(A).L,
+        "LinalgVectorNormBackward0": linalg.norm(A), "LinalgMatrixExpBackward0": linalg.matrix_exp(A),
+        "LinalgPinvBackward0": linalg.pinv(A), "LinalgSlogdetBackward0": linalg.slogdet(A).logabsdet,
+        "LinalgSolveTriangularBackward0": linalg.solve_triangular(A, A, upper=True), "TraceBackward0": A.trace(),
+    }  # fmt: skip
+    for name, out in names.items():
+        assert out.grad_fn.name() == name
