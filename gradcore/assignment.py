@@ -187,7 +187,13 @@ def _write_view(part: Any, value: Any) -> None:
         part.fill_(value)
         return
     meta, own = value._meta, part._meta
-    if meta is not None and own is not None and meta.base is own.base and meta.base is not None and meta.chain == own.chain:
+    if (
+        meta is not None
+        and own is not None
+        and meta.base is own.base
+        and meta.base is not None
+        and meta.chain == own.chain
+    ):
         return  # x[key] += y has written to the view already
     if not value._array.ndim:
         part.fill_(value)

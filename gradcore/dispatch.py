@@ -703,7 +703,7 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
             node.results = ((array, vc, 0, None),)
         else:
             node.results = None
-        if a.shape == b.shape:
+        if a.shape == b.shape or (other_edge is None and a.shape == array.shape):
             node.metas = None
         else:
             np_dtype = dtype.numpy

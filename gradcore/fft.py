@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _functions = namespaces.functions("fft")
 globals().update(_functions)
 
-__all__ = ["fftfreq", "rfftfreq", *sorted(_functions)]  # noqa: PLE0604
+__all__ = ["fftfreq", "rfftfreq", *sorted(_functions)]
 
 
 def _frequencies(n: int, d: float, indices: list[int], settings: dict[str, Any]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -126,9 +127,10 @@ def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, 
         kind = k.__class__
         if kind is int:
             if dim >= ndim:
-                raise too_many(key, ndim)
+                raise too_many(ndim)
             if not dots and not -shape[dim] <= k < shape[dim]:
-                raise out_of_bounds(k, dim, shape)
+                used = sum(i is not None and i is not Ellipsis for i in key)
+                raise too_many(ndim) if used > ndim else out_of_bounds(k, dim, shape)
             name, ints = "SelectBackward0", True
             dim += 1
         elif kind is slice:
@@ -145,7 +147,7 @@ def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, 
         else:
             return None
     if dim > ndim:
-        raise too_many(key, ndim)
+        raise too_many(ndim)
     return key if dots or (key and not ints) else (*key, ...), name
 
 
@@ -153,13 +155,8 @@ _PLAIN = frozenset((int, type(None)))
 _ONCE = (None, 1)
 
 
-def too_many(key: Sequence[Any], ndim: int) -> IndexError:
+def too_many(ndim: int) -> IndexError:
     """The error for a key of more dims than there are."""
-    if not ndim and len(key) == 1 and isinstance(key[0], int):
-        return IndexError(
-            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
-            "0-dim tensor to a number"
-        )
     return IndexError(f"too many indices for tensor of dimension {ndim}")
 
 
@@ -176,11 +173,13 @@ def resolve(self: Any, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
     indices : tuple of Tensor or None, or None
         For each of the view's first dims its index tensor; None if the key has no index tensors.
     """
-    items = [_converted(k, self) for k in (key if _is_tuple(key) else (key,))]
+    if key.__class__ is not tuple:
+        key = _as_tuple(key)
+    items = [_converted(k, self) for k in key]
     shape = self._array.shape
     used = sum(_dims_of(k) for k in items)
     if used > len(shape):
-        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+        raise too_many(len(shape))
     rest = len(shape) - used
     basic: list[Any] = []
     indices: list[Any] = []
@@ -235,13 +234,20 @@ def _dims_of(item: Any) -> int:
     return 1
 
 
-def _is_tuple(key: Any) -> bool:
-    """Whether a key holds one item for each dim: tuples do, and sequences that hold sequences, slices or tensors."""
-    if key.__class__ is tuple:
-        return True
-    if not isinstance(key, (list, tuple)) or len(key) >= 32:
-        return False
-    return any(k is None or k is Ellipsis or isinstance(k, (slice, Sequence, np.ndarray, Variable)) for k in key)
+def _as_tuple(key: Any) -> tuple[Any, ...]:
+    """A key that is no tuple as one: lists that hold sequences, slices or tensors have an item for each dim."""
+    if isinstance(key, tuple):
+        return tuple(key)
+    if not isinstance(key, list) or len(key) >= 32:
+        return (key,)
+    if not any(k is None or k is Ellipsis or isinstance(k, (slice, Sequence, np.ndarray, Variable)) for k in key):
+        return (key,)
+    warnings.warn(
+        "a list that holds sequences is taken as a tuple of indices, as PyTorch does; write x[tuple(key)], or "
+        "x[gradcore.tensor(key)] for indices along the first dim",
+        stacklevel=4,
+    )
+    return tuple(key)
 
 
 _VALID = "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices"
@@ -261,7 +267,8 @@ def _converted(item: Any, like: Any) -> Any:
         elif hasattr(item, "__index__"):
             return operator.index(item)
         else:
-            raise IndexError(f"{_VALID} (got {type(item).__name__})")
+            error = TypeError if isinstance(item, str) else IndexError
+            raise error(f"{_VALID} (got {type(item).__name__})")
     if item._dtype not in (dtypes.int64, dtypes.bool_, dtypes.int32, dtypes.uint8):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if item._dtype is dtypes.uint8:

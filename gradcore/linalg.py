@@ -20,4 +20,4 @@ from gradcore.errors import LinAlgError
 _functions = namespaces.functions("linalg")
 globals().update(_functions)
 
-__all__ = ["LinAlgError", *sorted(_functions)]  # noqa: PLE0604
+__all__ = ["LinAlgError", *sorted(_functions)]

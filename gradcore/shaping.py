@@ -77,7 +77,12 @@ def _later(first: int) -> Callable[[str], str]:
 
 def install(cls: Any) -> None:
     """Give the class of tensors its attributes and methods that are no operations of the table."""
-    for name, getter in (("T", transpose_all), ("mT", transpose_matrix), ("H", adjoint_matrix), ("mH", adjoint_matrices)):
+    for name, getter in (
+        ("T", transpose_all),
+        ("mT", transpose_matrix),
+        ("H", adjoint_matrix),
+        ("mH", adjoint_matrices),
+    ):
         setattr(cls, name, property(getter))
     for name, first in (("squeeze", 3), ("unsqueeze", 1), ("transpose", 1), ("t", 1), ("as_strided", 1)):
         setattr(cls, f"{name}_", reshaped_in_place(name, _later(first)))

@@ -105,10 +105,7 @@ class Tensor(Variable, Methods):
 
     def storage_offset(self) -> int:
         """Elements between the start of the memory that views share and the first element."""
-        base = self._array
-        while getattr(base, "base", None) is not None and hasattr(base.base, "strides"):
-            base = base.base
-        return (self.data_ptr() - self._pointer(base)) // self._array.itemsize
+        return int(self._device.backend.geometry_of(self._array)[1])
 
     @staticmethod
     def _pointer(array: Any) -> int:

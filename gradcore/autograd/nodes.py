@@ -26,6 +26,7 @@ __all__ = [
     "Node",
     "OpNode",
     "Packed",
+    "edge_of_result",
     "gradient_edge",
     "modified_in_place",
     "move_retained",
@@ -313,7 +314,7 @@ AccumulateGrad.__module__ = "builtins"
 class OpNode(Node):
     """A node of an operation of the table. There is one subclass per operation and node name."""
 
-    __slots__ = ("metas", "results", "saved")
+    __slots__ = ("_rebased", "metas", "results", "saved")
 
     op: ClassVar[Any]
     _fresh = True
@@ -373,7 +374,8 @@ class OpNode(Node):
     def unpack_result(self, number: int) -> Any:
         """The output of that number as a tensor, with this node as its history if it has derivatives."""
         array, vc, _, tangents = self.results[number]
-        edge = (self, number) if self.op.variadic or number in self.op.differentiable else None
+        known = self.op.variadic or number in self.op.differentiable
+        edge = edge_of_result(self, number) if known else None
         if isinstance(array, Variable):  # see `gradcore.autograd.saved.unpacked`
             return array
         if array.__class__ is Packed:
@@ -428,6 +430,13 @@ class OpNode(Node):
 
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *(f"_saved_{n.replace('_shape', '_sym_sizes')}" for n in self.saves if n != "needs")]
+
+
+def edge_of_result(node: Node, number: int) -> Edge:
+    """The history of a saved output of `node`: the node itself, or, where it wrote in place to a view, the view's node."""
+    rebased = getattr(node, "_rebased", None)
+    outer = None if rebased is None else rebased[0]()
+    return (node, number) if outer is None else (outer, rebased[1])  # type: ignore[index]
 
 
 def with_edge(t: Any, edge: Edge | None) -> Any:

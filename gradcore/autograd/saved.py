@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.autograd.modes import PACK, local, set_flag
-from gradcore.autograd.nodes import FREED, OpNode, Packed, gradient_edge, modified_in_place, with_edge
+from gradcore.autograd.nodes import FREED, OpNode, Packed, edge_of_result, gradient_edge, modified_in_place, with_edge
 from gradcore.autograd.variables import Meta, Variable, alias, new, version_counter, wrap
 
 __all__ = [
@@ -177,7 +177,7 @@ class SavedTensor:
             raise modified_in_place(t, edge, self.version)
         if self.output_nr is None:
             return with_edge(t, self.edge)
-        t = alias(t, (node, self.output_nr))
+        t = alias(t, edge_of_result(node, self.output_nr))
         if self.tangents:
             t._meta = Meta()
             t._meta.tangents = self.tangents

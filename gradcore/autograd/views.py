@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from gradcore import dtypes
@@ -137,6 +138,8 @@ def rebase(t: Any, edge: Any, position: int = 0) -> None:
         base._meta.requires_grad = False
     move_retained(base, before, base._edge)
     regenerate(t)
+    if t._edge is not None:
+        edge[0]._rebased = weakref.ref(t._edge[0]), t._edge[1]
 
 
 class CopySlices(Node):

@@ -140,6 +140,16 @@ class Elementwise:
             return x.copy()
         return ((x > 0).view("int8") - (x < 0).view("int8")).astype(x.dtype)
 
+    # -- interpolation -----------------------------------------------------------------------------------------------
+
+    def lerp(self, x: Any, end: Any, weight: Any) -> Any:
+        """From the nearer end, so that weights of 0 and 1 give exactly the ends."""
+        step = end - x
+        near_start = abs(weight) < 0.5
+        if self.host_scalars and not weight.ndim:
+            return x + weight * step if near_start else end - step * (1 - weight)
+        return self.where(near_start, x + weight * step, end - step * (1 - weight))
+
     # -- quotients and powers --------------------------------------------------------------------------------
 
     def _check_divisor(self, y: Any) -> None:

@@ -40,7 +40,9 @@ class Lapack(LinearAlgebra):
             a = np.ascontiguousarray(a)
         if 0 in other_strides or (
             # OpenBLAS takes longer for a small transposed second operand than for its copy.
-            len(other_strides) > 1 and other_strides[-1] > other_strides[-2] and 512 <= b.shape[-1] * b.shape[-2] <= 8192
+            len(other_strides) > 1
+            and other_strides[-1] > other_strides[-2]
+            and 512 <= b.shape[-1] * b.shape[-2] <= 8192
         ):
             b = np.ascontiguousarray(b)
         return super().matmul(a, b)  # type: ignore[misc]

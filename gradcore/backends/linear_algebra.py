@@ -1,7 +1,7 @@
 """Kernels of factorisations and solvers, for any array library that has NumPy's ``linalg``.
 
-Where LAPACK can be reached, on the CPU, `gradcore.backends.lapack` does better: it solves from factors, knows triangles,
-and says where a factorisation failed.
+Where LAPACK can be reached, on the CPU, `gradcore.backends.lapack` does better: it solves from factors, knows
+triangles, and says where a factorisation failed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ __all__ = ["LinearAlgebra"]
 
 #: What PyTorch says of a factorisation that failed, by function; ``{}`` is the position that `info` gives.
 _FAILURES = {
-    "inv": "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular.",
+    "inv": "The diagonal element {} is zero, the inversion could not be completed because the input matrix is "
+    "singular.",
     "solve": "The solver failed because the input matrix is singular.",
-    "cholesky": "The factorization could not be completed because the input is not positive-definite (the leading minor "
-    "of order {} is not positive-definite).",
+    "cholesky": "The factorization could not be completed because the input is not positive-definite (the leading "
+    "minor of order {} is not positive-definite).",
     "lu_factor": "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still want to "
     "perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
 }
 
-#: Coefficients of the Padé approximant of the exponential of degree 13, and up to which norm it is exact in double precision.
+#: Coefficients of the Padé approximant of the exponential of degree 13, and the norm up to which it is exact.
 _PADE = [math.comb(13, k) * math.factorial(26 - k) // math.factorial(13) for k in range(14)]
 _PADE_LIMIT = 5.37
 

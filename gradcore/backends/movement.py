@@ -161,8 +161,9 @@ class Movement:
 
 def _owner(x: Any) -> Any:
     """The array whose memory `x` is a view of; itself if it has its own."""
-    while True:
-        base = getattr(x, "base", None)
-        if base is None or not hasattr(base, "strides"):
-            return x
-        x = base
+    owner, base = x, getattr(x, "base", None)
+    while base is not None:
+        if hasattr(base, "strides"):  # NumPy's as_strided puts something else in between
+            owner = base
+        base = getattr(base, "base", None)
+    return owner

@@ -7,8 +7,9 @@ is a call.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from gradcore.backends.elementwise import Elementwise
 __all__ = ["NumpyElementwise"]
 
 #: The sizes from which the kernels below are faster than NumPy's, and that of a tile that stays in cache.
-_BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 16384
+_BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 65536
 
 #: Integers of the same size, by dtype: selection and signs are matters of bits.
 _BITS = {
@@ -30,9 +31,14 @@ _ERF = np.array(
     [1.1283792, 0.10276987, -1.9528909e-4, -6.1483734e-4, 8.459618e-5, -4.7945155e-6, 2.7566725e-8, 5.421964e-9], "f4"
 )
 
+#: The same for erf(x / sqrt(2)).
+_SCALED_ERF = (_ERF * math.sqrt(0.5) * 0.5 ** np.arange(len(_ERF))).astype("f4")
+
 
 class NumpyElementwise(Elementwise):
     """What replaces NumPy's own functions on the CPU."""
+
+    bodies: ClassVar[dict[str, Callable[..., Any]]]
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         """Selection by integer arithmetic on the bits: exact for NaN and infinities, without a branch."""
@@ -89,9 +95,19 @@ class NumpyElementwise(Elementwise):
 
     def erf(self, x: Any) -> Any:
         """In float32 within 4 units in the last place of SciPy's."""
-        if x.dtype != np.float32 or x.size < _CLIP_FROM:
-            return self.special.erf(x)
-        return _in_tiles(_erf, x)
+        return _in_tiles(_erf, x) if _clips(x) and x.dtype == np.float32 else self.special.erf(x)
+
+    def gelu(self, x: Any, approximate: str = "none") -> Any:
+        """As its body, in passes over parts that stay in cache."""
+        if approximate == "none" and _clips(x) and x.dtype == np.float32:
+            return _in_tiles(_gelu, x)
+        return self.bodies["gelu"](self, x, approximate)
+
+    def gelu_slope(self, x: Any) -> Any:
+        """As its body, in passes over parts that stay in cache."""
+        if _clips(x) and x.dtype == np.float32:
+            return _in_tiles(_gelu_slope, x)
+        return self.bodies["gelu_slope"](self, x)
 
     # -- quotients: those of float32 numbers are exact in float64, where they are not too large --------------
 
@@ -123,16 +139,41 @@ def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
     return result
 
 
-def _erf(out: Any, x: Any) -> None:
-    np.clip(x, -4, 4, out=out)
+def _tanh_of_series(out: Any, x: Any, bound: float, coefficients: Any) -> Any:
+    """``tanh(x * p(x**2))`` with `x` kept within the bound; returns an array that is free now."""
+    np.clip(x, -bound, bound, out=out)
     square = out * out
-    series = square * _ERF[-1]
-    for coefficient in _ERF[-2:0:-1]:
+    series = square * coefficients[-1]
+    for coefficient in coefficients[-2:0:-1]:
         series += coefficient
         series *= square
-    series += _ERF[0]
+    series += coefficients[0]
     series *= out
     np.tanh(series, out=out)
+    return square
+
+
+def _erf(out: Any, x: Any) -> None:
+    _tanh_of_series(out, x, 4, _ERF)
+
+
+def _gelu(out: Any, x: Any) -> None:
+    _tanh_of_series(out, x, 4 * math.sqrt(2), _SCALED_ERF)
+    out += 1
+    out *= x
+    out *= 0.5
+
+
+def _gelu_slope(out: Any, x: Any) -> None:
+    density = _tanh_of_series(out, x, 4 * math.sqrt(2), _SCALED_ERF)
+    out += 1
+    out *= 0.5
+    np.multiply(x, x, out=density)
+    density *= -0.5
+    np.exp(density, out=density)
+    density *= x
+    density *= 1 / math.sqrt(2 * math.pi)
+    out += density
 
 
 def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:

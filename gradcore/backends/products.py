@@ -101,10 +101,8 @@ class Products:
         """``x @ weight.T + bias``."""
         if weight.ndim > 2:
             raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {weight.ndim}D")
-        if x.ndim == 1 and weight.ndim == 2:
-            out = self.matmul(x[None], weight.T)[0]
-        else:
-            out = self.matmul(x, weight.T)
+        single = x.ndim == 1 and weight.ndim == 2
+        out = self.matmul(x[None], weight.T)[0] if single else self.matmul(x, weight.T)
         if bias is None:
             return out
         try:
@@ -119,9 +117,7 @@ class Products:
         """``beta * summand + alpha * product``, in the memory of the product, which is fresh."""
         for name, factor in (("beta", beta), ("alpha", alpha)):
             if product.dtype.kind in "iu" and not isinstance(factor, int):
-                raise RuntimeError(
-                    f"For integral input tensors, argument {name} must not be a floating point number."
-                )
+                raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
         if summand.dtype != product.dtype:
             names = (dtypes.from_numpy(x.dtype).scalar_name for x in (summand, product))
             raise RuntimeError("self and mat2 must have the same dtype, but got {} and {}".format(*names))
@@ -158,7 +154,7 @@ class Products:
     # -- labelled dims ------------------------------------------------------------------------------------------
 
     def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
-        """The sum of products over the labels that `out` lacks; every label of one operand is in the other or in `out`."""
+        """The sum of products over the labels that `out` lacks; see `gradcore.ops.products.contract`."""
         plan = _plan(of_a, of_b, out)
         shape, other_shape = a.shape, b.shape
         batch = tuple(shape[of_a.index(label)] for label in plan.batch)
@@ -241,9 +237,7 @@ def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
         rows = prod(a[:-1])
         return RuntimeError(f"size mismatch, got input ({rows}), mat ({rows}x{a[-1]}), vec ({b[0]})")
     if len(b) == 2:
-        return RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({prod(a[:-1])}x{a[-1]} and {b[0]}x{b[1]})"
-        )
+        return RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({prod(a[:-1])}x{a[-1]} and {b[0]}x{b[1]})")
     for back in range(3, min(len(a), len(b)) + 1):
         if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):
             return RuntimeError(
@@ -252,7 +246,8 @@ def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
             )
     batch = prod(max(a[:-2], b[:-2], key=len))
     return RuntimeError(
-        f"Expected size for first two dimensions of batch2 tensor to be: [{batch}, {a[-1]}] but got: [{batch}, {b[-2]}]."
+        f"Expected size for first two dimensions of batch2 tensor to be: [{batch}, {a[-1]}] but got: "
+        f"[{batch}, {b[-2]}]."
     )
 
 
@@ -263,7 +258,8 @@ def check_batches(a: Sequence[int], b: Sequence[int]) -> None:
             raise RuntimeError(f"{name} must be a 3D tensor")
     if a[0] != b[0] or a[2] != b[1]:
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but got: [{b[0]}, {b[1]}]."
+            f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but got: "
+            f"[{b[0]}, {b[1]}]."
         )
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
+from gradcore.ops.annotations import Number
 from gradcore.ops.parameters import Parameter
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import Op, composite, elementwise, general
 
-Number = complex
 _REAL = "default -bool -integer -complex"
 _HALF_ROOT = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -314,6 +314,18 @@ def gelu(F, self, *, approximate: str = "none"):
     return 0.5 * self * (1 + F.erf(self * _HALF_ROOT))
 
 
+@elementwise(
+    lambda F, t, self: t * (F.exp(-0.5 * self * self) * (_DENSITY * (2 - self * self))),
+    promotion=_REAL,
+    function=False,
+    method=False,
+    inplace=False,
+)
+def gelu_slope(F, self):
+    """The derivative of `gelu`."""
+    return 0.5 * (1 + F.erf(self * _HALF_ROOT)) + self * (F.exp(-0.5 * self * self) * _DENSITY)
+
+
 def _gelu_inner(x):
     return _GELU_SCALE * x * (1 + _GELU_CUBE * x * x)
 
@@ -321,8 +333,7 @@ def _gelu_inner(x):
 @gelu.derivative("self")
 def _(F, t, self, approximate):
     if approximate == "none":
-        gate = 0.5 * (1 + F.erf(self * _HALF_ROOT))
-        return t * (gate + self * (F.exp(-0.5 * self * self) * _DENSITY))
+        return t * F.gelu_slope(self)
     wave = F.tanh(_gelu_inner(self))
     slope = _GELU_SCALE * (1 + 3 * _GELU_CUBE * self * self)
     return t * (0.5 * (1 + wave) + 0.5 * self * (1 - wave * wave) * slope)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from gradcore.ops.annotations import Number
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import general
-
-Number = complex
 
 
 def _summed(F, grad, shape):
@@ -50,7 +49,8 @@ def _weight_gradient(F, grad, input, shape):
     path="nn.functional.linear",
     node=_linear_node,
     samples=lambda: [
-        case(floats(2, 3), floats(4, 3), floats(4)), case(floats(2, 3), floats(4, 3)), case(floats(3), floats(4, 3), floats(4)),
+        case(floats(2, 3), floats(4, 3), floats(4)), case(floats(2, 3), floats(4, 3)),
+        case(floats(3), floats(4, 3), floats(4)),
         case(floats(5, 2, 3), floats(4, 3), floats(4)), case(floats(0, 3), floats(4, 3), floats(4)),
         case(floats(2, 1), floats(4, 1), floats(4)), case(floats(2, 3), floats(3), floats()),
     ],
@@ -64,7 +64,7 @@ linear.jvp("weight")(lambda F, t, input: F.linear(input, t))
 linear.jvp("bias")(lambda F, t: t)
 
 
-# -- beta * self + alpha * product --------------------------------------------------------------------------------------
+# -- beta * self + alpha * product ------------------------------------------------------------------------------------
 
 
 def _samples(self, *operands):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from gradcore.ops.annotations import Number
 from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import composite, elementwise
-
-Number = complex
 
 
 def _scaled(t, alpha):
@@ -113,11 +112,8 @@ def addcdiv(F, self, tensor1, tensor2, *, value: Number = 1):
     promotion="default -bool -integer",
     numbers=("weight",),
 )
-def lerp(F, self, end, weight):
+def lerp(self, end, weight):
     """Linear interpolation, ``self + weight * (end - self)``; exactly `end` where the weight is 1."""
-    step = end - self
-    near_start = abs(weight) < 0.5
-    return F.where(near_start, self + weight * step, end - step * (1 - weight))
 
 
 # -- quotients -----------------------------------------------------------------------------------------------

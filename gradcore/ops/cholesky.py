@@ -91,7 +91,8 @@ def _solve_factored(F, factor, B, upper):
 @general(
     broadcasts=True,
     samples=lambda: [
-        case(floats(3, 2), floats(3, 3, form="well-conditioned")), case(floats(2, 3, 1), floats(2, 3, 3, form="spd"), upper=True),
+        case(floats(3, 2), floats(3, 3, form="well-conditioned")),
+        case(floats(2, 3, 1), floats(2, 3, 3, form="spd"), upper=True),
     ],
 )  # fmt: skip
 def cholesky_solve(F, self, input2, upper: bool = False):
@@ -101,8 +102,8 @@ def cholesky_solve(F, self, input2, upper: bool = False):
         raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
     if input2.shape[-1] != self.shape[-2]:
         raise RuntimeError(
-            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {input2.shape[-1]} by {input2.shape[-1]} but "
-            f"each b matrix is {self.shape[-2]} by {self.shape[-1]}"
+            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {input2.shape[-1]} by {input2.shape[-1]} "
+            f"but each b matrix is {self.shape[-2]} by {self.shape[-1]}"
         )
     return _solve_factored(F, input2, self, upper)
 
@@ -126,7 +127,9 @@ def _(F, t, input2, result, upper):
 
 def _matrix_change(F, t, factor, upper):
     """The change of the matrix with a change of its Cholesky factor."""
-    half = F.matmul(F.hermitian(F.triu(factor)), F.triu(t)) if upper else F.matmul(F.tril(t), F.hermitian(F.tril(factor)))
+    half = (
+        F.matmul(F.hermitian(F.triu(factor)), F.triu(t)) if upper else F.matmul(F.tril(t), F.hermitian(F.tril(factor)))
+    )
     return half + F.hermitian(half)
 
 

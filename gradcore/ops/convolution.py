@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore.ops.annotations import Ints, Steps
 from gradcore.ops.samples import case, floats
-from gradcore.ops.spatial import DIMS, Ints, Steps, for_convolution
+from gradcore.ops.spatial import DIMS, for_convolution
 from gradcore.ops.table import bilinear, composite, general
 
 # -- the trilinear form --------------------------------------------------------------------------------------

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-from gradcore import dtypes
+from gradcore.ops.annotations import DType
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.reductions import accumulated
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import along, wrap_dim
 from gradcore.ops.table import composite, general, linear
-
-DType = dtypes.dtype | None
 
 
 def _samples():

@@ -47,8 +47,8 @@ def _check_phase(F, x, name, vectors):
     if F.is_complex(x):
         F.assert_small(
             F.imag(_diagonal(F, x)),
-            f"{name}: The {vectors} in the complex case are specified up to multiplication by e^{{i phi}}. The specified "
-            "loss function depends on this quantity, so it is ill-defined.",
+            f"{name}: The {vectors} in the complex case are specified up to multiplication by e^{{i phi}}. "
+            "The specified loss function depends on this quantity, so it is ill-defined.",
         )
 
 
@@ -120,7 +120,7 @@ def _(F, t, A, UPLO):
     return F.real(_diagonal(F, _sandwich(F, F.hermitian(vectors), t, vectors)))
 
 
-# -- eigenvalues --------------------------------------------------------------------------------------------------------
+# -- eigenvalues ------------------------------------------------------------------------------------------------------
 
 
 def _matrix_cases():
@@ -128,7 +128,11 @@ def _matrix_cases():
 
 
 @general(
-    outputs=("eigenvalues", "eigenvectors"), path="linalg.eig", method=False, output_type="linalg_eig", samples=lambda: [case(floats(0, 0))]
+    outputs=("eigenvalues", "eigenvectors"),
+    path="linalg.eig",
+    method=False,
+    output_type="linalg_eig",
+    samples=lambda: [case(floats(0, 0))],
 )
 def linalg_eig(F, A):
     """Eigenvalues and eigenvectors of square matrices, as complex numbers."""
@@ -152,9 +156,7 @@ def _(F, grads, eigenvalues, eigenvectors):
 @linalg_eig.jvp("A")
 def _(F, t, eigenvalues, eigenvectors):
     inner = F.solved(eigenvectors, F.matmul(t if F.is_complex(t) else t + 0j, eigenvectors))[0]
-    turn = F.matmul(
-        eigenvectors, _over_gaps(F, F.triu(inner, 1) + F.tril(inner, -1), _gaps(F, eigenvalues))
-    )
+    turn = F.matmul(eigenvectors, _over_gaps(F, F.triu(inner, 1) + F.tril(inner, -1), _gaps(F, eigenvalues)))
     length = F.real(F.sum(F.conj(eigenvectors) * turn, -2))
     return _diagonal(F, inner), turn - eigenvectors * _columns(F, length)
 
@@ -178,7 +180,7 @@ def _(F, t, A):
     return _diagonal(F, F.solved(vectors, F.matmul(t if F.is_complex(t) else t + 0j, vectors))[0])
 
 
-# -- singular values ----------------------------------------------------------------------------------------------------
+# -- singular values --------------------------------------------------------------------------------------------------
 
 
 def _svd_cases():
@@ -188,9 +190,7 @@ def _svd_cases():
     ]  # fmt: skip
 
 
-@general(
-    outputs=("U", "S", "Vh"), path="linalg.svd", method=False, output_type="linalg_svd", samples=_svd_cases
-)
+@general(outputs=("U", "S", "Vh"), path="linalg.svd", method=False, output_type="linalg_svd", samples=_svd_cases)
 def linalg_svd(F, A, full_matrices: bool = True, *, driver: str | None = None):
     """``A = U @ diag(S) @ Vh`` with singular values in descending order; `driver` chooses a routine on CUDA only."""
     check_matrix("linalg.svd", A)
@@ -281,7 +281,9 @@ def _(F, t, A):
     return F.real(_diagonal(F, _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))))
 
 
-@composite(output_type="svd", samples=lambda: [case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 3), compute_uv=False)])
+@composite(
+    output_type="svd", samples=lambda: [case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 3), compute_uv=False)]
+)
 def svd(F, self, some: bool = True, compute_uv: bool = True):
     """``self = U @ diag(S) @ V.mH``; see `gradcore.linalg.svd`."""
     if compute_uv:
@@ -291,18 +293,19 @@ def svd(F, self, some: bool = True, compute_uv: bool = True):
     return F.new_zeros(self, (*batch, m, m)), F.linalg_svdvals(self), F.new_zeros(self, (*batch, n, n))
 
 
-# -- QR -----------------------------------------------------------------------------------------------------------------
+# -- QR ---------------------------------------------------------------------------------------------------------------
 
 
 @general(
     outputs=("Q", "R"), path="linalg.qr", method=False, output_type="linalg_qr",
     samples=lambda: [
-        case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 4)), case(floats(2, 3, 2)), case(floats(2, 4), "complete"),
+        case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 4)), case(floats(2, 3, 2)),
+        case(floats(2, 4), "complete"),
         case(floats(0, 3)),
     ],
 )  # fmt: skip
 def linalg_qr(F, A, mode: str = "reduced"):
-    """``A = Q @ R`` with orthonormal columns and a triangle; `mode` is ``"reduced"``, ``"complete"`` or ``"r"`` (no Q)."""
+    """``A = Q @ R`` with orthonormal columns and a triangle; `mode`: ``"reduced"``, ``"complete"`` or ``"r"`` (no Q)."""
     check_matrix("linalg.qr", A)
     check_floating("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):

@@ -14,7 +14,11 @@ def _cases():
 
 
 def _regular_cases():
-    return [case(floats(3, 3, form="well-conditioned")), case(floats(2, 2, 2, form="well-conditioned")), case(floats(0, 0))]
+    return [
+        case(floats(3, 3, form="well-conditioned")),
+        case(floats(2, 2, 2, form="well-conditioned")),
+        case(floats(0, 0)),
+    ]
 
 
 def _of_matrix(F, x):
@@ -49,7 +53,7 @@ def det(F, self):
 
 @general(lambda F, grad, self: F.hermitian(F.adjugate_change(self, F.hermitian(grad))), **_PRIVATE)
 def adjugate(self):
-    """The transposed cofactors of square matrices: polynomials of the elements, so singular matrices are no exception."""
+    """The transposed cofactors of square matrices: polynomials, so singular matrices are no exception."""
 
 
 adjugate.jvp("self")(lambda F, t, self: F.adjugate_change(self, t))
@@ -97,7 +101,7 @@ def _products_without_pairs(F, values):
     samples=_regular_cases,
 )
 def linalg_slogdet(F, A):
-    """The sign (of complex numbers the direction) and the logarithm of the size of the determinants of square matrices."""
+    """The sign (of complex numbers the direction) and the logarithm of the size of determinants."""
     check_square("linalg.slogdet", A)
     return F.log_determinant(A)
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from gradcore.ops.annotations import Labels
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite
 
-Labels = tuple[int, ...]
+#: An operand and the labels of its dims.
+Term = tuple[Any, Labels]
 
 #: Where the labels of ellipses start; letters are numbered from 0: A-Z, a-z.
 _ELLIPSIS = 52
@@ -24,7 +26,7 @@ def _label(letter: str) -> int:
     return ord(letter) - ord("A") if letter < "a" else ord(letter) - ord("a") + 26
 
 
-# -- equations ----------------------------------------------------------------------------------------------------------
+# -- equations --------------------------------------------------------------------------------------------------------
 
 
 def _subscripts(text: str, start: int, place: str) -> list[int]:
@@ -44,7 +46,8 @@ def _subscripts(text: str, start: int, place: str) -> list[int]:
             continue
         if not (letter.isascii() and letter.isalpha()):
             raise RuntimeError(
-                f"einsum(): invalid subscript given at index {start + i} in the equation string, subscripts must be in [a-zA-Z]"
+                f"einsum(): invalid subscript given at index {start + i} in the equation string, subscripts must be in "
+                "[a-zA-Z]"
             )
         labels.append(_label(letter))
         i += 1
@@ -79,10 +82,14 @@ def _from_sublists(args: Sequence[Any]) -> tuple[list[Any], list[list[int]], lis
 
 
 @functools.lru_cache(maxsize=512)
-def _resolved(operands: tuple[Labels, ...], output: Labels | None, ndims: tuple[int, ...]) -> tuple[list[Labels], Labels]:
+def _resolved(
+    operands: tuple[Labels, ...], output: Labels | None, ndims: tuple[int, ...]
+) -> tuple[list[Labels], Labels]:
     """The labels with the dims of ellipses in place, and those of the output."""
     if len(operands) != len(ndims):
-        which = "fewer operands were provided than" if len(operands) > len(ndims) else "more operands were provided than"
+        which = (
+            "fewer operands were provided than" if len(operands) > len(ndims) else "more operands were provided than"
+        )
         raise RuntimeError(f"einsum(): {which} specified in the equation")
     hidden = []
     for number, (labels, ndim) in enumerate(zip(operands, ndims, strict=True)):
@@ -91,8 +98,8 @@ def _resolved(operands: tuple[Labels, ...], output: Labels | None, ndims: tuple[
             more = "is more than" if -1 in labels else "does not match"
             suffix = "" if -1 in labels else " and no ellipsis was given"
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({named}) {more} the number of dimensions ({ndim}) for "
-                f"operand {number}{suffix}"
+                f"einsum(): the number of subscripts in the equation ({named}) {more} the number of dimensions ({ndim}) "
+                f"for operand {number}{suffix}"
             )
         hidden.append(ndim - named)
     longest = max((n for n, labels in zip(hidden, operands, strict=True) if -1 in labels), default=0)
@@ -133,22 +140,22 @@ def _sizes(inputs: Sequence[Labels], shapes: Sequence[Sequence[int]]) -> dict[in
             if n != known and 1 not in (n, known):
                 if label >= _ELLIPSIS:
                     raise RuntimeError(
-                        f"einsum(): dimension {place} covered by ellipsis in operand {number} has size {n} which does not "
-                        f"broadcast with previously seen ellipsis with size {known} for the respective dimension"
+                        f"einsum(): dimension {place} covered by ellipsis in operand {number} has size {n} which does "
+                        f"not broadcast with previously seen ellipsis with size {known} for the respective dimension"
                     )
                 raise RuntimeError(
-                    f"einsum(): subscript {_letter(label)} has size {n} for operand {number} which does not broadcast with "
-                    f"previously seen size {known}"
+                    f"einsum(): subscript {_letter(label)} has size {n} for operand {number} which does not broadcast "
+                    f"with previously seen size {known}"
                 )
             sizes[label] = n if known == 1 else known
     return sizes
 
 
-# -- contraction --------------------------------------------------------------------------------------------------------
+# -- contraction ------------------------------------------------------------------------------------------------------
 
 
-def _prepared(F: Any, x: Any, labels: Labels, sizes: dict[int, int], wanted: set[int]) -> tuple[Any, Labels]:
-    """An operand with every label once, without those of broadcast size 1, summed over those that nobody else wants."""
+def _distinct(F: Any, x: Any, labels: Labels, sizes: dict[int, int]) -> Term:
+    """An operand with every label once, and without those of broadcast size 1."""
     while len(set(labels)) < len(labels):
         label = next(each for each in labels if labels.count(each) > 1)
         first = labels.index(label)
@@ -159,6 +166,11 @@ def _prepared(F: Any, x: Any, labels: Labels, sizes: dict[int, int], wanted: set
     if single:
         x = F.squeeze(x, tuple(single))
         labels = tuple(label for i, label in enumerate(labels) if i not in single)
+    return x, labels
+
+
+def _summed(F: Any, x: Any, labels: Labels, wanted: set[int]) -> Term:
+    """An operand summed over the labels that only it has."""
     unwanted = [i for i, label in enumerate(labels) if label not in wanted]
     if unwanted:
         x = F.sum(x, tuple(unwanted))
@@ -166,7 +178,7 @@ def _prepared(F: Any, x: Any, labels: Labels, sizes: dict[int, int], wanted: set
     return x, labels
 
 
-def _cheapest_pair(terms: Sequence[tuple[Any, Labels]], sizes: dict[int, int], output: Labels) -> tuple[int, int]:
+def _cheapest_pair(terms: Sequence[Term], sizes: dict[int, int], output: Labels) -> tuple[int, int]:
     """The two terms whose product is smallest, compared with what it replaces."""
     best, found = None, (0, 1)
     for i in range(len(terms)):
@@ -179,12 +191,12 @@ def _cheapest_pair(terms: Sequence[tuple[Any, Labels]], sizes: dict[int, int], o
     return found
 
 
-def _kept(terms: Sequence[tuple[Any, Labels]], i: int, j: int, output: Labels) -> set[int]:
-    """The labels that are still needed when two terms are contracted."""
+def _kept(terms: Sequence[Term], i: int, j: int, output: Labels) -> set[int]:
+    """The labels that all but two terms, and the output, have."""
     return set(output).union(*(labels for k, (_, labels) in enumerate(terms) if k not in (i, j)))
 
 
-def _contracted(F: Any, terms: list[tuple[Any, Labels]], sizes: dict[int, int], output: Labels) -> tuple[Any, Labels]:
+def _contracted(F: Any, terms: list[Term], sizes: dict[int, int], output: Labels) -> Term:
     while len(terms) > 1:
         i, j = (0, 1) if len(terms) == 2 else _cheapest_pair(terms, sizes, output)
         (a, of_a), (b, of_b) = terms[i], terms[j]
@@ -196,9 +208,12 @@ def _contracted(F: Any, terms: list[tuple[Any, Labels]], sizes: dict[int, int], 
 
 
 @composite(method=False, samples=lambda: [
-    case("ij,jk->ik", floats(2, 3), floats(3, 4)), case("ij->ji", floats(2, 3)), case("ii->i", floats(3, 3)), case("ii", floats(3, 3)),
-    case("bij,bjk->bik", floats(2, 3, 4), floats(2, 4, 2)), case("i,j->ij", floats(2), floats(3)), case("ij", floats(2, 3)),
-    case("...ij,...jk->...ik", floats(2, 1, 2, 3), floats(4, 3, 2)), case("ij,jk,kl->il", floats(2, 3), floats(3, 4), floats(4, 2)),
+    case("ij,jk->ik", floats(2, 3), floats(3, 4)), case("ij->ji", floats(2, 3)), case("ii->i", floats(3, 3)),
+    case("ii", floats(3, 3)),
+    case("bij,bjk->bik", floats(2, 3, 4), floats(2, 4, 2)), case("i,j->ij", floats(2), floats(3)),
+    case("ij", floats(2, 3)),
+    case("...ij,...jk->...ik", floats(2, 1, 2, 3), floats(4, 3, 2)),
+    case("ij,jk,kl->il", floats(2, 3), floats(3, 4), floats(4, 2)),
     case("bn,anm,bm->ba", floats(2, 3), floats(5, 3, 4), floats(2, 4)), case("ij,j->", floats(2, 3), floats(3)),
     case("i,i->i", floats(3), floats(1)), case("ijk,ilm->jlmk", floats(2, 3, 4), floats(2, 2, 3)),
 ])  # fmt: skip
@@ -240,9 +255,7 @@ def einsum(F, *args):
         tuple(map(tuple, lists)), None if output is None else tuple(output), tuple(x.ndim for x in operands)
     )
     sizes = _sizes(inputs, [x.shape for x in operands])
-    terms = []
-    for i, (x, labels) in enumerate(zip(operands, inputs, strict=True)):
-        wanted = set(out).union(*(other for j, other in enumerate(inputs) if j != i))
-        terms.append(_prepared(F, x, labels, sizes, wanted))
+    terms = [_distinct(F, x, labels, sizes) for x, labels in zip(operands, inputs, strict=True)]
+    terms = [_summed(F, *term, _kept(terms, i, i, out)) for i, term in enumerate(terms)]
     result, labels = _contracted(F, terms, sizes, out)
     return result if labels == out else F.permute(result, tuple(map(labels.index, out)))

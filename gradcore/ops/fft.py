@@ -19,7 +19,7 @@ _PRIVATE = {"function": False, "method": False}
 _SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-# -- the three maps -----------------------------------------------------------------------------------------------------
+# -- the three maps ---------------------------------------------------------------------------------------------------
 
 
 @linear(
@@ -68,7 +68,7 @@ def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
     **_PRIVATE,
 )
 def fft_mirrored(F, self, dims: tuple[int, ...], norm: str, last: int):
-    """The real part of the inverse transform of what stands in the first half of the last dim, without a mirror image."""
+    """The real part of the inverse transform of the first half of the last dim, without a mirror image."""
     return F.fft_c2r(_half_weights(F, self, dims, last, 0.5), dims, norm, last)
 
 
@@ -90,7 +90,7 @@ def cut_or_pad(F, self, sizes: tuple[int, ...], dims: tuple[int, ...]):
     return out
 
 
-# -- arguments ----------------------------------------------------------------------------------------------------------
+# -- arguments --------------------------------------------------------------------------------------------------------
 
 
 def _norm(norm):
@@ -161,7 +161,7 @@ def _check_real(x, name):
         raise RuntimeError(f"{name} expects a real input tensor, but got {x.dtype.scalar_name}")
 
 
-# -- the families -------------------------------------------------------------------------------------------------------
+# -- the families -----------------------------------------------------------------------------------------------------
 
 
 def _transform(F, x, s, dim, norm, forward):
@@ -233,11 +233,16 @@ def _along_one(x, n, dim):
     return None if n is None else [n], [dim]
 
 
-# -- one dim ------------------------------------------------------------------------------------------------------------
+# -- one dim ----------------------------------------------------------------------------------------------------------
 
 
 def _cases():
-    return [case(floats(5)), case(floats(2, 4), dim=0), case(floats(3, 4), n=6, norm="ortho"), case(floats(3, 4), n=3, norm="forward")]
+    return [
+        case(floats(5)),
+        case(floats(2, 4), dim=0),
+        case(floats(3, 4), n=6, norm="ortho"),
+        case(floats(3, 4), n=3, norm="forward"),
+    ]
 
 
 def _declare_one(name, run, doc, *settings):
@@ -263,7 +268,12 @@ def _declare_several(name, run, doc, default, *settings):
 
 def _cases_of_several():
     x = floats(3, 4, 3)
-    return [case(floats(3, 4)), case(x, dim=(0, 2)), case(x, s=(5, 2), dim=(1, 2), norm="ortho"), case(x, s=(2, 6), dim=(0, 1))]
+    return [
+        case(floats(3, 4)),
+        case(x, dim=(0, 2)),
+        case(x, s=(5, 2), dim=(1, 2), norm="ortho"),
+        case(x, s=(2, 6), dim=(0, 1)),
+    ]
 
 
 #: name, the function that does it, what it is, its further settings.
@@ -272,18 +282,20 @@ _FAMILIES = (
     ("ifft", _transform, "The inverse discrete Fourier transform", (False,)),
     ("rfft", _from_real, "The first half of the discrete Fourier transform of real numbers", ("rfft",)),
     ("irfft", _to_real, "The real numbers of whose discrete Fourier transform the first half is given", ("irfft",)),
-    ("hfft", _hermitian, "The real discrete Fourier transform of a mirrored signal, of which the first half is given", ("hfft",)),
-    ("ihfft", _hermitian_inverse, "The first half of the inverse discrete Fourier transform of real numbers", ("ihfft",)),
+    ("hfft", _hermitian, "The real Fourier transform of a mirrored signal, of which the first half is given", ("hfft",)),
+    ("ihfft", _hermitian_inverse, "The first half of the inverse Fourier transform of real numbers", ("ihfft",)),
 )  # fmt: skip
 
 for _name, _run, _what, _settings in _FAMILIES:
     _declare_one(_name, _run, f"{_what} along `dim`, cut or padded with zeros to `n` elements.", *_settings)
     _several = _settings if _run is _transform else (f"{_name}n",)
     _declare_several(f"{_name}2", _run, f"{_what} along two dims, cut or padded to the sizes `s`.", (-2, -1), *_several)
-    _declare_several(f"{_name}n", _run, f"{_what} along `dim` (all dims if None), cut or padded to the sizes `s`.", None, *_several)
+    _declare_several(
+        f"{_name}n", _run, f"{_what} along `dim` (all dims if None), cut or padded to the sizes `s`.", None, *_several
+    )
 
 
-# -- orders of frequencies ------------------------------------------------------------------------------------------------
+# -- orders of frequencies --------------------------------------------------------------------------------------------
 
 
 def _shifted(F, x, dim, half):
@@ -291,13 +303,17 @@ def _shifted(F, x, dim, half):
     return F.roll(x, tuple(half(x.shape[d]) for d in dims), dims) if dims else F.clone(x)
 
 
-@composite(path="fft.fftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))])
+@composite(
+    path="fft.fftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
+)
 def fft_fftshift(F, self, dim: Any = None):
     """The frequency 0 moved from the front to the middle of the dims."""
     return _shifted(F, self, dim, lambda n: n // 2)
 
 
-@composite(path="fft.ifftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))])
+@composite(
+    path="fft.ifftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
+)
 def fft_ifftshift(F, self, dim: Any = None):
     """The frequency 0 moved from the middle to the front of the dims."""
     return _shifted(F, self, dim, lambda n: (n + 1) // 2)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from gradcore import dtypes
+from gradcore.ops.annotations import Number
 from gradcore.ops.geometry import expanded
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general, linear
-
-Number = complex
 
 
 def _fill_number(F, self, value: Number):
@@ -29,7 +28,10 @@ def _declare_fills(suffix, first_node):
     """Both fills, as they are called and, with other names of their nodes, as they happen in place."""
     private = {"upcast": False, "function": False, "method": False}
     by_number = general(
-        self=lambda F, grad: F.zeros_like(grad), name=f"fill_number{suffix}", node=f"FillBackward{first_node}", **private
+        self=lambda F, grad: F.zeros_like(grad),
+        name=f"fill_number{suffix}",
+        node=f"FillBackward{first_node}",
+        **private,
     )(_fill_number)
     by_number.jvp("self")(lambda F, t: F.zeros_like(t))
     linear(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from gradcore.ops.annotations import Ints, Steps
 from gradcore.ops.samples import case, floats
-from gradcore.ops.spatial import Ints, Steps, each
+from gradcore.ops.spatial import each
 from gradcore.ops.table import composite, linear
 
 # -- windows as columns ------------------------------------------------------------------------------------

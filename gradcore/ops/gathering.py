@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from gradcore import dtypes
+from gradcore.ops.annotations import Number
 from gradcore.ops.geometry import broadcast_shape
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, general, linear
-
-Number = complex
 
 # -- gather and scatter -----------------------------------------------------------------------------------------------
 
@@ -394,8 +392,7 @@ def masked_fill_tensor(F, self, mask, value):
     _check_mask(mask)
     if value.ndim:
         raise RuntimeError(
-            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-            f"{value.ndim} dimension(s)."
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     if value.dtype.kind == "c" and self.dtype.kind != "c":
         raise _overflow(self)
@@ -431,7 +428,11 @@ def _pattern(*shape):
     ),
     data_dependent=True,
     upcast=False,
-    samples=lambda: [case(floats(3, 4), _pattern(3, 4)), case(floats(4), _pattern(3, 1)), case(floats(2, 3), _pattern(3))],
+    samples=lambda: [
+        case(floats(3, 4), _pattern(3, 4)),
+        case(floats(4), _pattern(3, 1)),
+        case(floats(2, 3), _pattern(3)),
+    ],
 )
 def masked_select(F, self, mask):
     """The elements where the mask holds, as a vector; both are broadcast."""
@@ -472,7 +473,9 @@ def masked_scatter(F, self, mask, source):
         raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {kind}")
     if source.dtype != self.dtype:
         names = [dtypes.from_numpy(a.dtype).scalar_name for a in (self, source)]
-        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {' and '.join(names)}")
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got {' and '.join(names)}"
+        )
     shape = broadcast_shape([self.shape, mask.shape])
     out = F.xp.array(F.expanded(self, shape), order="C")
     F.masked_write(out, F.expanded(mask, shape), source.reshape(-1))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.ops.annotations import Indices, Number
 from gradcore.ops.gathering import reduced_gradients, samples_of
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, constant, general, linear
-
-Number = complex
 
 # -- tuples of index tensors ------------------------------------------------------------------------------------------
 
@@ -126,9 +125,7 @@ def index_select(F, self, dim: int, index):
     """The slices of a dim that a vector of indices names."""
     dim, index = _vector(self, dim, index, "index_select")
     if not self.ndim and index.size != 1:
-        raise RuntimeError(
-            f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)"
-        )
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
     rows = _along_rows(self)
     F.check_bounds(index, rows.shape[dim], dim)
     return rows.take(index, dim) if self.ndim else self.copy()
@@ -257,8 +254,7 @@ def index_fill_tensor(F, self, value, dim: int, index):
     """A copy with a 0-dim tensor in the slices of a dim that a vector of indices names."""
     if value.ndim:
         raise RuntimeError(
-            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-            f"{value.ndim} dimension(s)."
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     return _filled(F, self, dim, index, value.astype(self.dtype))
 

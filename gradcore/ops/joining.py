@@ -7,12 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.ops.annotations import Arrays, Ints
 from gradcore.ops.geometry import broadcast_shape, each
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, linear
-
-Ints = int | Sequence[int]
 
 # -- joins ------------------------------------------------------------------------------------------------------------
 
@@ -100,14 +99,21 @@ def stack(F, tensors: Arrays, dim: int = 0):
     return F.joined([x.reshape(shape) for x in tensors], dim)
 
 
-@composite(method=False, samples=lambda: [case([floats(2), floats(3)]), case([floats(2, 1), floats(2, 3)]), case([floats(), floats()])])
+@composite(
+    method=False,
+    samples=lambda: [case([floats(2), floats(3)]), case([floats(2, 1), floats(2, 3)]), case([floats(), floats()])],
+)
 def hstack(F, tensors: Arrays):
     """Tensors one after the other along the second dim, vectors along their only one."""
     tensors = F.atleast_1d(tensors)
     return F.cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
 
-@composite(method=False, aliases=("row_stack",), samples=lambda: [case([floats(2), floats(2)]), case([floats(1, 2), floats(3, 2)])])
+@composite(
+    method=False,
+    aliases=("row_stack",),
+    samples=lambda: [case([floats(2), floats(2)]), case([floats(1, 2), floats(3, 2)])],
+)
 def vstack(F, tensors: Arrays):
     """Tensors, vectors taken as rows, one after the other along the first dim."""
     return F.cat(F.atleast_2d(tensors), 0)
@@ -173,9 +179,7 @@ def _sections(size, split, dim):
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split}")
         if not split:
             if size:
-                raise RuntimeError(
-                    f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}"
-                )
+                raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}")
             return (0,)
         return tuple(min(split, size - start) for start in range(0, max(size, 1), split))
     split = each(split)
@@ -196,7 +200,12 @@ def _sections(size, split, dim):
     view=True,
     variadic_outputs=True,
     node=_split_node,
-    samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 4), dim=-1), case(floats(0, 2), 3), case(floats(3), 5)],
+    samples=lambda: [
+        case(floats(5, 2), 2),
+        case(floats(2, 5), (1, 4), dim=-1),
+        case(floats(0, 2), 3),
+        case(floats(3), 5),
+    ],
 )
 def split(F, tensor, split_size_or_sections: Ints, dim: int = 0):
     """Views of the pieces of a dim: of one size (the last may be smaller), or of the sizes in a sequence."""
@@ -275,7 +284,9 @@ def _split_points(points):
             f"a tensor with {points.ndim} dims"
         )
     if str(points.dtype) != "torch.int64":
-        raise RuntimeError("tensor_split expected tensor_indices_or_sections to have dtype of long, but got " + str(points.dtype))
+        raise RuntimeError(
+            "tensor_split expected tensor_indices_or_sections to have dtype of long, but got " + str(points.dtype)
+        )
     return points.tolist()
 
 
@@ -338,7 +349,9 @@ def atleast_2d(F, tensors: Arrays):
     )
 
 
-@composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2), floats(2, 3)]), case(floats(1, 2, 3))])
+@composite(
+    method=False, varargs=True, samples=lambda: [case([floats(), floats(2), floats(2, 3)]), case(floats(1, 2, 3))]
+)
 def atleast_3d(F, tensors: Arrays):
     """Tensors with at least three dims; vectors get one in front and one at the end."""
 
@@ -360,7 +373,11 @@ def broadcast_tensors(F, tensors: Arrays):
     return tuple(F.expand(x, shape) for x in tensors)
 
 
-@composite(method=False, varargs=True, samples=lambda: [case([floats(2), floats(3)]), case([floats(2), floats(3)], indexing="xy")])
+@composite(
+    method=False,
+    varargs=True,
+    samples=lambda: [case([floats(2), floats(3)]), case([floats(2), floats(3)], indexing="xy")],
+)
 def meshgrid(F, tensors: Arrays, *, indexing: str = "ij"):
     """The grid that vectors span: each of them expanded along the dims of the others.
 

@@ -17,7 +17,13 @@ def _square(*shape, form="well-conditioned"):
 
 
 def _square_cases():
-    return [case(_square(3, 3)), case(_square(2, 2, 2)), case(_square(1, 1)), case(floats(0, 0)), case(_square(2, 0, 3, 3))]
+    return [
+        case(_square(3, 3)),
+        case(_square(2, 2, 2)),
+        case(_square(1, 1)),
+        case(floats(0, 0)),
+        case(_square(2, 0, 3, 3)),
+    ]
 
 
 def _column(F, x):
@@ -71,7 +77,7 @@ def inverse(F, self):
     return F.inverted(self, "linalg.inv")[0]
 
 
-# -- systems of equations -----------------------------------------------------------------------------------------------
+# -- systems of equations ---------------------------------------------------------------------------------------------
 
 
 def _matrix_gradient(F, A, by_b, X, left, adjoint):
@@ -138,7 +144,7 @@ def _(F, t, A, LU, pivots, left):
 
 @general(broadcasts=True, node="LinalgSolveExBackward0", **_PRIVATE)
 def solved_again(F, A, LU, pivots, B, left: bool, adjoint: bool):
-    """As `solved`, also for the conjugate transpose of `A`, from its factors; the derivatives are those of a solution."""
+    """As `solved`, also for the conjugate transpose of `A`, from its factors, which have no derivatives."""
     if is_vector(A.shape, B.shape):
         return F.solve_with_factors(A, LU, pivots, B[..., None], adjoint)[..., 0]
     if left:
@@ -175,7 +181,8 @@ def _triangular_cases():
     return [
         case(_square(3, 3), floats(3, 2), upper=True), case(_square(3, 3), floats(3, 2), upper=False),
         case(_square(3, 3), floats(2, 3), upper=True, left=False), case(_square(2, 3, 3), floats(3, 1), upper=False),
-        case(floats(3, 3), floats(4, 3, 2), upper=True, unitriangular=True), case(floats(0, 0), floats(0, 2), upper=True),
+        case(floats(3, 3), floats(4, 3, 2), upper=True, unitriangular=True),
+        case(floats(0, 0), floats(0, 2), upper=True),
     ]  # fmt: skip
 
 
@@ -222,16 +229,17 @@ def _(F, t, A, upper, left, unitriangular):
     case(floats(3, 2), _square(3, 3)), case(floats(3, 2), _square(3, 3), upper=False, transpose=True),
 ])  # fmt: skip
 def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, unitriangular: bool = False):
-    """The solution of ``A @ X = self`` with a triangular `A`, and a copy of `A`; see `gradcore.linalg.solve_triangular`."""
+    """The solution of ``A @ X = self`` with a triangular `A`, and a copy of it; see `linalg.solve_triangular`."""
     for name, x in (("b", self), ("A", A)):
         if x.ndim < 2:
             raise RuntimeError(
-                f"torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it has {x.ndim} dimensions instead"
+                f"torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it has {x.ndim} "
+                "dimensions instead"
             )
     if A.shape[-1] != self.shape[-2]:
         raise RuntimeError(
-            f"Incompatible matrix sizes for triangular_solve: each A matrix is {A.shape[-1]} by {A.shape[-1]} but each b "
-            f"matrix is {self.shape[-2]} by {self.shape[-1]}"
+            f"Incompatible matrix sizes for triangular_solve: each A matrix is {A.shape[-1]} by {A.shape[-1]} but "
+            f"each b matrix is {self.shape[-2]} by {self.shape[-1]}"
         )
     matrix = F.transpose(A, -1, -2) if transpose else A
     X = F.linalg_solve_triangular(matrix, self, upper=upper != transpose, unitriangular=unitriangular)
@@ -239,7 +247,8 @@ def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, un
 
 
 @composite(path="linalg.tensorsolve", method=False, samples=lambda: [
-    case(floats(2, 3, 6, form="distinct"), floats(2, 3)), case(floats(3, 6, 2, form="distinct"), floats(3, 2), dims=(1,)),
+    case(floats(2, 3, 6, form="distinct"), floats(2, 3)),
+    case(floats(3, 6, 2, form="distinct"), floats(3, 2), dims=(1,)),
 ])  # fmt: skip
 def linalg_tensorsolve(F, A, B, dims: Any = None):
     """The solution `X` of ``tensordot(A, X, X.ndim) = B``, after moving the dims `dims` of `A` to the end."""

@@ -20,7 +20,7 @@ def _check(caller, A, pivot):
         raise RuntimeError(f"{caller}: LU without pivoting is not implemented on the CPU")
 
 
-# -- parts of the factors -----------------------------------------------------------------------------------------------
+# -- parts of the factors ---------------------------------------------------------------------------------------------
 
 
 def _lower(F, LU):
@@ -50,7 +50,7 @@ def permutation(self, pivots, rows: int):
     """The permutation matrix of pivots, in the dtype of a tensor."""
 
 
-# -- factors ------------------------------------------------------------------------------------------------------------
+# -- factors ----------------------------------------------------------------------------------------------------------
 
 
 def _backward(F, of_l, of_u, P, L, U):
@@ -59,15 +59,11 @@ def _backward(F, of_l, of_u, P, L, U):
     of_l, of_u = F.tril(of_l, -1), F.triu(of_u)
     below = beside = None
     if n > k:  # the last columns of U are those of the matrix, with the inverse of L
-        beside = F.linalg_solve_triangular(
-            F.hermitian(L), F.narrow(of_u, -1, k, n - k), upper=True, unitriangular=True
-        )
+        beside = F.linalg_solve_triangular(F.hermitian(L), F.narrow(of_u, -1, k, n - k), upper=True, unitriangular=True)
         of_l = of_l - F.matmul(beside, F.hermitian(F.narrow(U, -1, k, n - k)))
         U, of_u = F.narrow(U, -1, 0, k), F.narrow(of_u, -1, 0, k)
     if m > k:  # the last rows of L are those of the matrix, with the inverse of U
-        below = F.linalg_solve_triangular(
-            F.hermitian(U), F.narrow(of_l, -2, k, m - k), upper=False, left=False
-        )
+        below = F.linalg_solve_triangular(F.hermitian(U), F.narrow(of_l, -2, k, m - k), upper=False, left=False)
         of_u = of_u - F.matmul(F.hermitian(F.narrow(L, -2, k, m - k)), below)
         L, of_l = F.narrow(L, -2, 0, k), F.narrow(of_l, -2, 0, k)
     middle = F.tril(F.matmul(F.hermitian(L), of_l), -1) + F.triu(F.matmul(of_u, F.hermitian(U)))
@@ -82,7 +78,7 @@ def _backward(F, of_l, of_u, P, L, U):
 
 def _forward(F, t, P, L, U):
     """The changes of the factors with a change of the matrix."""
-    (m, k), n = L.shape[-2:], U.shape[-1]
+    m, k = L.shape[-2:]
     t = F.matmul(F.hermitian(P), t)
     first_l, first_u = F.narrow(L, -2, 0, k), F.narrow(U, -1, 0, k)
     half = F.linalg_solve_triangular(first_l, F.narrow(t, -2, 0, k), upper=False, unitriangular=True)
@@ -158,10 +154,10 @@ def lu(F, self, pivot: bool = True, get_infos: bool = False):
 
 
 @general(
-    outputs=("P", "L", "U"), differentiable=(1, 2), method=False, output_type="lu_unpack", samples=lambda: []
+    outputs=("P", "L", "U"), differentiable=(1, 2), method=False, output_type="lu_unpack", samples=list
 )  # fmt: skip
 def lu_unpack(F, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
-    """The permutation and the factors that `gradcore.linalg.lu_factor` returns in one matrix; empty ones if not asked for."""
+    """What `gradcore.linalg.lu_factor` returns as a permutation and two factors; empty ones where not asked for."""
     if unpack_pivots and LU_pivots.dtype != "int32":
         raise RuntimeError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.")
     empty = F.new_zeros(LU_data, (0,))
@@ -173,19 +169,17 @@ lu_unpack.vjp("LU_data")(lambda F, grads: _joined(F, *grads))
 lu_unpack.jvp("LU_data")(lambda F, t: (_lower(F, t) - F.new_eye(t, t.shape[-2], min(t.shape[-2:])), _upper(F, t)))
 
 
-# -- solutions ------------------------------------------------------------------------------------------------------------
+# -- solutions --------------------------------------------------------------------------------------------------------
 
 
-@general(path="linalg.lu_solve", method=False, broadcasts=True, samples=lambda: [])
+@general(path="linalg.lu_solve", method=False, broadcasts=True, samples=list)
 def linalg_lu_solve(F, LU, pivots, B, *, left: bool = True, adjoint: bool = False):
     """The solution of ``A @ X = B`` (``X @ A = B`` if not `left`), or with ``A.mH``, from the LU factors of `A`."""
     check_square("linalg.lu_solve", LU)
     if pivots.dtype != "int32":
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     if pivots.shape[-1] != LU.shape[-1]:
-        raise RuntimeError(
-            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix"
-        )
+        raise RuntimeError("linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix")
     if B.shape[-2 if left else -1] != LU.shape[-1]:
         raise RuntimeError(
             f"linalg.lu_solve: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
@@ -202,12 +196,14 @@ def _(F, grad, LU, pivots, result, left, adjoint, needs):
     if not needs[0]:
         return None, by_b
     by_matrix = F.matmul(by_b, F.hermitian(result)) if left else F.matmul(F.hermitian(result), by_b)
-    by_matrix = -F.matmul(F.hermitian(F.permutation(LU, pivots, LU.shape[-1])), F.hermitian(by_matrix) if adjoint else by_matrix)
+    by_matrix = -F.matmul(
+        F.hermitian(F.permutation(LU, pivots, LU.shape[-1])), F.hermitian(by_matrix) if adjoint else by_matrix
+    )
     L, U = _lower(F, LU), _upper(F, LU)
     return _joined(F, F.matmul(by_matrix, F.hermitian(U)), F.matmul(F.hermitian(L), by_matrix)), by_b
 
 
-@composite(method="lu_solve", samples=lambda: [])
+@composite(method="lu_solve", samples=list)
 def lu_solve(F, self, LU_data, LU_pivots):
     """The solution of ``A @ X = self`` from the LU factors of `A`; see `gradcore.linalg.lu_solve`."""
     return F.linalg_lu_solve(LU_data, LU_pivots, self)

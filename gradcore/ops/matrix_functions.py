@@ -11,12 +11,20 @@ from gradcore.ops.table import composite, constant, general
 
 _PRIVATE = {"function": False, "method": False}
 
-# -- powers and exponentials --------------------------------------------------------------------------------------------
+# -- powers and exponentials ------------------------------------------------------------------------------------------
 
 
 def _power_cases():
     x = floats(3, 3, form="well-conditioned")
-    return [case(x, 0), case(x, 1), case(x, 2), case(x, 3), case(floats(2, 3, 3), 5), case(x, -2), case(floats(0, 0), 2)]
+    return [
+        case(x, 0),
+        case(x, 1),
+        case(x, 2),
+        case(x, 3),
+        case(floats(2, 3, 3), 5),
+        case(x, -2),
+        case(floats(0, 0), 2),
+    ]
 
 
 @composite(path="linalg.matrix_power", method=False, samples=_power_cases)
@@ -72,7 +80,7 @@ def matrix_exp(F, self):
     return F.linalg_matrix_exp(self)
 
 
-# -- what is small -------------------------------------------------------------------------------------------------------
+# -- what is small ----------------------------------------------------------------------------------------------------
 
 
 def _relative(A, atol, rtol):
@@ -166,8 +174,8 @@ def linalg_pinv(F, A, rcond: Any = None, hermitian: bool = False, *, atol: Any =
     """The pseudo-inverse of matrices: singular values up to ``max(atol, rtol * the largest)`` count as zero."""
     if A.ndim < 2 or A.dtype.category < 2:
         raise RuntimeError(
-            f"linalg.pinv({A.dtype.scalar_name}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of float, "
-            "double, cfloat or cdouble types"
+            f"linalg.pinv({A.dtype.scalar_name}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of "
+            "float, double, cfloat or cdouble types"
         )
     return F.pseudo_inverse(A, *_tolerances(F, A, atol, rcond if rtol is None else rtol), hermitian)
 
@@ -208,12 +216,13 @@ def linalg_cond(F, A, p: Any = None):
     return F.where(info == 0, found, float("inf"))
 
 
-# -- least squares ------------------------------------------------------------------------------------------------------
+# -- least squares ----------------------------------------------------------------------------------------------------
 
 
 def _lstsq_cases():
     return [
-        case(floats(4, 2), floats(4, 3)), case(floats(4, 2), floats(4, 1), driver="gels"), case(floats(2, 4), floats(2, 3)),
+        case(floats(4, 2), floats(4, 3)), case(floats(4, 2), floats(4, 1), driver="gels"),
+        case(floats(2, 4), floats(2, 3)),
         case(floats(2, 4, 3), floats(2, 4, 2), driver="gelsd"), case(floats(3, 3), floats(3, 2), driver="gelss"),
     ]  # fmt: skip
 
@@ -228,7 +237,7 @@ def _lstsq_cases():
 def least_squares(F, A, B, rcond: float, driver: str):
     """The solution of ``A @ X = B`` with the least squares, and of these the shortest, by singular values."""
     U, S, Vh = F.factor_svd(A)
-    kept = S > (0 if driver == "gels" else rcond) * S[..., :1]
+    kept = (0 if driver == "gels" else rcond) * S[..., :1] < S
     weights = F.where(kept, 1 / S, F.zeros_like(S))[..., None].astype(A.dtype)
     X = F.matmul(F.hermitian(Vh), weights * F.matmul(F.hermitian(U), B))
     rank, empty = kept.sum(axis=-1), F.xp.zeros(0, S.dtype)
@@ -261,9 +270,9 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
     rcond : float, optional
         Singular values up to this part of the largest count as zero; ``eps * max(m, n)`` by default.
     driver : str, optional
-        The name of a LAPACK routine. All of them give the same solution here, but ``"gels"`` takes the rank for full and
-        leaves it out, ``"gelsy"`` (the default) leaves the residuals out, and all but ``"gelsd"`` and ``"gelss"`` the
-        singular values.
+        The name of a LAPACK routine. All of them give the same solution here, but ``"gels"`` takes the rank for full
+        and leaves it out, ``"gelsy"`` (the default) leaves the residuals out, and all but ``"gelsd"`` and ``"gelss"``
+        the singular values.
     """
     name = "torch.linalg.lstsq"
     if A.ndim < 2:
@@ -280,11 +289,16 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
         rcond = _relative(A, None, None)
     solution, residuals, rank, sizes = F.least_squares(A, right, rcond, driver or "gelsy")
     if vector:
-        return F.squeeze(solution, -1), F.squeeze(residuals, -1) if residuals.shape[-1:] == (1,) else residuals, rank, sizes
+        return (
+            F.squeeze(solution, -1),
+            F.squeeze(residuals, -1) if residuals.shape[-1:] == (1,) else residuals,
+            rank,
+            sizes,
+        )
     return solution, residuals, rank, sizes
 
 
-# -- other ----------------------------------------------------------------------------------------------------------------
+# -- other ------------------------------------------------------------------------------------------------------------
 
 
 @composite(path="linalg.diagonal", method=False, samples=lambda: [case(floats(2, 3, 4)), case(floats(3, 3), offset=1)])
@@ -293,7 +307,9 @@ def linalg_diagonal(F, A, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
     return F.diagonal(A, offset, dim1, dim2)
 
 
-@composite(path="linalg.vander", method=False, samples=lambda: [case(floats(3)), case(floats(2, 3), N=4), case(floats(2), N=2)])
+@composite(
+    path="linalg.vander", method=False, samples=lambda: [case(floats(3)), case(floats(2, 3), N=4), case(floats(2), N=2)]
+)
 def linalg_vander(F, x, *, N: int | None = None):
     """The powers of the elements, from the power 0, along a new last dim of size `N`."""
     if (N is None and (not x.ndim or x.shape[-1] < 2)) or (N is not None and N <= 1):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
+from gradcore.ops.annotations import Dims, Ints, Sizes
 from gradcore.ops.geometry import distinct, each, expanded, inverse, moved, reshape_error, unflattened
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, linear
-
-Dims = int | Sequence[int] | None
-Ints = int | Sequence[int]
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
 
@@ -31,7 +28,12 @@ def _reshaped(x, shape):
     view=True,
     node="ViewBackward0",
     copies="UnsafeViewBackward0",
-    samples=lambda: [case(floats(2, 6), (3, -1)), case(floats(), (1, 1)), case(floats(0, 2), (2, 0)), case(floats(4), (4,))],
+    samples=lambda: [
+        case(floats(2, 6), (3, -1)),
+        case(floats(), (1, 1)),
+        case(floats(0, 2), (2, 0)),
+        case(floats(4), (4,)),
+    ],
 )
 def reshape(F, self, shape: Sizes):
     """The same elements in another shape, in which one size may be -1: a view where possible, else a copy."""
@@ -64,7 +66,9 @@ def view_dtype(F, self, dtype: Any):
     return F.view_dtype_kernel(self, dtype)
 
 
-@composite(function=False, layout_dependent=True, samples=lambda: [case(floats(2, 6), (3, 4)), case(floats(2, 6), (-1,))])
+@composite(
+    function=False, layout_dependent=True, samples=lambda: [case(floats(2, 6), (3, 4)), case(floats(2, 6), (-1,))]
+)
 def view(F, self, size: Sizes):
     """The same memory in another shape (one size may be -1), or read as another dtype."""
     return F.view_shape(self, size) if hasattr(size, "__iter__") else F.view_dtype(self, size)
@@ -82,7 +86,9 @@ def reshape_as(F, self, other):
     return F.reshape(self, other.shape)
 
 
-@composite(samples=lambda: [case(floats(2, 3, 4)), case(floats(2, 3, 4), 1, 2), case(floats(2, 3, 4), 0, -2), case(floats())])
+@composite(
+    samples=lambda: [case(floats(2, 3, 4)), case(floats(2, 3, 4), 1, 2), case(floats(2, 3, 4), 0, -2), case(floats())]
+)
 def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
     """The dims from `start_dim` to `end_dim` made into one."""
     start, end = wrap_dim(start_dim, self.ndim), wrap_dim(end_dim, self.ndim)
@@ -114,7 +120,12 @@ def _squeezed_node(self, dim=None):
     lambda F, grad, self_shape: F.reshape(grad, self_shape),
     view=True,
     node=_squeezed_node,
-    samples=lambda: [case(floats(1, 3, 1)), case(floats(1, 3, 1), dim=0), case(floats(1, 3, 1), dim=(0, 1, -1)), case(floats())],
+    samples=lambda: [
+        case(floats(1, 3, 1)),
+        case(floats(1, 3, 1), dim=0),
+        case(floats(1, 3, 1), dim=(0, 1, -1)),
+        case(floats()),
+    ],
 )
 def squeeze(F, self, dim: Dims = None):
     """Without the dims of size 1: all of them, or those among `dim`."""
@@ -140,7 +151,12 @@ def unsqueeze(F, self, dim: int):
 @linear(
     lambda F, grad, self_shape: F.sum_to_size(grad, self_shape),
     view=True,
-    samples=lambda: [case(floats(3, 1), (2, -1, 4)), case(floats(), (2,)), case(floats(1, 3), (0, 3)), case(floats(2), (2,))],
+    samples=lambda: [
+        case(floats(3, 1), (2, -1, 4)),
+        case(floats(), (2,)),
+        case(floats(1, 3), (0, 3)),
+        case(floats(2), (2,)),
+    ],
 )
 def expand(F, self, size: Sizes):
     """A view with dims of size 1 repeated to `size`, in which -1 keeps a dim."""
@@ -178,9 +194,7 @@ def repeat(F, self, repeats: Sizes):
     repeats = each(repeats)
     lead = len(repeats) - self.ndim
     if lead < 0:
-        raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
-        )
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     shape = (1,) * lead + self.shape
     sizes = [n * r for n, r in zip(shape, repeats, strict=True)]
     if min(repeats, default=0) < 0:
@@ -306,7 +320,12 @@ def flipud(F, self):
 
 @linear(
     lambda F, grad, shifts, dims: F.roll(grad, tuple(-s for s in each(shifts)), dims),
-    samples=lambda: [case(floats(2, 3), 2), case(floats(2, 3), (1, -1), (0, 1)), case(floats(), 1), case(floats(0, 2), 1, 0)],
+    samples=lambda: [
+        case(floats(2, 3), 2),
+        case(floats(2, 3), (1, -1), (0, 1)),
+        case(floats(), 1),
+        case(floats(0, 2), 1, 0),
+    ],
 )
 def roll(F, self, shifts: Ints, dims: Ints = ()):
     """The elements shifted along `dims`, or along the flattened tensor; what leaves at the end enters in front."""
@@ -323,7 +342,12 @@ def roll(F, self, shifts: Ints, dims: Ints = ()):
 @linear(
     lambda F, grad, k, dims: F.rot90(grad, -k, dims),
     node="Rot90Backward0",
-    samples=lambda: [case(floats(2, 3)), case(floats(2, 3, 4), 2, (1, 2)), case(floats(2, 3, 4), -1, (2, 0)), case(floats(2, 3), 4)],
+    samples=lambda: [
+        case(floats(2, 3)),
+        case(floats(2, 3, 4), 2, (1, 2)),
+        case(floats(2, 3, 4), -1, (2, 0)),
+        case(floats(2, 3), 4),
+    ],
 )
 def rot90(F, self, k: int = 1, dims: Ints = (0, 1)):
     """The plane of two dims turned by 90 degrees `k` times, from the first dim towards the second."""
@@ -333,9 +357,7 @@ def rot90(F, self, k: int = 1, dims: Ints = (0, 1)):
     if self.ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {self.ndim}")
     if wrap_dim(dims[0], self.ndim) == wrap_dim(dims[1], self.ndim):
-        raise RuntimeError(
-            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
-        )
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     return F.xp.rot90(self, k, dims).copy()
 
 
@@ -352,7 +374,6 @@ def clone(F, self, *, memory_format: Any = None):
 def contiguous(F, self, memory_format: Any = None):
     """The tensor itself if its elements lie in memory in the order of their indices, else such a copy."""
     return self if self.is_contiguous() else F.clone(self, memory_format="contiguous")
-
 
 
 @composite(function=False, samples=lambda: [case(floats(2, 3), floats(2, 3))])

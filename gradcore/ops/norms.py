@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+from gradcore.ops.annotations import Dims, DType
 from gradcore.ops.matrix_checks import check_floating, check_matrix
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import all_dims, axes, kept, wrap_dim
 from gradcore.ops.table import composite, general
 
-Dims = int | Sequence[int] | None
 Order = Any
 
-# -- norms of vectors ---------------------------------------------------------------------------------------------------
+# -- norms of vectors -------------------------------------------------------------------------------------------------
 
 
 def _vector_cases():
     x = floats(3, 4)
     return [
-        case(x), case(x, 1, dim=1), case(x, 3.5, dim=0, keepdim=True), case(x, inf, dim=1), case(x, -inf), case(x, 0.5, dim=1),
+        case(x), case(x, 1, dim=1), case(x, 3.5, dim=0, keepdim=True), case(x, inf, dim=1), case(x, -inf),
+        case(x, 0.5, dim=1),
         case(x, 0), case(x, -2, dim=0), case(floats()), case(floats(0, 3), dim=0), case(x, 1.5, dim=(0, 1)),
     ]  # fmt: skip
 
@@ -32,14 +32,14 @@ def _check_empty(x, ord, dim):
         if (dim is None and not x.size) or any(x.shape[d] == 0 for d in reduced):
             name = "inf" if ord == inf else f"{ord:g}"
             raise RuntimeError(
-                f"linalg.vector_norm cannot compute the {name} norm on an empty tensor because the operation does not have "
-                "an identity"
+                f"linalg.vector_norm cannot compute the {name} norm on an empty tensor because the operation does not "
+                "have an identity"
             )
 
 
 @general(path="linalg.vector_norm", method=False, samples=_vector_cases)
 def linalg_vector_norm(F, self, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None): the largest element for inf, a count for 0."""
+    """``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None); the largest size for inf, a count for 0."""
     check_floating("linalg.vector_norm", self)
     if dtype is not None:
         _check_dtype(self, dtype)
@@ -55,9 +55,7 @@ def _check_dtype(x, dtype):
         )
     if (x.dtype.kind == "c") != dtype.is_complex:
         kind = "complex" if x.dtype.kind == "c" else "real"
-        raise RuntimeError(
-            f"linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {dtype.scalar_name}"
-        )
+        raise RuntimeError(f"linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {dtype.scalar_name}")
 
 
 def _direction(F, x, norm, ord):
@@ -97,7 +95,7 @@ def _(F, t, self, result, ord, dim, keepdim):
     return F.sum(F.real(F.conj(direction) * t), dim, keepdim)
 
 
-# -- slices of a bounded norm -------------------------------------------------------------------------------------------
+# -- slices of a bounded norm -----------------------------------------------------------------------------------------
 
 
 def _bounded(F, self, p, dim, maxnorm):
@@ -112,7 +110,8 @@ def _bounded(F, self, p, dim, maxnorm):
 @general(
     inplace=True,
     samples=lambda: [
-        case(floats(3, 4), 2, 0, 1.0), case(floats(3, 4), 1, -1, 2.0), case(floats(2, 3, 4), 3, 1, 1.5), case(floats(2, 3), 2, 0, 9.0)
+        case(floats(3, 4), 2, 0, 1.0), case(floats(3, 4), 1, -1, 2.0), case(floats(2, 3, 4), 3, 1, 1.5),
+        case(floats(2, 3), 2, 0, 9.0)
     ],
 )  # fmt: skip
 def renorm(F, self, p: float, dim: int, maxnorm: float):
@@ -140,12 +139,16 @@ def _(F, t, self, p, dim, maxnorm):
     return t * scale + self * (slope * F.sum(F.real(F.conj(direction) * t), others, True))
 
 
-# -- norms of matrices --------------------------------------------------------------------------------------------------
+# -- norms of matrices ------------------------------------------------------------------------------------------------
 
 
 def _matrix_cases():
     x = floats(3, 4)
-    return [case(x), *(case(x, ord) for ord in ("nuc", 1, -1, 2, -2, inf, -inf)), case(floats(2, 3, 4), 2, dim=(0, 2), keepdim=True)]
+    return [
+        case(x),
+        *(case(x, ord) for ord in ("nuc", 1, -1, 2, -2, inf, -inf)),
+        case(floats(2, 3, 4), 2, dim=(0, 2), keepdim=True),
+    ]
 
 
 @composite(path="linalg.matrix_norm", method=False, samples=_matrix_cases)
@@ -183,7 +186,8 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Any = (-2, -1), keepdim: b
 
 
 @composite(path="linalg.norm", method=False, samples=lambda: [
-    case(floats(3, 4)), case(floats(4), 3), case(floats(3, 4), 2), case(floats(3, 4), 1, dim=1), case(floats(2, 3, 4), "nuc", dim=(0, 2)),
+    case(floats(3, 4)), case(floats(4), 3), case(floats(3, 4), 2), case(floats(3, 4), 1, dim=1),
+    case(floats(2, 3, 4), "nuc", dim=(0, 2)),
     case(floats(2, 3), dim=0, keepdim=True), case(floats()),
 ])  # fmt: skip
 def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
@@ -204,7 +208,14 @@ def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = Fa
     return F.linalg_matrix_norm(self, ord, dims, keepdim, dtype=dtype)
 
 
-@composite(samples=lambda: [case(floats(3, 4)), case(floats(3, 4), 1, dim=1), case(floats(3, 4), "nuc"), case(floats(4), inf, dim=0, keepdim=True)])
+@composite(
+    samples=lambda: [
+        case(floats(3, 4)),
+        case(floats(3, 4), 1, dim=1),
+        case(floats(3, 4), "nuc"),
+        case(floats(4), inf, dim=0, keepdim=True),
+    ]
+)
 def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType = None):
     """A norm of all elements, or of those over `dim`; ``"nuc"`` is the sum of the singular values of matrices."""
     if p == "nuc":
@@ -218,10 +229,16 @@ def nuclear_norm(F, self, dim: Any = (-2, -1), keepdim: bool = False):
     return F.linalg_matrix_norm(self, "nuc", dim, keepdim)
 
 
-# -- distances ------------------------------------------------------------------------------------------------------------
+# -- distances --------------------------------------------------------------------------------------------------------
 
 
-@composite(samples=lambda: [case(floats(3, 4), floats(3, 4)), case(floats(3), floats(2, 3), 1), case(floats(3), floats(3), inf)])
+@composite(
+    samples=lambda: [
+        case(floats(3, 4), floats(3, 4)),
+        case(floats(3), floats(2, 3), 1),
+        case(floats(3), floats(3), inf),
+    ]
+)
 def dist(F, self, other, p: float = 2):
     """The norm of all elements of ``self - other``."""
     return F.linalg_vector_norm(self - other, p)
@@ -233,7 +250,7 @@ def dist(F, self, other, p: float = 2):
     samples=lambda: [case(floats(4, 3)), case(floats(3, 2), 1.5), case(floats(1, 3))],
 )
 def pdist(F, input, p: float = 2.0):
-    """The distances of all pairs of rows in the norm of order `p`, in the order ``(0, 1), (0, 2), ..., (n - 2, n - 1)``."""
+    """The distances of all pairs of rows in the norm of order `p`: ``(0, 1), (0, 2), ..., (n - 2, n - 1)``."""
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if p < 0:
@@ -263,14 +280,17 @@ MANY = 25
 
 def _cdist_cases():
     return [
-        case(floats(4, 3), floats(2, 3)), case(floats(4, 3), floats(2, 3), p=1.0), case(floats(2, 4, 3), floats(3, 3), p=3.0),
+        case(floats(4, 3), floats(2, 3)), case(floats(4, 3), floats(2, 3), p=1.0),
+        case(floats(2, 4, 3), floats(3, 3), p=3.0),
         case(floats(4, 3), floats(2, 3), p=inf), case(floats(30, 3), floats(4, 3)), case(floats(3, 0), floats(2, 0)),
     ]  # fmt: skip
 
 
 @general(
     x1=lambda F, grad, x1, x2, result, p: _by_points(F, grad, x1, x2, result, p),
-    x2=lambda F, grad, x1, x2, result, p: _by_points(F, F.transpose(grad, -1, -2), x2, x1, F.transpose(result, -1, -2), p),
+    x2=lambda F, grad, x1, x2, result, p: _by_points(
+        F, F.transpose(grad, -1, -2), x2, x1, F.transpose(result, -1, -2), p
+    ),
     method=False,
     broadcasts=True,
     samples=_cdist_cases,
@@ -281,9 +301,7 @@ def cdist(F, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_eucl
         if x.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
     if x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(
-            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
-        )
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     product = compute_mode == "use_mm_for_euclid_dist" or (

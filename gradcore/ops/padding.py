@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.ops.annotations import Ints, Number
 from gradcore.ops.samples import case, floats
-from gradcore.ops.spatial import Ints
 from gradcore.ops.table import composite, general, linear
-
-Number = complex
 
 
 @general(

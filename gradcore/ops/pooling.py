@@ -9,8 +9,9 @@ from collections.abc import Callable
 from math import inf, prod
 from typing import Any
 
+from gradcore.ops.annotations import Ints, Steps
 from gradcore.ops.samples import case, floats, ints
-from gradcore.ops.spatial import DIMS, Ints, Steps, each, for_pooling
+from gradcore.ops.spatial import DIMS, each, for_pooling
 from gradcore.ops.table import bilinear, composite, general, linear
 
 # -- linear maps and their adjoints --------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
+from gradcore.ops.annotations import Arrays, Labels
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import bilinear, composite, linear
@@ -19,7 +21,8 @@ def hermitian(self):
 
 
 @linear(lambda F, grad, self_shape: F.expand(grad, self_shape), function=False, method=False, node="SumBackward1",
-        samples=lambda: [case(floats(5, 3)), case(floats(70, 2, 60)), case(floats(4)), case(floats(0, 3))])  # fmt: skip
+        samples=lambda: [case(floats(5, 3)), case(floats(70, 2, 60)), case(floats(4)),
+            case(floats(0, 3))])  # fmt: skip
 def sum_rows(self):
     """The sum over all dims but the last."""
 
@@ -43,7 +46,7 @@ def sum_rows(self):
 def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
     """The sum of products over the labels of dims that `out` lacks.
 
-    Every label of one operand is in the other or in `out`, and none is repeated: so the derivatives are contractions too.
+    Every label of one operand is in the other or in `out`, and none is repeated: so derivatives are contractions too.
     """
 
 
@@ -61,9 +64,7 @@ def matmul(F, self, other):
     try:
         ndim, other_ndim = self.ndim, other.ndim
     except AttributeError:
-        raise TypeError(
-            f"matmul(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
-        ) from None
+        raise TypeError(f"matmul(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}") from None
     if ndim == 2 and other_ndim == 2:
         return F.mm(self, other)
     if other_ndim == 1 and 1 <= ndim <= 2:
@@ -80,7 +81,11 @@ def linalg_matmul(F, self, other):
 @bilinear(
     self=lambda F, grad, mat2: F.matmul(grad, F.hermitian(mat2)),
     mat2=lambda F, grad, self: F.matmul(F.hermitian(self), grad),
-    samples=lambda: [case(floats(2, 3), floats(3, 4)), case(floats(2, 1), floats(1, 3)), case(floats(2, 0), floats(0, 3))],
+    samples=lambda: [
+        case(floats(2, 3), floats(3, 4)),
+        case(floats(2, 1), floats(1, 3)),
+        case(floats(2, 0), floats(0, 3)),
+    ],
 )
 def mm(self, mat2):
     """The product of two matrices."""
@@ -179,8 +184,10 @@ def _right_gradient(F, grad, self, shape):
     function=False,
     method=False,
     samples=lambda: [
-        case(floats(4, 2, 3), floats(3, 2)), case(floats(2, 3), floats(4, 3, 2)), case(floats(4, 1, 2, 3), floats(5, 3, 2)),
-        case(floats(4, 2, 3), floats(3)), case(floats(3), floats(4, 3, 2)), case(floats(4, 1, 2, 3), floats(1, 5, 3, 2)),
+        case(floats(4, 2, 3), floats(3, 2)), case(floats(2, 3), floats(4, 3, 2)),
+        case(floats(4, 1, 2, 3), floats(5, 3, 2)),
+        case(floats(4, 2, 3), floats(3)), case(floats(3), floats(4, 3, 2)),
+        case(floats(4, 1, 2, 3), floats(1, 5, 3, 2)),
         case(floats(3), floats(3, 2)), case(floats(2, 0, 3), floats(3, 2)), case(floats(2, 2, 1), floats(2, 1, 3)),
     ],
 )  # fmt: skip
@@ -208,16 +215,14 @@ def inner(F, self, other):
     case(floats(2, 3), floats(4), dims=0), case(floats(2, 3, 4), floats(4, 2, 3), dims=([2, 0], [0, 1])),
 ])  # fmt: skip
 def tensordot(F, a, b, dims: Any = 2):
-    """The sums of products over several dims: the last `dims` of `a` with the first of `b`, or a pair of lists of dims."""
+    """The sums of products over the last `dims` of `a` and the first of `b`, or over a pair of lists of dims."""
     if F.is_tensor(dims):
         dims = dims.tolist()
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
         if dims > min(a.ndim, b.ndim):
-            raise RuntimeError(
-                f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}"
-            )
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         dims = (range(-dims, 0), range(dims))
     dims_a, dims_b = ([each] if isinstance(each, int) else list(each) for each in dims)
     if len(dims_a) != len(dims_b):
@@ -233,7 +238,8 @@ def tensordot(F, a, b, dims: Any = 2):
             a = F.sum(a, p, True)
         elif n != m:
             raise RuntimeError(
-                f"contracted dimensions need to match, but first has size {n} in dim {i} and second has size {m} in dim {j}"
+                f"contracted dimensions need to match, but first has size {n} in dim {i} and second has size {m} in "
+                f"dim {j}"
             )
         labels[q] = p
     of_b = tuple(labels)
@@ -266,7 +272,11 @@ def linalg_vecdot(F, x, y, *, dim: int = -1):
     other=lambda F, grad, self, dim: F.linalg_cross(grad, F.conj(self), dim=dim),
     path="linalg.cross",
     broadcasts=True,
-    samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(3, 2), floats(3, 1), dim=0), case(floats(0, 3), floats(1, 3))],
+    samples=lambda: [
+        case(floats(2, 3), floats(2, 3)),
+        case(floats(3, 2), floats(3, 1), dim=0),
+        case(floats(0, 3), floats(1, 3)),
+    ],
 )
 def linalg_cross(F, self, other, *, dim: int = -1):
     """The cross products of the vectors of size 3 along `dim`."""
@@ -301,9 +311,7 @@ def _cheapest_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     for length in range(1, n):
         for i in range(n - length):
             j = i + length
-            options = {
-                k: cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1] for k in range(i, j)
-            }
+            options = {k: cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1] for k in range(i, j)}
             split[i, j] = min(options, key=options.__getitem__)
             cost[i, j] = options[split[i, j]]
     return split
@@ -319,14 +327,15 @@ def _check_chain(tensors: Sequence[Any]) -> None:
                 raise RuntimeError(f"multi_dot(): the {which} tensor must be 1D or 2D but got {t.ndim}D")
         elif t.ndim != 2:
             raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {t.ndim}D")
-    for i, (a, b) in enumerate(zip(tensors, tensors[1:], strict=False)):
+    for i, (a, b) in enumerate(pairwise(tensors)):
         if a.shape[-1] != b.shape[0]:
             raise RuntimeError(
-                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(a.shape)} and {list(b.shape)} cannot be multiplied"
+                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(a.shape)} and {list(b.shape)} cannot be "
+                "multiplied"
             )
 
 
-@composite(path="linalg.multi_dot", method=False, samples=lambda: [])
+@composite(path="linalg.multi_dot", method=False, samples=list)
 def linalg_multi_dot(F, tensors: Arrays):
     """The product of a chain of matrices (a vector may stand at either end), in the order that costs least."""
     _check_chain(tensors)
@@ -343,7 +352,7 @@ def linalg_multi_dot(F, tensors: Arrays):
     return product(0, len(tensors) - 1)
 
 
-@composite(method=False, samples=lambda: [])
+@composite(method=False, samples=list)
 def chain_matmul(F, *matrices):
     """The product of a chain of matrices; see `gradcore.linalg.multi_dot`."""
     if len(matrices) == 1:

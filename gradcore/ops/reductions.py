@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gradcore import dtypes
+from gradcore.ops.annotations import Dims, DType
 from gradcore.ops.checks import scalar_name
 from gradcore.ops.samples import bools, case, floats, ints
 from gradcore.ops.shapes import along, axes, kept, reduced_size
 from gradcore.ops.table import composite, constant, general, linear
-
-Dims = int | Sequence[int] | None
-DType = dtypes.dtype | None
 
 
 def spread(F, grad, shape, dim):

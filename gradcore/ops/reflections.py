@@ -84,7 +84,8 @@ def orgqr(F, self, input2):
 
 
 @composite(samples=lambda: [
-    case(floats(4, 3), floats(3), floats(4, 2)), case(floats(2, 3), floats(2), floats(2, 2), left=False, transpose=True),
+    case(floats(4, 3), floats(3), floats(4, 2)),
+    case(floats(2, 3), floats(2), floats(2, 2), left=False, transpose=True),
 ])  # fmt: skip
 def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
     """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix."""

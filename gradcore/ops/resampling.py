@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from gradcore.ops.annotations import Ints
 from gradcore.ops.samples import case, floats
-from gradcore.ops.spatial import Ints
 from gradcore.ops.table import composite, linear
 
 Scales = tuple[float | None, ...]

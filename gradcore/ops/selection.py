@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gradcore.ops.annotations import Number
 from gradcore.ops.promotion import is_number
 from gradcore.ops.samples import Case, bools, case, complexes, floats
 from gradcore.ops.table import composite, elementwise
 
-Number = complex
 _ORDERED = "default -complex"
 
 # -- where ---------------------------------------------------------------------------------------------------

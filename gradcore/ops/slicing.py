@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from operator import index as index_of
+from typing import Any
 
 from gradcore import dtypes
 from gradcore.ops.samples import case, floats
@@ -41,9 +40,7 @@ def _selected(x, dim, index):
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, x.ndim)
     if not -x.shape[dim] <= index < x.shape[dim]:
-        raise IndexError(
-            f"select(): index {index} out of range for tensor of size {list(x.shape)} at dimension {dim}"
-        )
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.shape)} at dimension {dim}")
     return _at(dim, index, ...)
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 
 from gradcore import dtypes
+from gradcore.ops.annotations import Dims, DType
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.reductions import accumulated
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import all_dims, along, kept
 from gradcore.ops.table import composite, general
-
-Dims = int | Sequence[int]
-DType = dtypes.dtype | None
-
 
 # -- logsumexp --------------------------------------------------------------------------------------------------------
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["DIMS", "Ints", "Steps", "each", "for_convolution", "for_pooling"]
+from gradcore.ops.annotations import Steps
 
-#: Checked arguments: one number for each spatial dimension.
-Ints = tuple[int, ...]
-#: One number for every spatial dimension, or one for each.
-Steps = int | Sequence[int]
+__all__ = ["DIMS", "each", "for_convolution", "for_pooling"]
+
 
 
 def each(value: Steps, n: int) -> tuple[int, ...] | None:

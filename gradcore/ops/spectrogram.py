@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite
 

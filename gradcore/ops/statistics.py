@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.ops.annotations import Dims
 from gradcore.ops.checks import check_implemented, check_reducible, scalar_name
 from gradcore.ops.extrema import mean_of_equals, selection, shared_by_equals
 from gradcore.ops.reductions import spread
@@ -14,7 +14,6 @@ from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import along, axes, kept, reduced_size, removed, wrap_dim
 from gradcore.ops.table import composite, constant, general
 
-Dims = int | Sequence[int] | None
 Tensor = Any
 
 

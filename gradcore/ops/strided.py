@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from gradcore.ops.annotations import Ints
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, linear
 from gradcore.ops.triangular import check_part
 
-Ints = int | Sequence[int]
 
-@composite(layout_dependent=True, samples=lambda: [case(floats(3, 4), (2, 3), (1, 2), 1), case(floats(2, 2), (2, 2, 2), (1, 0, 1)), case(floats(3), (), ())])
+@composite(
+    layout_dependent=True,
+    samples=lambda: [
+        case(floats(3, 4), (2, 3), (1, 2), 1),
+        case(floats(2, 2), (2, 2, 2), (1, 0, 1)),
+        case(floats(3), (), ()),
+    ],
+)
 def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = None):
     """A view of any elements of the tensor's memory, given by strides and the place of the first, in elements."""
     size, stride = tuple(size), tuple(stride)
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
     if min(stride, default=0) < 0:
-        raise RuntimeError(
-            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
-        )
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
     if storage_offset is not None and storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
     own = self.storage_offset()
@@ -38,7 +42,9 @@ def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = N
 def strided_view(F, self, size: Any, stride: Any, offset: int, own: Any):
     """A view by `stride`; `offset` counts from the first element, `own` are the tensor's own strides."""
     if any(n > 1 and s != k for n, s, k in zip(self.shape, F.geometry_of(self)[0], own, strict=True)):
-        raise RuntimeError("as_strided(): the gradient of a tensor with gaps in its memory cannot be written through a view")
+        raise RuntimeError(
+            "as_strided(): the gradient of a tensor with gaps in its memory cannot be written through a view"
+        )
     return F.strided(self, size, stride, offset)
 
 

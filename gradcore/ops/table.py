@@ -22,16 +22,16 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradcore.backends.base import Backend
-from gradcore.ops.promotion import converts_no_floats
 from gradcore.ops.parameters import parameters_of
+from gradcore.ops.promotion import converts_no_floats
 
-__all__ = ["OPS", "Arrays", "Formula", "Op", "bilinear", "composite", "constant", "elementwise", "general", "linear"]
+__all__ = ["OPS", "Formula", "Op", "bilinear", "composite", "constant", "elementwise", "general", "linear"]
 
-Arrays = Sequence[Any]
+
 OPS: dict[str, Op] = {}
 
 
@@ -84,7 +84,7 @@ class Op:
         self.parameters = tuple(parameters)
         self.names = tuple(p.name for p in parameters)
         self.position = {name: i for i, name in enumerate(self.names)}
-        self.sequence = bool(parameters) and parameters[0].annotation in ("Arrays", Arrays)
+        self.sequence = bool(parameters) and parameters[0].annotation == "Arrays"
         self.tensors = tuple(
             i for i, p in enumerate(parameters) if p.annotation is p.empty or (i == 0 and self.sequence)
         )

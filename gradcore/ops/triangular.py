@@ -12,7 +12,13 @@ from gradcore.ops.table import composite, linear
 
 
 def _triangle_cases():
-    return [case(floats(3, 4)), case(floats(2, 3, 3), 1), case(floats(4, 2), -1), case(floats(0, 3)), case(floats(3, 4), -5)]
+    return [
+        case(floats(3, 4)),
+        case(floats(2, 3, 3), 1),
+        case(floats(4, 2), -1),
+        case(floats(0, 3)),
+        case(floats(3, 4), -5),
+    ]
 
 
 def _check_matrix(name, x):

@@ -43,7 +43,9 @@ def test_transforms_of_several_dims(name: str, norm: str | None) -> None:
     function, reference = getattr(gc.fft, name), getattr(np.fft, name)
     for s, dim in ((None, (0, 2)), ((4, 3), (2, 0)), ((2, 6), (-1, -2))):
         expected = reference(x, s=s, axes=dim, norm=norm)
-        np.testing.assert_allclose(function(gc.tensor(x), s=s, dim=dim, norm=norm).numpy(), expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            function(gc.tensor(x), s=s, dim=dim, norm=norm).numpy(), expected, rtol=1e-12, atol=1e-12
+        )
         check_derivatives(lambda x, s=s, d=dim: function(x, s=s, dim=d, norm=norm), x)
 
 
@@ -65,7 +67,8 @@ def test_transforms_of_real_numbers_are_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "result"), [(gc.float32, gc.complex64), (gc.int64, gc.complex64), (gc.complex64, gc.complex64), (gc.float64, gc.complex128)]
+    ("dtype", "result"),
+    [(gc.float32, gc.complex64), (gc.int64, gc.complex64), (gc.complex64, gc.complex64), (gc.float64, gc.complex128)],
 )
 def test_precision_is_kept(dtype: gc.dtype, result: gc.dtype) -> None:
     assert gc.fft.fft(gc.ones(4, dtype=dtype)).dtype is result
@@ -76,7 +79,8 @@ def test_nodes_have_pytorchs_names() -> None:
     z = gc.fft.fft(x)
     names = [gc.fft.rfft(x), z, gc.fft.fft(z), gc.fft.ifft(z), gc.fft.irfft(z), gc.fft.hfft(z), gc.fft.ifft(x)]
     assert [t.grad_fn.name() for t in names] == [
-        "FftR2CBackward0", "FftR2CBackward0", "FftC2CBackward0", "FftC2CBackward0", "FftC2RBackward0", "FftC2RBackward0",
+        "FftR2CBackward0", "FftR2CBackward0", "FftC2CBackward0", "FftC2CBackward0", "FftC2RBackward0",
+        "FftC2RBackward0",
         "ConjBackward0",
     ]  # fmt: skip
 
@@ -97,9 +101,17 @@ def test_orders_of_frequencies() -> None:
         (lambda: gc.fft.fft(gc.ones(3), n=0), RuntimeError, r"Invalid number of data points \(0\) specified"),
         (lambda: gc.fft.fft(gc.ones(3), norm="x"), RuntimeError, 'Invalid normalization mode: "x"'),
         (lambda: gc.fft.fft(gc.ones(3), dim=2), IndexError, "Dimension out of range"),
-        (lambda: gc.fft.rfft(gc.ones(3, dtype=gc.complex64)), RuntimeError, "rfft expects a real input tensor, but got Complex"),
+        (
+            lambda: gc.fft.rfft(gc.ones(3, dtype=gc.complex64)),
+            RuntimeError,
+            "rfft expects a real input tensor, but got Complex",
+        ),
         (lambda: gc.fft.fftn(gc.ones(3, 3), dim=(0, 0)), RuntimeError, "FFT dims must be unique"),
-        (lambda: gc.fft.fftn(gc.ones(3, 3), s=(3,), dim=(0, 1)), RuntimeError, "dim and shape arguments must have the same length"),
+        (
+            lambda: gc.fft.fftn(gc.ones(3, 3), s=(3,), dim=(0, 1)),
+            RuntimeError,
+            "dim and shape arguments must have the same length",
+        ),
         (lambda: gc.fft.rfftn(gc.tensor(1.0)), RuntimeError, "rfftn must transform at least one axis"),
     ],
 )

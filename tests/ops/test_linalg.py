@@ -139,7 +139,7 @@ def test_ranks_and_tolerances() -> None:
     close(linalg.pinv(A, atol=1e-2), gc.diag(gc.tensor([1.0, 0.0, 0.0], dtype=gc.float64)))
 
 
-# -- derivatives --------------------------------------------------------------------------------------------------------
+# -- derivatives ------------------------------------------------------------------------------------------------------
 
 #: Functions of any square matrix whose results do not depend on signs and phases of vectors.
 INVARIANT: dict[str, Callable[[gc.Tensor], Any]] = {
@@ -174,7 +174,9 @@ INVARIANT: dict[str, Callable[[gc.Tensor], Any]] = {
     "solve": lambda x: linalg.solve(x, x[:, :2] * 2),
     "solve from the right": lambda x: linalg.solve(x, x[:2] * 2, left=False),
     "solve_triangular": lambda x: linalg.solve_triangular(x, x * x, upper=True),
-    "solve with a unit triangle": lambda x: linalg.solve_triangular(x / 9, x[:2], upper=False, left=False, unitriangular=True),
+    "solve with a unit triangle": lambda x: linalg.solve_triangular(
+        x / 9, x[:2], upper=False, left=False, unitriangular=True
+    ),
     "lu_solve": lambda x: linalg.lu_solve(*linalg.lu_factor(x), x[:, :2]),
     "adjoint lu_solve": lambda x: linalg.lu_solve(*linalg.lu_factor(x), x[:2], left=False, adjoint=True),
     "householder_product": lambda x: linalg.householder_product(x / 9, x[0, :2] / 9),
@@ -211,7 +213,7 @@ def test_derivatives_of_a_batch() -> None:
     check_derivatives(lambda A: linalg.inv(A), regular(3, "complex128", (2,)))
 
 
-# -- singular matrices --------------------------------------------------------------------------------------------------
+# -- singular matrices ------------------------------------------------------------------------------------------------
 
 
 @DTYPES
@@ -260,7 +262,9 @@ def test_messages() -> None:
     singular = gc.zeros(2, 2)
     with pytest.raises(linalg.LinAlgError, match="diagonal element 1 is zero, the inversion could not be completed"):
         linalg.inv(singular)
-    with pytest.raises(linalg.LinAlgError, match=r"torch.linalg.solve: The solver failed because the input matrix is singular"):
+    with pytest.raises(
+        linalg.LinAlgError, match=r"torch.linalg.solve: The solver failed because the input matrix is singular"
+    ):
         linalg.solve(singular, gc.ones(2))
     with pytest.raises(linalg.LinAlgError, match="the leading minor of order 1 is not positive-definite"):
         linalg.cholesky(singular)
@@ -287,7 +291,7 @@ def test_a_loss_that_depends_on_phases_is_refused() -> None:
         linalg.qr(A, mode="r").R.abs().sum().backward()
 
 
-# -- sizes and dtypes ---------------------------------------------------------------------------------------------------
+# -- sizes and dtypes -------------------------------------------------------------------------------------------------
 
 
 def test_empty_matrices() -> None:
@@ -321,9 +325,11 @@ def test_results_have_names() -> None:
 def test_nodes_have_pytorchs_names() -> None:
     A = gc.eye(2, requires_grad=True)
     names = {
-        "LinalgInvExBackward0": linalg.inv(A), "LinalgSolveExBackward0": linalg.solve(A, A), "LinalgDetBackward0": linalg.det(A),
+        "LinalgInvExBackward0": linalg.inv(A), "LinalgSolveExBackward0": linalg.solve(A, A),
+        "LinalgDetBackward0": linalg.det(A),
         "LinalgCholeskyExBackward0": linalg.cholesky(A), "LinalgEighBackward0": linalg.eigvalsh(A),
-        "LinalgSvdBackward0": linalg.svd(A).S, "LinalgQrBackward0": linalg.qr(A).R, "LinalgLuBackward0": linalg.lu(A).L,
+        "LinalgSvdBackward0": linalg.svd(A).S, "LinalgQrBackward0": linalg.qr(A).R,
+        "LinalgLuBackward0": linalg.lu(A).L,
         "LinalgVectorNormBackward0": linalg.norm(A), "LinalgMatrixExpBackward0": linalg.matrix_exp(A),
         "LinalgPinvBackward0": linalg.pinv(A), "LinalgSlogdetBackward0": linalg.slogdet(A).logabsdet,
         "LinalgSolveTriangularBackward0": linalg.solve_triangular(A, A, upper=True), "TraceBackward0": A.trace(),

@@ -128,7 +128,15 @@ def test_view_without_history(name: str) -> None:
 
 def test_copies_are_no_views() -> None:
     x = leaf()
-    for copy in (x.t().reshape(12), x.t().flatten(), x[[0, 1]], x.clone(), x.flip(0), x.repeat(1, 1), x.t().contiguous()):
+    for copy in (
+        x.t().reshape(12),
+        x.t().flatten(),
+        x[[0, 1]],
+        x.clone(),
+        x.flip(0),
+        x.repeat(1, 1),
+        x.t().contiguous(),
+    ):
         assert not copy._is_view()
         assert not np.shares_memory(copy.detach().numpy(), x.detach().numpy())
     assert x.t().reshape(12).grad_fn.name() == "UnsafeViewBackward0"
@@ -360,7 +368,9 @@ def test_one_of_several_views_is_not_written(name: str) -> None:
 
 def test_leaves_are_not_written() -> None:
     x = leaf()
-    with pytest.raises(RuntimeError, match="^a leaf Variable that requires grad is being used in an in-place operation"):
+    with pytest.raises(
+        RuntimeError, match="^a leaf Variable that requires grad is being used in an in-place operation"
+    ):
         x.zero_()
     with pytest.raises(RuntimeError, match="^a view of a leaf Variable that requires grad is being used"):
         x[0] = 1.0
@@ -405,7 +415,11 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: x.reshape(-2, 3), RuntimeError, r"invalid shape dimension -2 at index 0 of shape \[-2, 3\]"),
     (lambda x: x[:0].reshape(-1, 0), RuntimeError, r"cannot reshape tensor of 0 elements into shape \[-1, 0\] because"),
     (lambda x: x.t().view(12), RuntimeError, r"view size is not compatible .*Use .reshape\(...\) instead"),
-    (lambda x: x.expand(2, 4), RuntimeError, r"expanded size of the tensor \(2\) must match the existing size \(3\) at"),
+    (
+        lambda x: x.expand(2, 4),
+        RuntimeError,
+        r"expanded size of the tensor \(2\) must match the existing size \(3\) at",
+    ),
     (lambda x: x.expand(4), RuntimeError, r"number of sizes provided \(1\) must be greater or equal to the number of"),
     (lambda x: x.expand(-1, 3, 4), RuntimeError, r"expanded size of the tensor \(-1\) isn't allowed in a leading"),
     (lambda x: x.permute(0), RuntimeError, r"input.dim\(\) = 2 is not equal to len\(dims\) = 1"),
@@ -426,14 +440,26 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: x.diagonal(0, 1, 1), RuntimeError, "diagonal dimensions cannot be identical 1, 1"),
     (lambda x: x.unfold(0, 4, 1), RuntimeError, "maximum size for tensor at dimension 0 is 3 but size is 4"),
     (lambda x: x.unfold(0, 1, 0), RuntimeError, "step is 0 but must be > 0"),
-    (lambda x: x.as_strided((4, 4), (4, 1)), RuntimeError, "requiring a storage size of 128 are out of bounds for storage of size 96"),
-    (lambda x: x.split(0), RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 3"),
+    (
+        lambda x: x.as_strided((4, 4), (4, 1)),
+        RuntimeError,
+        "requiring a storage size of 128 are out of bounds for storage of size 96",
+    ),
+    (
+        lambda x: x.split(0),
+        RuntimeError,
+        "split_size can only be 0 if dimension size is 0, but got dimension size of 3",
+    ),
     (lambda x: x.split((1, 1)), RuntimeError, r"sum exactly to 3 .* but got split_sizes=\[1, 1\]"),
     (lambda x: x.chunk(0), RuntimeError, "chunk expects `chunks` to be greater than 0, got: 0"),
     (lambda x: gc.cat([x, x[0]]), RuntimeError, "Tensors must have same number of dimensions: got 2 and 1"),
     (lambda x: gc.cat([x, x[:, :2]]), RuntimeError, "Expected size 4 but got size 2 for tensor number 1 in the list"),
     (lambda x: gc.cat([x[0, 0], x[0, 0]]), RuntimeError, r"zero-dimensional tensor \(at position 0\) cannot be"),
-    (lambda x: gc.stack([x, x[0]]), RuntimeError, r"each tensor to be equal size, but got \[3, 4\] at entry 0 and \[4\]"),
+    (
+        lambda x: gc.stack([x, x[0]]),
+        RuntimeError,
+        r"each tensor to be equal size, but got \[3, 4\] at entry 0 and \[4\]",
+    ),
     (lambda x: x.flip((0, 0)), RuntimeError, "dim 0 appears multiple times in the list of dims"),
     (lambda x: x.repeat(2), RuntimeError, "Number of dimensions of repeat dims can not be smaller"),
     (lambda x: x.roll((1, 2), 0), RuntimeError, "shifts and dimensions must align. shifts: 2, dims:1"),

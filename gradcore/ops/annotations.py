@@ -1,0 +1,27 @@
+"""What the settings of operations may be: the names that declarations use as annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from gradcore.dtypes import dtype
+
+__all__ = ["Arrays", "DType", "Dims", "Indices", "Ints", "Labels", "Number", "Sizes", "Steps"]
+
+#: A sequence of tensors (the first parameter of operations that join).
+Arrays: TypeAlias = Sequence[Any]
+DType: TypeAlias = dtype | None
+#: One dim, several, or all.
+Dims: TypeAlias = int | Sequence[int] | None
+#: Index tensors, never differentiated: raw arrays in kernels.
+Indices: TypeAlias = Sequence[Any]
+Ints: TypeAlias = int | Sequence[int]
+#: The dims of an operand of a contraction, by number.
+Labels: TypeAlias = tuple[int, ...]
+#: Any Python number: complex stands for the others, too.
+Number: TypeAlias = complex
+#: A shape: methods take it as separate arguments, too.
+Sizes: TypeAlias = Sequence[int]
+#: One number for all spatial dims, or one for each.
+Steps: TypeAlias = int | Sequence[int]

@@ -1,0 +1,137 @@
+"""The house has floors: a module imports from its own floor or from below, never from above."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gradcore
+
+ROOT = Path(gradcore.__file__).parent
+
+#: The floor of a module is that of the longest name here that it begins with; a new room needs a floor.
+FLOORS = {
+    **dict.fromkeys(["config", "device", "dtypes", "errors", "printing", "size", "methods"], 0),
+    "backends": 1,
+    "ops": 2,
+    "autograd": 3,
+    **dict.fromkeys(
+        ["assignment", "conversion", "creation", "cuda", "diagnostics", "dispatch", "fft", "indexing", "interop", "layouts",
+         "linalg", "namespaces", "queries", "random", "return_types", "shaping", "special", "tensor", "transfer"],
+        4,
+    ),
+    **dict.fromkeys(["compile", "func", "io", "stubs", "testing", "utils"], 5),
+    **dict.fromkeys([f"autograd.{name}" for name in ("functional", "gradcheck", "jacobians")], 5),
+    **dict.fromkeys(["data", "distributed", "nn", "optim"], 6),
+}  # fmt: skip
+#: What collects the names of its package for users may know all of its rooms.
+FACADES = {"": 7, "autograd": 5}
+
+PATHS = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip("."): path
+    for path in sorted(ROOT.rglob("*.py"))
+}
+
+
+def floor(module: str) -> int | None:
+    """The floor of a module, given by its name within the package."""
+    if module in FACADES:
+        return FACADES[module]
+    parts = module.split(".")
+    names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((FLOORS[name] for name in names if name in FLOORS), None)
+
+
+def imported(module: str) -> Iterator[str]:
+    """The modules of the package that a module imports when it is imported (not those that functions import)."""
+    package = module if PATHS[module].name == "__init__.py" else module.rpartition(".")[0]
+    for node in top_level(ast.parse(PATHS[module].read_text()).body):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            base = node.module or ""
+            if node.level:
+                above = package.split(".") if package else []
+                above = above[: len(above) - node.level + 1]
+                base = ".".join(["gradcore", *above, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        for name in names:
+            top, _, inner = name.partition(".")
+            while top == "gradcore" and inner not in PATHS:  # a name in a module
+                inner = inner.rpartition(".")[0]
+            if top == "gradcore" and inner != module:
+                yield inner
+
+
+def top_level(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The import statements that run at import: also in branches, but not in functions or for type checkers."""
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.dump(node.test):
+            yield from top_level([*node.body, *node.orelse])
+        elif isinstance(node, ast.Try):
+            yield from top_level([*node.body, *node.orelse, *node.finalbody])
+
+
+def test_every_module_has_a_floor() -> None:
+    assert [module for module in PATHS if floor(module) is None] == []
+    assert floor("backends.tracing.array") == 1
+    assert floor("autograd.engine") == 3
+    assert floor("autograd.functional") == 5
+
+
+@pytest.mark.parametrize("module", PATHS)
+def test_imports_go_down(module: str) -> None:
+    own = floor(module)
+    assert own is not None
+    upward = {name: floor(name) for name in imported(module) if name not in FACADES and (floor(name) or 0) > own}
+    assert not upward, f"{module} is on floor {own} and imports from above: {upward}"
+
+
+def test_imports_form_no_circle() -> None:
+    """Facades aside, whose rooms are imported through them."""
+    graph = {module: {name for name in imported(module) if name not in FACADES} for module in PATHS}
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_the_reader_of_imports_sees_them() -> None:
+    """Something is found, in each of the forms."""
+    assert "backends.base" in set(imported("backends.registry"))
+    assert "backends.registry" in set(imported("backends"))
+    assert "config" in set(imported("backends.registry"))  # from gradcore import config
+    assert "backends.exact" in set(imported("backends.philox"))  # relative
+    assert "backends.cupy" not in set(imported("backends.registry"))  # in a function
+    assert "backends.base" not in set(imported("device"))  # for type checkers
+
+
+@pytest.mark.parametrize("module", [m for m in PATHS if m.partition(".")[0] in ("ops", "autograd")])
+def test_declarations_and_engine_know_no_array_library(module: str) -> None:
+    tree = ast.parse(PATHS[module].read_text())
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add((node.module or "").partition(".")[0])
+    forbidden = {"cupy", "cupyx", "scipy", "torch", *(["numpy"] if module.startswith("ops") else [])}
+    assert not names & forbidden
+
+
+def test_importing_gradcore_imports_numpy_and_nothing_else() -> None:
+    code = """
+import sys
+import numpy
+known = {name.partition(".")[0] for name in sys.modules}
+import gradcore
+new = {name.partition(".")[0] for name in sys.modules} - known - set(sys.stdlib_module_names)
+print(sorted(new))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=True)
+    assert found.stdout == "['gradcore']\n"

@@ -1,0 +1,12 @@
+"""What every operation computes, written once more in NumPy and SciPy: a function of arrays and settings by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.ops.references.elementwise import ELEMENTWISE
+from tests.ops.references.movement import MOVEMENT
+
+REFERENCES: dict[str, Callable[..., Any]] = {**ELEMENTWISE, **MOVEMENT}
+WITHOUT: dict[str, list[str]] = {}
