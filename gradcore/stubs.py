@@ -83,12 +83,16 @@ def _signature(op: Op, method: bool) -> str:
     return ", ".join(parts)
 
 
-def _functions(path: str, indent: str = "") -> Iterator[str]:
-    for op in sorted(OPS.values(), key=lambda op: op.path):
-        where, _, name = op.path.rpartition(".")
-        if op.function and where == path:
-            for each in (name, *op.aliases):
-                yield f"{indent}def {each}({_signature(op, False)}) -> {_returned(op)}: ..."
+def _functions(path: str) -> Iterator[str]:
+    by_call = {id(op.call): op for op in OPS.values()}
+    for name, function in sorted(namespaces.functions(path).items()):
+        op = by_call.get(id(function))
+        if op is None:  # an in-place function
+            yield f"def {name}(input: Tensor, *args: Any, **named: Any) -> Tensor: ..."
+        elif op.varargs or any(p.kind is p.VAR_POSITIONAL for p in op.parameters):
+            yield f"def {name}(*args: Any, **named: Any) -> {_returned(op)}: ..."
+        else:
+            yield f"def {name}({_signature(op, False)}) -> {_returned(op)}: ..."
 
 
 def _methods() -> Iterator[str]:
@@ -103,7 +107,7 @@ def _methods() -> Iterator[str]:
         op = by_function.get(name.removesuffix("_") if name.removesuffix("_") in by_function else name)
         if isinstance(value, property):
             yield f"    @property\n    def {name}(self) -> Any: ..."
-        elif op is not None:
+        elif op is not None and not any(p.kind is p.VAR_POSITIONAL for p in op.parameters):
             yield f"    def {name}({_signature(op, True)}) -> {'Tensor' if name.endswith('_') else _returned(op)}: ..."
         elif name.startswith("__"):
             yield f"    def {name}(self, {'' if name in _UNARY else 'other: Any'}) -> {_OPERATOR_TYPES.get(name, 'Tensor')}: ..."
@@ -180,6 +184,7 @@ def stubs() -> dict[str, str]:
         "nn/functional.pyi": lambda: _namespace("nn.functional", gradcore.nn.functional),
         "linalg.pyi": lambda: _namespace("linalg", gradcore.linalg),
         "fft.pyi": lambda: _namespace("fft", gradcore.fft),
+        "special.pyi": lambda: _namespace("special", gradcore.special),
     }
     found = {path: make() for path, make in texts.items()}
     lines = ["from gradcore.dtypes import dtype", "from gradcore.tensor import Tensor", "", ALIASES, "class Methods:"]

@@ -11,23 +11,23 @@ from gradcore import dtypes
 
 __all__ = ["RENAMED", "SPECIAL", "Elementwise"]
 
-#: Kernels that are functions of the array library: name in the table, name in NumPy.
+#: Functions of the array library: name in the table, name in NumPy. Those without a method below are kernels as they are.
 RENAMED = {
-    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "add": "add", "asin": "arcsin",
-    "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh",
-    "bitwise_and": "bitwise_and", "bitwise_left_shift": "left_shift", "bitwise_not": "invert",
-    "bitwise_or": "bitwise_or", "bitwise_right_shift": "right_shift", "bitwise_xor": "bitwise_xor",
-    "ceil": "ceil", "conj": "conjugate", "copysign": "copysign", "cos": "cos", "cosh": "cosh",
-    "deg2rad": "deg2rad", "div": "true_divide", "eq": "equal", "exp": "exp", "exp2": "exp2", "expm1": "expm1",
-    "floor": "floor", "fmax": "fmax", "fmin": "fmin", "gcd": "gcd", "ge": "greater_equal", "gt": "greater",
-    "heaviside": "heaviside", "hypot": "hypot", "imag": "imag", "isfinite": "isfinite", "isinf": "isinf",
-    "isnan": "isnan", "lcm": "lcm", "le": "less_equal", "log": "log", "log10": "log10", "log1p": "log1p",
-    "log2": "log2", "logaddexp2": "logaddexp2", "logical_and": "logical_and", "logical_not": "logical_not",
+    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "add": "add", "asin": "arcsin", "asinh": "arcsinh",
+    "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_and": "bitwise_and",
+    "bitwise_left_shift": "left_shift", "bitwise_not": "invert", "bitwise_or": "bitwise_or",
+    "bitwise_right_shift": "right_shift", "bitwise_xor": "bitwise_xor", "ceil": "ceil", "conj": "conjugate",
+    "copysign": "copysign", "cos": "cos", "cosh": "cosh", "deg2rad": "deg2rad", "div": "divide", "eq": "equal",
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "floor": "floor", "floor_divide": "floor_divide", "fmax": "fmax",
+    "fmin": "fmin", "fmod": "fmod", "gcd": "gcd", "ge": "greater_equal", "gt": "greater", "heaviside": "heaviside",
+    "hypot": "hypot", "imag": "imag", "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan", "lcm": "lcm",
+    "ldexp": "ldexp", "le": "less_equal", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2",
+    "logaddexp": "logaddexp", "logaddexp2": "logaddexp2", "logical_and": "logical_and", "logical_not": "logical_not",
     "logical_or": "logical_or", "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum",
     "minimum": "minimum", "mul": "multiply", "ne": "not_equal", "neg": "negative", "nextafter": "nextafter",
-    "positive": "positive", "rad2deg": "rad2deg", "real": "real", "reciprocal": "reciprocal",
-    "signbit": "signbit", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "square": "square", "sub": "subtract",
-    "tan": "tan", "tanh": "tanh", "trunc": "trunc",
+    "positive": "positive", "pow": "power", "rad2deg": "rad2deg", "real": "real", "reciprocal": "reciprocal",
+    "remainder": "remainder", "round": "rint", "sign": "sign", "signbit": "signbit", "sin": "sin", "sinh": "sinh",
+    "sqrt": "sqrt", "square": "square", "sub": "subtract", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
 }  # fmt: skip
 
 #: Kernels that are functions of scipy.special (cupyx.scipy.special on CUDA), imported when first used.

@@ -18,7 +18,7 @@ from gradcore.backends.elementwise import Elementwise
 __all__ = ["NumpyElementwise"]
 
 #: The sizes from which the kernels below are faster than NumPy's, and that of a tile that stays in cache.
-_BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 65536
+_BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 32768
 
 #: Integers of the same size, by dtype: selection and signs are matters of bits.
 _BITS = {

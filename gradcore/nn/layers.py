@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore.creation import empty
 from gradcore.nn import functional as F
@@ -139,6 +139,11 @@ def _make(name: str, function: str, settings: dict[str, Any], loss: bool) -> typ
 
     body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__module__": "gradcore.nn"}
     return type(name, (Module,), {**body, "__doc__": f"`gradcore.nn.functional.{function}` as a module.", "__signature__": signature})
+
+
+if TYPE_CHECKING:  # the classes of the tables
+
+    def __getattr__(name: str) -> Any: ...
 
 
 MADE = {

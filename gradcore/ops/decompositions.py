@@ -305,7 +305,7 @@ def svd(F, self, some: bool = True, compute_uv: bool = True):
     ],
 )  # fmt: skip
 def linalg_qr(F, A, mode: str = "reduced"):
-    """``A = Q @ R`` with orthonormal columns and a triangle; `mode`: ``"reduced"``, ``"complete"`` or ``"r"`` (no Q)."""
+    """``A = Q @ R`` with orthonormal columns and a triangle; `mode` is ``"reduced"``, ``"complete"`` or ``"r"``."""
     check_matrix("linalg.qr", A)
     check_floating("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):

@@ -98,8 +98,8 @@ def _resolved(
             more = "is more than" if -1 in labels else "does not match"
             suffix = "" if -1 in labels else " and no ellipsis was given"
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({named}) {more} the number of dimensions ({ndim}) "
-                f"for operand {number}{suffix}"
+                f"einsum(): the number of subscripts in the equation ({named}) {more} the number of dimensions "
+                f"({ndim}) for operand {number}{suffix}"
             )
         hidden.append(ndim - named)
     longest = max((n for n, labels in zip(hidden, operands, strict=True) if -1 in labels), default=0)

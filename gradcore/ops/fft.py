@@ -282,7 +282,7 @@ _FAMILIES = (
     ("ifft", _transform, "The inverse discrete Fourier transform", (False,)),
     ("rfft", _from_real, "The first half of the discrete Fourier transform of real numbers", ("rfft",)),
     ("irfft", _to_real, "The real numbers of whose discrete Fourier transform the first half is given", ("irfft",)),
-    ("hfft", _hermitian, "The real Fourier transform of a mirrored signal, of which the first half is given", ("hfft",)),
+    ("hfft", _hermitian, "The real Fourier transform of a mirrored signal of which the first half is given", ("hfft",)),
     ("ihfft", _hermitian_inverse, "The first half of the inverse Fourier transform of real numbers", ("ihfft",)),
 )  # fmt: skip
 

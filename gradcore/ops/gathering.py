@@ -134,7 +134,9 @@ def _overflow(x):
     ],
 )
 def scatter(F, self, dim: int, index, src=None, *, reduce: str | None = None, value: Number | None = None):
-    """A copy with the elements of `src` at the places that `index` names: for dim 0 ``out[index[i, j], j] = src[i, j]``.
+    """A copy with the elements of `src` at the places that `index` names along a dim.
+
+    For dim 0 this is ``out[index[i, j], j] = src[i, j]``.
 
     `src` may be a number. With ``reduce='add'`` or ``'multiply'`` it is combined with what is there.
     """
@@ -242,8 +244,8 @@ def _extreme_gradients(F, grad, self, dim, index, src, result, include_self):
 
 
 def _product_gradients(F, grad, self, dim, index, src, result, include_self):
-    """An element's factor is the product of the others: the result divided by it, or, where it is zero, the product
-    with a one in its place (unless there are more zeros)."""
+    # An element's factor is the product of the others: the result divided by it or, where it is zero, the product with
+    # a one in its place (unless there are more zeros).
 
     def product(self, src):
         return F.scatter_reduce(self, dim, index, src, "prod", include_self=include_self)
@@ -310,8 +312,8 @@ def put(F, self, index, source, accumulate: bool = False):
     if source.dtype != self.dtype:
         names = [dtypes.from_numpy(a.dtype).scalar_name for a in (self, source)]
         raise RuntimeError(
-            f"put_(): self and source expected to have the same dtype, but got self.dtype = {names[0]} and source.dtype "
-            f"= {names[1]}"
+            "put_(): self and source expected to have the same dtype, but got "
+            f"self.dtype = {names[0]} and source.dtype = {names[1]}"
         )
     if index.size != source.size:
         raise IndexError(

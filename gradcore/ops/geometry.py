@@ -45,8 +45,8 @@ def expanded(shape: Sequence[int], size: Any) -> tuple[int, ...]:
     lead = len(size) - len(shape)
     if lead < 0:
         raise RuntimeError(
-            f"expand(tensor of shape {list(shape)}, size={list(size)}): the number of sizes provided ({len(size)}) must "
-            f"be greater or equal to the number of dimensions in the tensor ({len(shape)})"
+            f"expand(tensor of shape {list(shape)}, size={list(size)}): the number of sizes provided ({len(size)}) "
+            f"must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
         )
     found = []
     for i, n in enumerate(size):
@@ -60,8 +60,8 @@ def expanded(shape: Sequence[int], size: Any) -> tuple[int, ...]:
         old = shape[i - lead]
         if n != old and n != -1 and (old != 1 or n < 0):
             raise RuntimeError(
-                f"The expanded size of the tensor ({n}) must match the existing size ({old}) at non-singleton dimension "
-                f"{i}.  Target sizes: {list(size)}.  Tensor sizes: {list(shape)}"
+                f"The expanded size of the tensor ({n}) must match the existing size ({old}) at non-singleton "
+                f"dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(shape)}"
             )
         found.append(old if n == -1 else n)
     return tuple(found)
@@ -78,8 +78,8 @@ def reshape_error(shape: Sequence[int], size: Any) -> RuntimeError:
         return RuntimeError("only one dimension can be inferred")
     if -1 in size and not known and not math.prod(shape):
         return RuntimeError(
-            f"cannot reshape tensor of 0 elements into shape {size} because the unspecified dimension size -1 can be any "
-            "value and is ambiguous"
+            f"cannot reshape tensor of 0 elements into shape {size} because the unspecified dimension size -1 can be "
+            "any value and is ambiguous"
         )
     return RuntimeError(f"shape '{size}' is invalid for input of size {math.prod(shape)}")
 

@@ -151,7 +151,8 @@ def _check_source(x, dim, index, source, name):
     length = source.shape[dim] if source.ndim else 1
     if length != index.size:
         raise IndexError(
-            f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): ({length}), for dim: {dim}"
+            f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): ({length}), "
+            f"for dim: {dim}"
         )
     if source.ndim and source.shape[:dim] + source.shape[dim + 1 :] != x.shape[:dim] + x.shape[dim + 1 :]:
         raise RuntimeError(
@@ -284,8 +285,8 @@ def _each_element(F, dim, index, shape):
 def index_reduce(F, self, dim: int, index, source, reduce: str, *, include_self: bool = True):
     """The slices of a dim that a vector of indices names, reduced with those of `source`.
 
-    `reduce` is ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the slices' own elements do
-    not take part.
+    `reduce` is ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the slices' own elements
+    do not take part.
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")

@@ -189,8 +189,8 @@ def _sections(size, split, dim):
         )
     if sum(split) != size:
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), but "
-            f"got split_sizes={list(split)}"
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), "
+            f"but got split_sizes={list(split)}"
         )
     return split
 
@@ -280,8 +280,8 @@ def tensor_split(F, self, indices_or_sections: Any, dim: int = 0):
 def _split_points(points):
     if points.ndim > 1:
         raise RuntimeError(
-            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got "
-            f"a tensor with {points.ndim} dims"
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, "
+            f"but got a tensor with {points.ndim} dims"
         )
     if str(points.dtype) != "torch.int64":
         raise RuntimeError(
@@ -294,13 +294,13 @@ def _split_along(F, self, name, split, dim, least):
     """What `hsplit`, `vsplit` and `dsplit` share."""
     if self.ndim < least:
         raise RuntimeError(
-            f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor "
-            f"with {self.ndim} dimensions!"
+            f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} "
+            "dimensions!"
         )
     if hasattr(split, "__index__") and (not split or self.shape[dim] % split):
         raise RuntimeError(
-            f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {self.shape[dim]} is "
-            f"not divisible by the split_size {split}!"
+            f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {self.shape[dim]} "
+            f"is not divisible by the split_size {split}!"
         )
     return F.tensor_split(self, split, dim)
 
@@ -421,5 +421,5 @@ def combinations(F, input, r: int = 2, with_replacement: bool = False):
     if not r:
         return F.new_zeros(input, (0,))
     draw = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    chosen = [list(c) for c in draw(range(input.shape[0]), r)]
-    return F.reshape(F.index_select(input, 0, F.index_tensor(sum(chosen, []), input)), (len(chosen), r))
+    chosen = list(itertools.chain.from_iterable(draw(range(input.shape[0]), r)))
+    return F.reshape(F.index_select(input, 0, F.index_tensor(chosen, input)), (-1, r) if chosen else (0, r))

@@ -113,8 +113,7 @@ def test_powers(n: int) -> None:
 def test_reflections_give_the_orthogonal_factor(dtype: str) -> None:
     A = gc.tensor(matrix(5, 3, dtype=dtype))
     h, tau = gc.geqrf(A)
-    Q, R = linalg.qr(A)
-    close(linalg.householder_product(h, tau), Q)
+    close(linalg.householder_product(h, tau), linalg.qr(A).Q)
     other = gc.tensor(matrix(5, 2, dtype=dtype))
     close(gc.ormqr(h, tau, gc.ormqr(h, tau, other), transpose=True), other)
 
@@ -122,7 +121,7 @@ def test_reflections_give_the_orthogonal_factor(dtype: str) -> None:
 def test_least_squares_are_least() -> None:
     A, B = gc.tensor(matrix(6, 3)), gc.tensor(matrix(6, 2, seed=1))
     for driver in (None, "gels", "gelsd", "gelss"):
-        X, residuals, rank, sizes = linalg.lstsq(A, B, driver=driver)
+        X, residuals = linalg.lstsq(A, B, driver=driver)[:2]
         close(A.mT @ (A @ X - B), gc.zeros(3, 2, dtype=gc.float64))
         if driver is not None:
             close(residuals, (A @ X - B).square().sum(0))
@@ -255,7 +254,8 @@ def test_failures_name_the_matrix(name: str) -> None:
     with pytest.raises(linalg.LinAlgError, match=r"\(Batch element 1\)"):
         getattr(linalg, name)(*args)
     info = getattr(linalg, f"{name}_ex")(*args)[-1]
-    assert info.tolist() == [0, 2] and info.dtype is gc.int32
+    assert info.tolist() == [0, 2]
+    assert info.dtype is gc.int32
 
 
 def test_messages() -> None:
@@ -274,9 +274,9 @@ def test_messages() -> None:
         linalg.det(gc.ones(2, 3))
     with pytest.raises(RuntimeError, match=r"Incompatible shapes of A and B for the equation AX = B \(2x2 and 3x1\)"):
         linalg.solve(gc.eye(2), gc.ones(3))
-    with pytest.raises(RuntimeError, match="Expected a floating point or complex tensor as input. Got Long"):
+    with pytest.raises(RuntimeError, match=r"Expected a floating point or complex tensor as input\. Got Long"):
         linalg.inv(gc.eye(2, dtype=gc.int64))
-    with pytest.raises(RuntimeError, match="linalg.matrix_norm: Order 3 not supported"):
+    with pytest.raises(RuntimeError, match=r"linalg\.matrix_norm: Order 3 not supported"):
         linalg.norm(gc.ones(2, 2), 3)
     assert issubclass(linalg.LinAlgError, RuntimeError)
 
@@ -310,7 +310,8 @@ def test_precision_of_results(dtype: gc.dtype) -> None:
     A = gc.tensor(regular(3), dtype=dtype, requires_grad=True)
     out = linalg.inv(A)
     out.sum().backward()
-    assert out.dtype is dtype and A.grad.dtype is dtype
+    assert out.dtype is dtype
+    assert A.grad.dtype is dtype
     np.testing.assert_allclose(out.detach().numpy(), np.linalg.inv(A.detach().double().numpy()), atol=2e-3)
 
 

@@ -369,14 +369,14 @@ def test_one_of_several_views_is_not_written(name: str) -> None:
 def test_leaves_are_not_written() -> None:
     x = leaf()
     with pytest.raises(
-        RuntimeError, match="^a leaf Variable that requires grad is being used in an in-place operation"
+        RuntimeError, match=r"^a leaf Variable that requires grad is being used in an in-place operation"
     ):
         x.zero_()
-    with pytest.raises(RuntimeError, match="^a view of a leaf Variable that requires grad is being used"):
+    with pytest.raises(RuntimeError, match=r"^a view of a leaf Variable that requires grad is being used"):
         x[0] = 1.0
-    with pytest.raises(RuntimeError, match="^a view of a leaf Variable that requires grad is being used"):
+    with pytest.raises(RuntimeError, match=r"^a view of a leaf Variable that requires grad is being used"):
         x.view(12).mul_(2)
-    with pytest.raises(RuntimeError, match="^a leaf Variable that requires grad is being used"):
+    with pytest.raises(RuntimeError, match=r"^a leaf Variable that requires grad is being used"):
         x.t_()
     with gc.no_grad():
         x[0] = 1.0
