@@ -41,7 +41,8 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
     if state.mode > GRAD:
         return dispatch.apply_inplace(op, (self, *args))
     dispatch.check_inplace(self, state)
-    dispatch.check_own_memory(self)
+    if op.name[:4] not in ("fill", "zero"):  # one value for all elements may be written to one place repeatedly
+        dispatch.check_own_memory(self)
     tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
     edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.category > 1 else []
     self._device.kernels[kernel](self._array, *arrays)
@@ -175,7 +176,9 @@ def _written_at_once(self: Any, key: Any, value: Any) -> bool:
 
 def _is_whole(part: Any, self: Any) -> bool:
     """Whether a view of one step is the tensor itself."""
-    op, settings = part._meta.chain[-1] if part._meta is not None and part._meta.chain else (None, ())
+    if part._meta is None or not part._meta.chain:
+        return False
+    op, settings = part._meta.chain[-1]
     if op is OPS["slice_of"]:
         _, start, stop, step = settings
         return step == 1 and not start and (stop is None or stop >= self._array.shape[0])

@@ -128,27 +128,39 @@ def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, 
         if kind is int:
             if dim >= ndim:
                 raise too_many(ndim)
-            if not dots and not -shape[dim] <= k < shape[dim]:
-                used = sum(i is not None and i is not Ellipsis for i in key)
-                raise too_many(ndim) if used > ndim else out_of_bounds(k, dim, shape)
+            if not -shape[dim] <= k < shape[dim]:
+                raise too_many(ndim) if _used(key) > ndim else out_of_bounds(k, dim, shape)
             name, ints = "SelectBackward0", True
             dim += 1
         elif kind is slice:
-            start, stop, step = k.start, k.stop, k.step
+            start: Any = k.start
+            stop: Any = k.stop
+            step: Any = k.step
             if not (start.__class__ in _PLAIN and stop.__class__ in _PLAIN and step.__class__ in _PLAIN):
                 return None
-            if start or step not in _ONCE or not (stop is None or (dim < ndim and stop >= shape[dim])):
+            if dim >= ndim or _leaves_out(start, stop, step, shape[dim]):
                 name = "SliceBackward0"
             dim += 1
         elif k is None:
             name = "UnsqueezeBackward0"
-        elif k is Ellipsis:
+        elif k is Ellipsis and not dots:
             dots = True
+            dim += max(0, ndim - _used(key))
         else:
             return None
     if dim > ndim:
         raise too_many(ndim)
     return key if dots or (key and not ints) else (*key, ...), name
+
+
+def _used(key: tuple[Any, ...]) -> int:
+    """How many dims the ints and slices of a key are for."""
+    return sum(k is not None and k is not Ellipsis for k in key)
+
+
+def _leaves_out(start: Any, stop: Any, step: Any, size: int) -> bool:
+    """Whether a slice is not the whole of a dim of that size, in its order."""
+    return bool(start) or step not in _ONCE or not (stop is None or stop >= size)
 
 
 _PLAIN = frozenset((int, type(None)))
@@ -275,7 +287,9 @@ def _converted(item: Any, like: Any) -> Any:
         item = TENSORS.ne(item, 0)
     if item._array.ndim:
         return item
-    return _Truth(TENSORS.reshape(item, (1,))) if item._dtype is dtypes.bool_ else int(item.item())
+    if item._dtype is dtypes.bool_:
+        return _Truth(TENSORS.reshape(item, (1,)))
+    return operator.index(item)
 
 
 def _check_mask(mask: Any, dim: int, shape: Sequence[int]) -> None:
@@ -290,7 +304,7 @@ def _check_mask(mask: Any, dim: int, shape: Sequence[int]) -> None:
 def index_tensor(values: Any, like: Any) -> Any:
     """Indices or bools, as lists or arrays, as a tensor on the device of another one."""
     if isinstance(values, (list, tuple)):
-        values = [v.item() if isinstance(v, Variable) else v for v in values]
+        values = [v.item() if TENSORS.is_tensor(v) else v for v in values]
     array = np.asarray(values)
     if not array.size and array.dtype.kind == "f":
         array = array.astype("int64")

@@ -206,7 +206,7 @@ class _Task:
             self.leading = _leading_to(self.captures, self.pending)
         heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
         leading, captures = self.leading, self.captures
-        plain = raw and not captures and not self.watch
+        plain = raw and not self.watch
         device = None
         while heap:
             node = heappop(heap)[1]
@@ -218,10 +218,10 @@ class _Task:
                     backend = device.backend
                 if type(grad) is _PerDevice or type(grad) is list:
                     grad = self.gathered(grad, device)
-                if node.is_leaf_sink and plain and node._hooks is None and not node.variable._meta.hooks:  # type: ignore[attr-defined]
+                if node.is_leaf_sink and plain and not captures and node._hooks is None and not node.variable._meta.hooks:  # type: ignore[attr-defined]
                     self.accumulate_grad(node, grad)
                     break
-                if node._hooks is not None or node.is_leaf_sink or captures:
+                if node._hooks is not None or node.is_leaf_sink or (captures and node in captures):
                     grad = self.observe(node, grad)
                     if captures and not self.executes(node):
                         break
@@ -240,7 +240,7 @@ class _Task:
                     node.check()  # type: ignore[attr-defined]
                 following = following_grad = None
                 for edge, call in zip(node._edges, calls):  # noqa: B905
-                    if edge is None:
+                    if edge is None or (leading is not None and edge[0] not in leading):
                         continue
                     piece = None if call is None else run(call, backend, grad, node)
                     successor, number = edge

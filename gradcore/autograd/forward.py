@@ -14,11 +14,24 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
-from gradcore.autograd.nodes import gradient_edge, requires_grad, steps
+from gradcore.autograd.nodes import gradient_edge, replay, requires_grad
 from gradcore.autograd.variables import Meta, Variable, alias
 from gradcore.ops.table import Formula, Op
 
-__all__ = ["Level", "apply_dual", "attach", "check_tangent", "innermost", "innermost_of", "primal", "tangent_of", "tangents_of", "write_tangents"]
+__all__ = [
+    "Level",
+    "apply_dual",
+    "attach",
+    "check_tangent",
+    "in_own_memory",
+    "innermost",
+    "innermost_of",
+    "laid_out_as",
+    "primal",
+    "tangent_of",
+    "tangents_of",
+    "write_tangents",
+]
 
 
 class Tangents(dict["Level", Any]):
@@ -72,9 +85,17 @@ def tangents_of(t: Any) -> Tangents:
 
 
 def tangent_of(t: Any, level: Level) -> Any:
-    """The tangent of `t` at `level`, or None."""
+    """The tangent of `t` at `level`, or None; a view of a dual has the view of the dual's tangent."""
     meta = t._meta
-    return None if meta is None or meta.tangents is None else meta.tangents.get(level)
+    if meta is None:
+        return None
+    tangent = None if meta.tangents is None else meta.tangents.get(level)
+    if tangent is None and meta.base is not None:
+        tangent = tangent_of(meta.base, level)
+        if tangent is not None:
+            tangent = replay(tangent, meta.chain)
+            attach(t, level, tangent)
+    return tangent
 
 
 def check_tangent(t: Any, tangent: Any) -> None:
@@ -89,11 +110,10 @@ def check_tangent(t: Any, tangent: Any) -> None:
 
 def primal(t: Any, level: Level) -> Any:
     """`t` without its tangent at `level`: same memory, same history, same tangents at other levels."""
-    tangents = None if t._meta is None else t._meta.tangents
-    if not tangents or level not in tangents:
+    if tangent_of(t, level) is None:
         return t
     out = alias(t, gradient_edge(t))
-    for other, tangent in tangents.items():
+    for other, tangent in t._meta.tangents.items():
         if other is not level:
             attach(out, other, tangent)
     return out
@@ -114,14 +134,11 @@ def innermost(op: Op, args: tuple[Any, ...]) -> Level | None:
 
 def innermost_of(values: Iterable[Any]) -> Level | None:
     """The innermost open level at which one of `values` is a tensor with a tangent."""
-    levels = local.state.levels
-    found = None
-    for t in values:
-        if isinstance(t, Variable) and t._meta is not None and t._meta.tangents:
-            for level in t._meta.tangents:
-                if level in levels and (found is None or levels.index(level) > levels.index(found)):
-                    found = level
-    return found
+    duals = [t for t in values if isinstance(t, Variable) and t._meta is not None]
+    for level in reversed(local.state.levels):
+        if any(tangent_of(t, level) is not None for t in duals):
+            return level  # type: ignore[no-any-return]
+    return None
 
 
 def _map(op: Op, args: tuple[Any, ...], f: Callable[[Any], Any]) -> list[Any]:
@@ -145,11 +162,38 @@ def apply_dual(op: Op, args: tuple[Any, ...], level: Level, apply: Callable[...,
     if not op.differentiable or not any(outs[i]._dtype.category > 1 for i in chosen):
         return out
     tangents = _tangents(op, args, primals, outs, level, apply)
+    sources = [tangent_of(t, level) for t in _flat(op, args) if isinstance(t, Variable)]
     for i, tangent in zip(chosen, tangents, strict=True):
         if tangent is not None:
-            attach(outs[i], level, _fitted(tangent, outs[i]))
+            attach(outs[i], level, in_own_memory(_fitted(tangent, outs[i]), outs[i], sources))
     _keep_duals(op, args, primals, outs)
     return out
+
+
+def in_own_memory(tangent: Any, out: Any, others: Iterable[Any]) -> Any:
+    """The tangent of `out` where it can be written to in place; a view's tangent stays the view of a tangent."""
+    if out._meta is not None and out._meta.base is not None:
+        return tangent
+    if any(tangent is t for t in others) or (tangent._meta is not None and tangent._meta.base is not None):
+        return laid_out(tangent, out._array)
+    return laid_out_as(tangent, out)
+
+
+def laid_out_as(tangent: Any, out: Any) -> Any:
+    """The tangent with its elements in memory in the order of those of `out`, so that views of both correspond."""
+    a, b = tangent._array, out._array
+    if a.strides == b.strides or (a.flags.c_contiguous and b.flags.c_contiguous):
+        return tangent
+    return laid_out(tangent, b)
+
+
+def laid_out(t: Any, array: Any) -> Any:
+    """A copy of `t` whose elements lie in memory in the order of those of `array`, which has its shape."""
+    order = sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
+    if order == list(range(array.ndim)):
+        return TENSORS.clone(t, memory_format="contiguous")
+    back = sorted(range(array.ndim), key=order.__getitem__)
+    return TENSORS.permute(TENSORS.clone(TENSORS.permute(t, order), memory_format="contiguous"), back)
 
 
 def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any]) -> None:
@@ -337,12 +381,8 @@ def write_tangents(self: Any, result: Any) -> None:
         own = tangent_of(self, level)
         base = None if self._meta is None else self._meta.base
         if own is None and tangent is not None and base is not None:
-            if tangent_of(base, level) is None:
-                attach(base, level, TENSORS.zeros_like(base))
-            own = tangent_of(base, level)
-            for op, settings in steps(self._meta.chain):
-                own = op.call(own, *settings) if isinstance(settings, tuple) else op.call(own, *settings.args)[settings.index]
-            attach(self, level, own)
+            attach(base, level, TENSORS.zeros_like(base))
+            own = tangent_of(self, level)
         if tangent is not None:
             attach(self, level, TENSORS.copy_(own, tangent)) if own is not None else attach(
                 self, level, TENSORS.clone(tangent)

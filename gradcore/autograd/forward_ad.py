@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradcore.autograd.forward import Level, attach, check_tangent, primal, tangent_of
+from gradcore.autograd.forward import Level, attach, check_tangent, laid_out_as, primal, tangent_of
 from gradcore.autograd.modes import local
 from gradcore.autograd.nodes import gradient_edge
 from gradcore.autograd.variables import Variable
@@ -106,7 +106,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     if tensor._meta is not None and tensor._meta.tangents:
         for other, outer in tensor._meta.tangents.items():
             attach(dual, other, outer)
-    return attach(dual, where, tangent)
+    return attach(dual, where, laid_out_as(tangent, tensor))
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:

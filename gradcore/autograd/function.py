@@ -381,6 +381,8 @@ def _call_dual(cls: type[Function], args: tuple[Any, ...], level: Any) -> tuple[
                 "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
             )
         forward.check_tangent(out, tangent)
+        if outs[i] is out:
+            tangent = forward.in_own_memory(tangent, out, tangents)
         forward.attach(outs[i], level, tangent)
     for saved in ctx._saved or ():  # backward in this level has tangents
         if id(saved.value) in originals:

@@ -21,7 +21,7 @@ class _Watch:
         #: On the device: the number of the first check that failed, or 0, and the index.
         self.first = first
         #: Message, dim and size of the latest checks.
-        self.latest: deque[tuple[str, Any, Any]] = deque(maxlen=10_000)
+        self.latest: deque[tuple[str, Any, Any]] = deque(maxlen=1000)
         #: The number of the last check.
         self.total = 0
 

@@ -11,7 +11,7 @@ from gradcore import dtypes
 
 __all__ = ["RENAMED", "SPECIAL", "Elementwise"]
 
-#: Functions of the array library: name in the table, name in NumPy. Those without a method below are kernels as they are.
+#: Functions of the array library: name in the table, name in NumPy. Methods below take the place of some.
 RENAMED = {
     "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "add": "add", "asin": "arcsin", "asinh": "arcsinh",
     "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_and": "bitwise_and",
@@ -281,7 +281,7 @@ class Elementwise:
         if x.dtype.kind != "f" or x.dtype.itemsize < 4:
             name = dtypes.from_numpy(x.dtype).scalar_name
             raise RuntimeError(
-                "view_as_complex is only supported for half, float and double tensors, "
+                "view_as_complex is only supported for float and double tensors, "
                 f"but got a tensor of scalar type: {name}"
             )
         size = x.dtype.itemsize

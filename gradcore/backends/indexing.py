@@ -26,6 +26,7 @@ class Indexing:
     xp: Any
     host_scalars: bool
     array_type: type
+    shares_memory: Any
 
     def is_tensor(self, value: Any) -> bool:
         """Whether a value is an array of this backend."""

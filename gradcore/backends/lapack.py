@@ -11,7 +11,7 @@ from gradcore.backends.linear_algebra import LinearAlgebra
 
 __all__ = ["Lapack"]
 
-#: Up to this size NumPy's batched solver, which factors anew, beats a Python loop over the factors.
+#: Up to this size NumPy's solver, which works on a whole batch but factors anew, beats a loop over the matrices.
 SMALL = 32
 
 
@@ -45,7 +45,7 @@ class Lapack(LinearAlgebra):
             and 512 <= b.shape[-1] * b.shape[-2] <= 8192
         ):
             b = np.ascontiguousarray(b)
-        return super().matmul(a, b)  # type: ignore[misc]
+        return super().matmul(a, b)
 
     # -- LU -----------------------------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ class Lapack(LinearAlgebra):
         return lu, pivots, info
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        if a.ndim > 2 and a.shape[-1] <= SMALL:
+        if a.shape[-1] <= SMALL:
             try:
                 x = np.linalg.solve(a, b)
                 return x, np.empty((0, 0), a.dtype), np.empty(0, "int32"), np.zeros(a.shape[:-2], "int32")
@@ -87,12 +87,19 @@ class Lapack(LinearAlgebra):
     # -- triangles ------------------------------------------------------------------------------------------------
 
     def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
+        # Transposed, so that the rows in memory are the columns that BLAS expects.
+        trsm = functools.partial(_routine("blas", "trsm", a.dtype.char), 1, side=1, lower=upper, diag=unitriangular)
+        if a.ndim == 2 == b.ndim and b.size:
+            return trsm(a.T, b.T).T
         batch, (a, b) = _batch(a, b)
+        if len(b) > 4 and a.shape[-1] <= SMALL:
+            try:
+                return super().solve_triangle(a, b, upper, unitriangular).reshape(*batch, *b.shape[-2:])
+            except np.linalg.LinAlgError:  # a zero on a diagonal, which gives infinities
+                pass
         x = np.empty_like(b)
-        if x.size:
-            trsm = _routine("blas", "trsm", a.dtype.char)
-            for i in range(len(b)):  # transposed, so that rows in memory are the columns that BLAS expects
-                x[i] = trsm(1, a[i].T, b[i].T, side=1, lower=upper, diag=unitriangular).T
+        for i in range(len(b) if b.size else 0):
+            x[i] = trsm(a[i].T, b[i].T).T
         return x.reshape(*batch, *b.shape[-2:])
 
     # -- others ---------------------------------------------------------------------------------------------------

@@ -88,8 +88,7 @@ class LinearAlgebra:
         """The solution of ``a @ x = b``, of which only one triangle of `a` is read."""
         a = self.xp.triu(a) if upper else self.xp.tril(a)
         if unitriangular:
-            eye = self.xp.eye(a.shape[-1], dtype=a.dtype)
-            a = a * (1 - eye) + eye
+            a = self.xp.where(self.xp.eye(a.shape[-1], dtype=bool), 1, a).astype(a.dtype)
         return self.xp.linalg.solve(a, b)
 
     # -- failures -----------------------------------------------------------------------------------------------

@@ -79,13 +79,25 @@ class Normalization:
 
     def softmax_or_zero(self, x: Any) -> Any:
         """Softmax over the last dim; rows of minus infinity give zeros."""
+        return self._softmax_in_place(x.copy())
+
+    def attention(
+        self, query: Any, key: Any, value: Any, mask: Any, scale: float
+    ) -> tuple[Any, Any]:
+        scores = self.xp.matmul(query * scale, key.swapaxes(-1, -2))
+        if mask is not None:
+            scores = scores + mask
+        weights = self._softmax_in_place(scores)
+        return self.xp.matmul(weights, value), weights
+
+    def _softmax_in_place(self, x: Any) -> Any:
         xp, last = self.xp, (x.ndim - 1,)
         highest = self.max_over(x, last, True)
-        out = x - xp.where(highest == -xp.inf, xp.zeros((), x.dtype), highest)
-        xp.exp(out, out=out)
-        total = self.sum_over(out, last, True)
-        out /= xp.where(total == 0, xp.ones((), x.dtype), total)
-        return out
+        x -= xp.where(highest == -xp.inf, xp.zeros((), x.dtype), highest)
+        xp.exp(x, out=x)
+        total = self.sum_over(x, last, True)
+        x /= xp.where(total == 0, xp.ones((), x.dtype), total)
+        return x
 
     # -- gradients -------------------------------------------------------------------------------------------
 

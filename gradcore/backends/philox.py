@@ -118,7 +118,7 @@ def _in_tiles(distribution: Callable[..., Array]) -> Callable[..., Array]:
     """On NumPy, call the distribution for one tile of words, and of each array parameter, after the other."""
 
     def cut(parameter: Any, part: slice) -> Any:
-        return parameter[part] if np.ndim(parameter) else parameter
+        return parameter[part] if getattr(parameter, "ndim", 0) else parameter
 
     @functools.wraps(distribution)
     def call(xp: Any, words: Array, dtype: Any, *args: Any, **kwargs: Any) -> Array:
@@ -329,7 +329,7 @@ def bernoulli(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
     """
     h, form = _lanes(words, np.dtype(dtype))
     digits = 31 if form is FLOAT32 else 53
-    if np.ndim(p):
+    if getattr(p, "ndim", 0):
         threshold = xp.ceil(p.astype(form.real) * 2.0**digits).astype(form.unsigned)
         h = h[: len(threshold)]
     else:
@@ -355,7 +355,7 @@ def geometric(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
     """
     dtype = np.dtype(dtype)
     h, form = _lanes(words, dtype)
-    if np.ndim(p):
+    if getattr(p, "ndim", 0):
         h = h[: len(p)]
     p = xp.asarray(p, form.real).reshape(-1)
     values = _standard_exponential(h, form)

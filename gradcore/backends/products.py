@@ -244,7 +244,7 @@ def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
                 f"The size of tensor a ({a[-back]}) must match the size of tensor b ({b[-back]}) at non-singleton "
                 f"dimension {max(len(a), len(b)) - back}"
             )
-    batch = prod(max(a[:-2], b[:-2], key=len))
+    batch = prod(a[:-2] if len(a) > len(b) else b[:-2])
     return RuntimeError(
         f"Expected size for first two dimensions of batch2 tensor to be: [{batch}, {a[-1]}] but got: "
         f"[{batch}, {b[-2]}]."

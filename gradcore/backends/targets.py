@@ -28,8 +28,7 @@ class Targets:
     def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
         """The score of each target's class."""
         known, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
-        view, key = self._class_places(x, known)
-        return self._without_ignored(view[key].reshape(target.shape), ignored)
+        return self._without_ignored(self._picked(x, known), ignored)
 
     def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
         """Zeros, with the elements of `x` in the places of their targets' classes."""
@@ -59,26 +58,45 @@ class Targets:
     ) -> tuple[Any, Any, Any, Any]:
         """Cross entropy, the sum of weights, and of each row the maximum and the sum of exponentials less that."""
         xp, dim = self.xp, min(x.ndim, 2) - 1
+        known, ignored = self._known_classes(target, x.shape[dim], ignore_index)
         highest = xp.asarray(self.max_over(x, (dim,), True))
         if xp is np and x.size >= _LARGE and -4 <= highest.min() and highest.max() <= 16:
             highest = np.zeros_like(highest)  # moderate numbers: accurate without a pass to subtract the maximum
         powers = _powers(xp, x, highest)
         total = self.sum_over(powers, (dim,), True)
-        scores = self.class_pick(x, target, ignore_index) - highest.reshape(target.shape)
+        losses = xp.log(total).reshape(target.shape) - (self._picked(x, known) - highest.reshape(target.shape))
         weights = self.class_weights(target, weight, x, ignore_index)
-        losses = xp.log(total).reshape(target.shape) - scores
-        losses = self._without_ignored(losses, self._known_classes(target, x.shape[dim], ignore_index)[1]) * weights
+        if weight is not None or ignored is not None:
+            losses = self._without_ignored(losses, ignored) * weights
         return *_reduced(losses, weights, reduction), highest, total
 
     def softmax_nll_backward(
-        self, x: Any, highest: Any, scale: Any, at_target: Any, target: Any, ignore_index: int
+        self,
+        grad: Any,
+        grad_total: Any,
+        x: Any,
+        target: Any,
+        weight: Any,
+        total_weight: Any,
+        highest: Any,
+        total: Any,
+        reduction: str,
+        ignore_index: int,
     ) -> Any:
-        """``exp(x - highest) * scale``, less `at_target` in the places of the targets' classes: in place."""
+        """The formula of that name, in place."""
         result = _powers(self.xp, x, highest)
-        result *= scale
+        if grad is None:
+            result *= grad_total
+            return result
         known, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
+        if reduction == "mean":
+            grad = grad / total_weight
+        if weight is not None or ignored is not None or not grad.ndim:
+            grad = self._without_ignored(self.class_weights(target, weight, x, ignore_index) * grad, ignored)
+        scale = grad.reshape(total.shape) / total
+        result *= scale if grad_total is None else scale + grad_total
         view, key = self._class_places(result, known)
-        view[key] -= self._without_ignored(at_target, ignored).reshape(key[1].shape)
+        view[key] -= grad.reshape(key[1].shape)
         return result
 
     def _known_classes(self, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
@@ -98,6 +116,11 @@ class Targets:
     def _without_ignored(self, x: Any, ignored: Any) -> Any:
         """`x` with zeros where targets are ignored."""
         return x if ignored is None else self.xp.where(ignored, self.xp.zeros((), x.dtype), x)
+
+    def _picked(self, x: Any, known: Any) -> Any:
+        """The elements of `x` in the places of classes."""
+        view, key = self._class_places(x, known)
+        return view[key].reshape(known.shape)
 
     def _class_places(self, x: Any, target: Any) -> tuple[Any, tuple[Any, ...]]:
         """A view of `x` as ``(batch, classes, n)``, and the key of the targets' places in it."""

@@ -40,10 +40,8 @@ def _(F, t, result):
     broadcasts=True,
     materialize=False,
 )
-def attention(F, self, key, value, mask=None, scale: float = 1.0):
+def attention(self, key, value, mask=None, scale: float = 1.0):
     """Softmax of ``self @ key.T * scale + mask`` (a row of minus infinity gives zeros), and its product with `value`."""
-    weights = F.softmax_or_zero(_scores(F, self, key, mask, scale))
-    return F.matmul(weights, value), weights
 
 
 @attention.vjp("self", "key", "value", "mask")

@@ -83,29 +83,45 @@ def _(F, t, target, weight, total_weight, reduction, ignore_index):
 
 
 @general(
+    lambda F, grads, self, target, weight, total_weight, highest, total, reduction, ignore_index: (
+        F.softmax_nll_backward(
+            *grads, self, target, weight, total_weight, highest, total, reduction, ignore_index
+        )
+    ),
     outputs=("result", "total_weight", "highest", "total"),
     differentiable=(0, 3),
     node=_node,
     function=False,
     method=False,
+    materialize=False,
 )
 def softmax_nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = -100):
     """Negative logarithms of the targets' probabilities by softmax, and what was computed on the way."""
 
 
-@softmax_nll.vjp("self")
-def _(F, grads, self, target, weight, total_weight, highest, total, reduction, ignore_index):
-    grad, grad_total = grads
-    grad = _each(F, grad, target, weight, total_weight, reduction, ignore_index)
-    scale = F.reshape(grad, total.shape) / total + grad_total
-    return F.softmax_nll_backward(self, highest, scale, grad, target, ignore_index)
-
-
 @composite(function=False, method=False)
-def softmax_nll_backward(F, self, highest, scale, at_target, target, ignore_index: int):
-    """``exp(self - highest) * scale``, less `at_target` in the places of the targets' classes."""
-    classes = self.shape[min(self.ndim, 2) - 1]
-    return F.exp(self - highest) * scale - F.class_spread(at_target, target, classes, ignore_index)
+def softmax_nll_backward(
+    F,
+    grad,
+    grad_total,
+    self,
+    target,
+    weight,
+    total_weight,
+    highest,
+    total,
+    reduction: str,
+    ignore_index: int,
+):
+    """The gradient of `softmax_nll`: the softmax, scaled, less the scale in the places of the targets' classes."""
+    powers = F.exp(self - highest)
+    if grad is None:
+        return powers * grad_total
+    grad = _each(F, grad, target, weight, total_weight, reduction, ignore_index)
+    scale = F.reshape(grad, total.shape) / total
+    if grad_total is not None:
+        scale = scale + grad_total
+    return powers * scale - F.class_spread(grad, target, self.shape[min(self.ndim, 2) - 1], ignore_index)
 
 
 @softmax_nll.jvp("self")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradcore import dtypes
 from gradcore.ops.annotations import Number
+from gradcore.ops.gathering import number_for
 from gradcore.ops.geometry import expanded
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general, linear
@@ -11,10 +11,7 @@ from gradcore.ops.table import composite, general, linear
 
 def _fill_number(F, self, value: Number):
     """A tensor of that shape and dtype with a number in every place."""
-    if isinstance(value, complex) and self.dtype.kind != "c":
-        name = dtypes.from_numpy(self.dtype).name
-        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
-    return F.xp.full(self.shape, value, self.dtype)
+    return F.xp.full(self.shape, number_for(F, value, self), self.dtype)
 
 
 def _fill_tensor(F, self, value):

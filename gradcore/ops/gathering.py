@@ -106,13 +106,13 @@ def scatter_src(F, self, src, dim: int, index):
 def scatter_value(F, self, dim: int, index, value: Number):
     """A copy with a number at the places that `index` names along a dim."""
     dim = _checked("scatter", self, dim, index)
-    return F.scattered(self, dim, index, _number(F, value, self))
+    return F.scattered(self, dim, index, number_for(F, value, self))
 
 
 scatter_value.jvp("self")(lambda F, t, dim, index: F.scatter_value(t, dim, index, 0))
 
 
-def _number(F, value, x):
+def number_for(F, value, x):
     """A Python number in the dtype of `x`."""
     if isinstance(value, complex) and x.dtype.kind != "c":
         raise _overflow(x)
@@ -375,7 +375,7 @@ def masked_fill_number(F, self, mask, value: Number):
     """A copy with a number where the mask holds."""
     _check_mask(mask)
     broadcast_shape([self.shape, mask.shape])
-    return F.where(mask, _number(F, value, self), self)
+    return F.where(mask, number_for(F, value, self), self)
 
 
 masked_fill_number.jvp("self")(lambda F, t, mask: F.masked_fill_number(t, mask, 0))

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.ops.annotations import Indices, Number
-from gradcore.ops.gathering import reduced_gradients, samples_of
+from gradcore.ops.gathering import number_for, reduced_gradients, samples_of
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, constant, general, linear
@@ -54,7 +54,7 @@ def _index_put_cases():
     ]
 
 
-def as_indices(F, indices):
+def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
     """Index tensors as operations take them; bytes are masks.
 
     Raises
@@ -233,9 +233,7 @@ def _filled(F, x, dim, index, value):
 )
 def index_fill_number(F, self, dim: int, index, value: Number):
     """A copy with a number in the slices of a dim that a vector of indices names."""
-    if isinstance(value, complex) and self.dtype.kind != "c":
-        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
-    return _filled(F, self, dim, index, F.scalar(value, self.dtype))
+    return _filled(F, self, dim, index, number_for(F, value, self))
 
 
 index_fill_number.jvp("self")(lambda F, t, dim, index: F.index_fill_number(t, dim, index, 0))

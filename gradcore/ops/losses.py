@@ -83,12 +83,25 @@ def weighted(F: Any, losses: Any, weight: Any, input: Any, reduction: str) -> An
 def _declare_difference(
     name: str,
     value: Callable[[Any, Any, float], Any],
+    total: Callable[[Any, Any, float], Any],
     derivative: Callable[[Any, Any, Any, float], Any],
 ) -> None:
-    """Declare the loss ``value(F, d, width)`` of a difference, with ``derivative(F, t, d, width)`` along `t`."""
+    """Declare a loss of the difference of two tensors.
+
+    Parameters
+    ----------
+    value, total : callable
+        ``(F, d, width)``: the losses of differences, and (by inner products) the sum of those of a vector.
+    derivative : callable
+        ``(F, t, d, width)``: how losses move along `t`.
+    """
 
     def loss(F, self, target, reduction: str, width: float):
-        return reduced(F, value(F, self - target, width), reduction)
+        d = self - target
+        if reduction == "none":
+            return value(F, d, width)
+        summed = total(F, F.reshape(d, (-1,)), width)
+        return summed / prod(d.shape) if reduction == "mean" else summed
 
     loss.__doc__ = f"`{name}` of tensors of one shape and dtype."
     op = general(
@@ -115,17 +128,36 @@ def _declare_difference(
     )
 
 
+# With ``near``, the difference kept within the width, Huber's loss is ``near * (d - near / 2)``: half of the square up to
+# the width, and the tangent of that beyond.
+
+
 def _huber(F: Any, d: Any, width: float) -> Any:
-    """``d ** 2 / 2`` up to `width`, and the tangent of that beyond."""
     near = F.clamp(d, -width, width)
     return near * (d - near * 0.5)
 
 
-_declare_difference("mse_loss", lambda F, d, width: F.square(d), lambda F, t, d, width: 2 * t * d)
-_declare_difference("huber_loss", _huber, lambda F, t, d, width: t * F.clamp(d, -width, width))
+def _huber_total(F: Any, d: Any, width: float) -> Any:
+    near = F.clamp(d, -width, width)
+    return F.dot(near, d) - F.dot(near, near) * 0.5
+
+
+_declare_difference(
+    "mse_loss",
+    lambda F, d, width: F.square(d),
+    lambda F, d, width: F.dot(d, d),
+    lambda F, t, d, width: 2 * t * d,
+)
+_declare_difference(
+    "huber_loss",
+    _huber,
+    _huber_total,
+    lambda F, t, d, width: t * F.clamp(d, -width, width),
+)
 _declare_difference(
     "smooth_l1_loss",
     lambda F, d, width: _huber(F, d, width) / width,
+    lambda F, d, width: _huber_total(F, d, width) / width,
     lambda F, t, d, width: t / width * F.clamp(d, -width, width),
 )
 

@@ -106,7 +106,7 @@ def linalg_lu(F, A, *, pivot: bool = True):
     return F.permutation(LU, pivots, A.shape[-2]), _lower(F, LU), _upper(F, LU)
 
 
-linalg_lu.vjp("A")(lambda F, grads, P, L, U: _backward(F, *grads, P, L, U))
+linalg_lu.vjp("A")(lambda F, grads, P, L, U: _backward(F, grads[0], grads[1], P, L, U))
 linalg_lu.jvp("A")(lambda F, t, P, L, U: _forward(F, t, P, L, U))
 
 

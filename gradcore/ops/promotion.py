@@ -165,7 +165,7 @@ def paired(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[
     """Two real tensors of one dtype make complex numbers."""
     first, second = tensors
     for t in tensors:
-        if t._dtype.is_reduced or not t._dtype.is_floating_point:
+        if t._dtype is dtypes.bfloat16 or not t._dtype.is_floating_point:
             raise RuntimeError(
                 "Expected both inputs to be Half, Float or Double tensors but got "
                 f"{first._dtype.scalar_name} and {second._dtype.scalar_name}"
@@ -175,7 +175,8 @@ def paired(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[
             f"Expected object of scalar type {first._dtype.scalar_name} but got scalar type "
             f"{second._dtype.scalar_name} for second argument"
         )
-    return first._dtype, first._dtype.to_complex()
+    result = first._dtype.to_complex()
+    return result.to_real(), result
 
 
 def refusing(rule: Rule, categories: frozenset[int]) -> Rule:

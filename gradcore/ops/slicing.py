@@ -74,7 +74,7 @@ def slice_of(F, self, dim: int = 0, start: int | None = None, end: int | None = 
 
 
 @composite(samples=lambda: [case(floats(5, 2), 0, 1, 3), case(floats(2, 5), -1, -2, 2), case(floats(3), 0, 3, 0)])
-def narrow(F, input, dim: int, start: int, length: int):
+def narrow(F, input, dim: int, start: Any, length: int):
     """A view of `length` entries of a dim, from `start` on."""
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")

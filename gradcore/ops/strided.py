@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.ops.annotations import Ints
+from gradcore.ops.geometry import each
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, linear
 from gradcore.ops.triangular import check_part
@@ -20,7 +21,7 @@ from gradcore.ops.triangular import check_part
 )
 def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = None):
     """A view of any elements of the tensor's memory, given by strides and the place of the first, in elements."""
-    size, stride = tuple(size), tuple(stride)
+    size, stride = each(size), each(stride)
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
     if min(stride, default=0) < 0:
@@ -93,7 +94,7 @@ def strided_copy(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
 @composite(samples=lambda: [case(floats(3, 4), floats(2, 3), (2, 3), (1, 4), 1)])
 def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: int | None = None):
     """A copy with `src` in the place of a strided view."""
-    return F.strided_write(self, src, tuple(size), tuple(stride), storage_offset or 0)
+    return F.strided_write(self, src, each(size), each(stride), storage_offset or 0)
 
 
 @linear(

@@ -128,13 +128,15 @@ class StrictArray:
             if name == "nonzero":
                 COUNTS["sync"] += 1
             _inside(self)
-            return _outside(value(*_inside(args), **{k: _inside(v) for k, v in named.items()}))
+            inside = [_inside(self), *_inside(args)], {k: _inside(v) for k, v in named.items()}
+            _wrapping(name, *inside)
+            return _outside(value(*inside[0][1:], **inside[1]))
 
         return method
 
     def __getitem__(self, index: Any) -> Any:
         _count_masks(index)
-        return _outside(_inside(self)[_index(index)])
+        return _outside(_inside(self)[_wrapped(self._a, _index(index))])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         _count_masks(index)
@@ -142,7 +144,8 @@ class StrictArray:
             raise TypeError(f"Unsupported type {np.ndarray}")
         if _is_advanced(index) and not isinstance(value, StrictArray):
             COUNTS["to device"] += 1
-        _inside(self)[_index(index)] = value if isinstance(value, np.ndarray) else _inside(value)
+        index = _wrapped(self._a, _index(index))
+        _inside(self)[index] = value if isinstance(value, np.ndarray) else _inside(value)
 
     def __len__(self) -> int:
         return len(self._a)
@@ -180,6 +183,30 @@ def _index(index: Any) -> Any:
     if isinstance(index, tuple):
         return tuple(_index(i) for i in index)
     return _inside(index) if isinstance(index, StrictArray) else index
+
+
+def _wrapped(a: np.ndarray[Any, Any], index: Any) -> Any:
+    """An index whose arrays of integers are taken modulo the size, as CuPy does in silence."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if not any(isinstance(i, np.ndarray) and i.dtype.kind in "iu" for i in parts):
+        return index
+    used = sum(i.ndim if isinstance(i, np.ndarray) and i.dtype == bool else i is not None and i is not ... for i in parts)
+    dim = 0
+    for place, i in enumerate(parts):
+        if isinstance(i, np.ndarray) and i.dtype.kind in "iu":
+            parts[place] = i % (a.shape[dim] or 1)
+        dim += a.ndim - used if i is ... else i.ndim if isinstance(i, np.ndarray) and i.dtype == bool else i is not None
+    return tuple(parts)
+
+
+def _wrapping(name: str, args: list[Any], named: dict[str, Any]) -> None:
+    """Make the indices that a function takes wrap around."""
+    if name == "take":
+        named["mode"] = "wrap"
+    elif name == "take_along_axis":
+        args[1] = args[1] % (args[0].shape[named.get("axis", args[2] if len(args) > 2 else -1)] or 1)
+    elif name.endswith(".at"):
+        args[1] = _wrapped(args[0], args[1])
 
 
 def _is_advanced(index: Any) -> bool:
@@ -249,7 +276,8 @@ class _Function:
         if self.name == "linalg.solve" and args[0].shape[:-1] != args[1].shape[: args[0].ndim - 1]:
             raise StrictError(f"cupy's linalg.solve does not broadcast {args[0].shape} and {args[1].shape}")
         out = named.get("out")
-        inside = _inside(args), {k: _inside(v) for k, v in named.items()}
+        inside = list(_inside(args)), {k: _inside(v) for k, v in named.items()}
+        _wrapping(self.name, *inside)
         try:
             result = self.function(*inside[0], **inside[1])
         except np.linalg.LinAlgError:

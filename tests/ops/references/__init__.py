@@ -6,7 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.ops.references.elementwise import ELEMENTWISE
+from tests.ops.references.indexing import INDEXING
+from tests.ops.references.linalg import MATRICES, PRODUCTS, SPECTRA
 from tests.ops.references.movement import MOVEMENT
+from tests.ops.references.reductions import REDUCTIONS
 
-REFERENCES: dict[str, Callable[..., Any]] = {**ELEMENTWISE, **MOVEMENT}
+REFERENCES: dict[str, Callable[..., Any]] = {
+    **ELEMENTWISE,
+    **MOVEMENT,
+    **REDUCTIONS,
+    **INDEXING,
+    **PRODUCTS,
+    **MATRICES,
+    **SPECTRA,
+}
+
 WITHOUT: dict[str, list[str]] = {}

@@ -110,7 +110,7 @@ def block_diag(tensors: Any) -> Array:
 
 
 def each(function: Callable[..., Array]) -> Callable[..., Any]:
-    return lambda tensors: [function(t) for t in tensors] if isinstance(tensors, tuple) else function(tensors)
+    return lambda tensors: [function(t) for t in tensors] if isinstance(tensors, (list, tuple)) else function(tensors)
 
 
 def atleast_3d(x: Array) -> Array:

@@ -1,0 +1,87 @@
+"""Gradients are summed where nobody else can see it."""
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+
+
+def shares(a, b):
+    return np.shares_memory(a.detach().numpy(), b.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda a, b: a + b,
+        lambda a, b: a - b,
+        lambda a, b: a + b + a,
+        lambda a, b: (a.reshape(4) + b.reshape(4)).reshape(2, 2),
+        lambda a, b: a.T + b,
+        lambda a, b: gc.cat([a, b]),
+        lambda a, b: gc.stack([a, b])[0] + b,
+        lambda a, b: gc.where(gc.ones(2, 2).bool(), a, b),
+        lambda a, b: gc.maximum(a, b),
+        lambda a, b: a.clone() + b.expand(2, 2),
+    ],
+)
+def test_gradients_of_two_leaves_share_nothing(program):
+    a, b = (gc.randn(2, 2, requires_grad=True) for _ in range(2))
+    y = program(a, b)
+    upstream = gc.ones_like(y)
+    y.backward(upstream)
+    assert not shares(a.grad, b.grad)
+    for t in (a, b):
+        assert not shares(t.grad, upstream)
+        assert not shares(t.grad, t)
+
+
+def test_a_second_backward_adds_in_place():
+    x = gc.ones(3, requires_grad=True)
+    (x * 2).sum().backward()
+    grad = x.grad
+    (x * 3).sum().backward()
+    assert x.grad is grad
+    assert grad.tolist() == [5.0, 5.0, 5.0]
+
+
+def test_upstream_gradient_is_left_alone():
+    x = gc.ones(3, requires_grad=True)
+    upstream = gc.ones(3)
+    (x + x + x.clone()).backward(upstream)
+    assert upstream.tolist() == [1.0, 1.0, 1.0]
+    assert x.grad.tolist() == [3.0, 3.0, 3.0]
+
+
+def test_a_gradient_seen_by_a_hook_is_not_written_to():
+    seen = []
+    x = gc.ones(3, requires_grad=True)
+    y = x * 1
+    y.register_hook(seen.append)
+    (y * 2).sum().backward()
+    (x * 5).sum().backward()
+    assert seen[0].tolist() == [2.0, 2.0, 2.0]
+    x.register_hook(seen.append)
+    (x * 7).sum().backward()
+    (x * 7).sum().backward()
+    assert seen[1].tolist() == [7.0, 7.0, 7.0]
+
+
+def test_saved_values_are_not_gradients():
+    x = gc.tensor([3.0], requires_grad=True)
+    s = gc.tensor([2.0])
+    (x * s).backward()
+    x.grad.mul_(100)
+    assert s.tolist() == [2.0]
+
+
+def test_exceptions_leave_gradients_and_modes_as_they_were():
+    x = gc.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        y.sum().backward()
+    assert gc.is_grad_enabled()
+    assert x.grad is None
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]

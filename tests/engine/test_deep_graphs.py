@@ -1,0 +1,95 @@
+"""Graphs that are deep, wide or shared: no recursion, linear time."""
+
+import gc as collector
+import sys
+
+import pytest
+
+import gradcore as gc
+
+DEPTH = 200_000
+
+
+def chain(x, n):
+    for _ in range(n):
+        x = x * 1.0
+    return x
+
+
+@pytest.fixture
+def shallow_stack():
+    """A stack far too small for recursion along the chain."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(400)
+    yield
+    sys.setrecursionlimit(before)
+
+
+def test_backward_and_deletion(shallow_stack):
+    x = gc.tensor(2.0, requires_grad=True)
+    y = chain(x, DEPTH)
+    y.backward()
+    assert x.grad.item() == 1.0
+    collector.disable()
+    try:
+        del y
+    finally:
+        collector.enable()
+
+
+def test_deletion_without_backward(shallow_stack):
+    y = chain(gc.tensor(2.0, requires_grad=True), DEPTH)
+    del y
+
+
+def test_double_backward(shallow_stack):
+    x = gc.tensor(1.0, dtype=gc.float64, requires_grad=True)
+    y = x
+    for _ in range(20_000):
+        y = y * x
+    (first,) = gc.autograd.grad(y, x, create_graph=True)
+    (second,) = gc.autograd.grad(first, x)
+    assert first.item() == 20_001
+    assert second.item() == 20_001 * 20_000
+
+
+def test_printing_of_a_deep_result(shallow_stack):
+    assert repr(chain(gc.tensor(2.0, requires_grad=True), DEPTH)) == "tensor(2., grad_fn=<MulBackward0>)"
+
+
+def test_fan_out_and_fan_in():
+    x = gc.tensor(1.0, dtype=gc.float64, requires_grad=True)
+    parts = [x * float(k) for k in range(10_000)]
+    gc.stack(parts).sum().backward()
+    assert x.grad.item() == sum(range(10_000))
+
+
+def test_diamonds_are_visited_once():
+    """2**60 paths, 60 nodes."""
+    x = gc.tensor(1.0, dtype=gc.float64, requires_grad=True)
+    y = x
+    for _ in range(60):
+        y = y + y
+    y.backward()
+    assert x.grad.item() == 2.0**60
+
+
+def test_only_what_leads_to_the_inputs_is_computed():
+    calls = []
+
+    class Noted(gc.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            calls.append(1)
+            return grad
+
+    a, b = (gc.ones(2, requires_grad=True) for _ in range(2))
+    y = (a * Noted.apply(b)).sum()
+    (grad,) = gc.autograd.grad(y, a)
+    assert grad.tolist() == [1.0, 1.0]
+    assert calls == []
+    assert b.grad is None

@@ -1,0 +1,163 @@
+"""Memory goes when the last name goes: with the garbage collector off, nothing is kept by a cycle."""
+
+import gc as collector
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    collector.collect()
+    collector.disable()
+    yield
+    collector.enable()
+
+
+class Double(gc.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x, x * 2)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.saved_tensors  # noqa: B018
+        return grad * 2
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return tangent * 2
+
+
+class Failing(Double):
+    @staticmethod
+    def backward(ctx, grad):
+        raise ZeroDivisionError
+
+
+def raises_in_hook(t):
+    t.register_hook(lambda g: 1 / 0)
+    return t
+
+
+PROGRAMS = {
+    "elementwise": lambda x: (x * x + x.exp()).tanh().sum(),
+    "matmul": lambda x: (x.reshape(2, 2) @ x.reshape(2, 2).T).relu().sum(),
+    "softmax": lambda x: x.log_softmax(0)[1],
+    "views": lambda x: x[1:].unsqueeze(0).expand(2, 3).sum(),
+    "in place": lambda x: (x * 2).mul_(x).add_(1).sum(),
+    "in place through a view": lambda x: _written(x).sum(),
+    "several outputs": lambda x: sum(p.sum() for p in x.split(2)) + x.sort().values[0],
+    "Function": lambda x: Double.apply(x).sum(),
+    "norms": lambda x: gc.nn.functional.layer_norm(x, (4,)).square().sum(),
+    "convolution": lambda x: gc.nn.functional.conv1d(x.reshape(1, 1, 4), x[:2].reshape(1, 1, 2)).sum(),
+    "linalg": lambda x: gc.linalg.det(x.reshape(2, 2) + 3 * gc.eye(2, dtype=gc.float64)),
+}
+
+
+def _written(x):
+    y = x * 2
+    y[1:].mul_(3)
+    return y
+
+
+def references(x, y):
+    """Weak references to a result, its node and the nodes before it."""
+    found = [weakref.ref(y), weakref.ref(y.grad_fn)]
+    found += [weakref.ref(node) for node, _ in y.grad_fn.next_functions if node is not None]
+    return found
+
+
+def leaf():
+    return gc.tensor([0.5, -1.0, 2.0, 0.25], dtype=gc.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+class TestFreed:
+    def test_after_forward(self, program):
+        x = leaf()
+        y = program(x)
+        kept = references(x, y)
+        del y
+        assert [r() for r in kept] == [None] * len(kept)
+
+    def test_after_backward(self, program):
+        x = leaf()
+        y = program(x)
+        kept = references(x, y)
+        y.backward()
+        del y
+        assert [r() for r in kept] == [None] * len(kept)
+
+    def test_after_double_backward(self, program):
+        x = leaf()
+        y = program(x)
+        kept = references(x, y)
+        (slope,) = gc.autograd.grad(y, x, create_graph=True)
+        if slope.requires_grad:
+            kept += references(x, slope)
+            slope.square().sum().backward()
+        del y, slope
+        x.grad = None
+        assert [r() for r in kept] == [None] * len(kept)
+
+    def test_after_an_exception_in_a_hook(self, program):
+        x = leaf()
+        y = program(raises_in_hook(x * 1))
+        kept = references(x, y)
+        with pytest.raises(ZeroDivisionError):
+            y.backward()
+        del y
+        assert [r() for r in kept] == [None] * len(kept)
+
+    def test_after_an_exception_in_a_function(self, program):
+        x = leaf()
+        y = program(Failing.apply(x))
+        kept = references(x, y)
+        with pytest.raises(ZeroDivisionError):
+            y.backward()
+        del y
+        assert [r() for r in kept] == [None] * len(kept)
+
+    def test_forward_mode(self, program):
+        x = leaf().detach()
+        out, tangent = gc.func.jvp(program, (x,), (gc.ones_like(x),))
+        kept = [weakref.ref(out), weakref.ref(tangent)]
+        del out, tangent
+        assert [r() for r in kept] == [None] * len(kept)
+
+
+def test_saved_arrays_go_during_backward():
+    """What a node saved is released when the node has run, not at the end."""
+    x = gc.ones(1000, requires_grad=True)
+    hidden = x.exp()
+    memory = weakref.ref(hidden._array) if hasattr(hidden._array, "__weakref__") else None
+    alive = []
+    y = (x * 1).exp()
+    array = weakref.ref(y._array)
+    (x * 1).register_hook(lambda g: None)
+    start = x * 1
+    z = start.exp()
+    array = weakref.ref(z._array)
+    start.register_hook(lambda g: alive.append(array() is not None))
+    total = z.sum()
+    del z
+    total.backward()
+    assert alive == [False]
+    assert memory is None or memory() is not None
+
+
+def test_a_partner_that_needs_no_gradient_is_not_kept():
+    """Of ``x * w`` only `w` is needed for the gradient of `x`."""
+    w = gc.tensor(np.ones(4))
+    x = gc.ones(4, dtype=gc.float64, requires_grad=True) * 1
+    saved = weakref.ref(x._array)
+    y = x * w
+    del x
+    assert saved() is None
+    y.sum().backward()
