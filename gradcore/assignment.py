@@ -41,7 +41,7 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
     if state.mode > GRAD:
         return dispatch.apply_inplace(op, (self, *args))
     dispatch.check_inplace(self, state)
-    if op.name[:4] not in ("fill", "zero"):  # one value for all elements may be written to one place repeatedly
+    if op.name not in ("fill_number_", "zero"):  # one number for all elements may be written to one place repeatedly
         dispatch.check_own_memory(self)
     tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
     edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.category > 1 else []

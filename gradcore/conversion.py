@@ -191,7 +191,7 @@ class Storage:
         base = t
         while base._base is not None:
             base = base._base
-        self._flat = base.detach().reshape(-1)  # type: ignore[attr-defined]
+        self._flat = base.detach().reshape(-1)
         self.dtype, self.device = t.dtype, t.device
 
     def __len__(self) -> int:
@@ -249,7 +249,7 @@ def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None
     """An uninitialised tensor of given sizes and strides (in elements)."""
     reach = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
     flat = empty(reach, dtype=dtype or self._dtype, device=self._device if device is None else device)
-    return flat.as_strided(size, stride).detach()  # type: ignore[attr-defined, no-any-return]
+    return flat.as_strided(size, stride).detach()  # type: ignore[no-any-return]
 
 
 def _install() -> None:
@@ -278,9 +278,9 @@ def _install() -> None:
     _add("__delitem__", _delitem)
     for old in ("chunk", "split", "split_with_sizes"):
         setattr(Tensor, f"unsafe_{old}", property(lambda self, old=old: getattr(self, old)))
-    Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[attr-defined]
-    Tensor.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]
-    Tensor._cdata = property(id, doc="A number that identifies the tensor.")  # type: ignore[attr-defined]
+    Tensor._make_subclass = staticmethod(_make_subclass)
+    Tensor.__torch_function__ = classmethod(_torch_function)
+    Tensor._cdata = property(id, doc="A number that identifies the tensor.")
 
 
 def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:

@@ -327,7 +327,7 @@ def _filled_functions(name: str, what: str) -> tuple[Callable[..., Any], Callabl
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
         made = _filled(name, sizes(size), dtype, device, requires_grad)
-        return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+        return made if out is None else _into(out, made)
 
     def like(
         input: Tensor,
@@ -378,7 +378,7 @@ def full(
     fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
     made = _filled("full", sizes((size,)), wanted, device, requires_grad, fill_value)
-    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+    return made if out is None else _into(out, made)
 
 
 def full_like(
@@ -432,7 +432,7 @@ def eye(
             raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     made = place(np.eye(n, m, dtype=wanted.numpy), device, wanted, requires_grad)
-    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+    return made if out is None else _into(out, made)
 
 
 def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
@@ -476,7 +476,7 @@ def arange(
     count = max(math.ceil((end - start) / step), 0)
     steps = np.arange(count, dtype=np.int64 if wanted.category < 2 and isinstance(step, int) else np.float64)
     made = place((start + steps * step).astype(wanted.numpy), device, wanted, requires_grad)
-    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+    return made if out is None else _into(out, made)
 
 
 def range(
@@ -516,7 +516,7 @@ def linspace(
     if wanted.category < 2:
         values = np.trunc(values)
     made = place(values.astype(wanted.numpy), device, wanted, requires_grad)
-    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+    return made if out is None else _into(out, made)
 
 
 def _default_spaced(start: Any, end: Any, dtype: Any) -> dtypes.dtype:
@@ -544,7 +544,7 @@ def logspace(
     wanted = _default_spaced(start, end, dtype)
     values = np.power(base, _spaced(start, end, steps, wanted))
     made = place(values.astype(wanted.numpy), device, wanted, requires_grad)
-    return made if out is None else _into(out, made)  # type: ignore[no-any-return]
+    return made if out is None else _into(out, made)
 
 
 def _triangle(rows: tuple[Any, Any], dtype: Any, device: Any) -> Any:
@@ -611,7 +611,7 @@ def _formula_zeros(input: Tensor, size: Sequence[int]) -> Tensor:
 
 for _method in (_new_zeros, _new_ones, _new_empty):
     setattr(Tensor, _method.__name__, _method)
-Tensor.new_full, Tensor.new_tensor = _new_full, _new_tensor  # type: ignore[attr-defined]
+Tensor.new_full, Tensor.new_tensor = _new_full, _new_tensor
 for _function in (as_tensor, empty, empty_like, full, full_like, number_as_tensor, ones, ones_like, tensor, zeros, zeros_like):
     setattr(TENSORS, _function.__name__, _function)
 TENSORS.new_zeros = _formula_zeros

@@ -81,8 +81,8 @@ def _install() -> None:
     for name, method in _plain_methods().items():
         method.__name__, method.__qualname__ = name, f"Tensor.{name}"
         setattr(Tensor, name, method)
-    Tensor.layout = property(lambda self: strided, doc="``gradcore.strided``.")  # type: ignore[attr-defined]
-    Tensor.name = property(lambda self: None, doc="None; kept for PyTorch's old programs.")  # type: ignore[attr-defined]
+    Tensor.layout = property(lambda self: strided, doc="``gradcore.strided``.")
+    Tensor.name = property(lambda self: None, doc="None; kept for PyTorch's old programs.")
 
 
 def _plain_methods() -> dict[str, Callable[..., Any]]:

@@ -93,6 +93,6 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 def typename(obj: Any) -> str:
     """The name of a tensor's old class, or of any object's class."""
     if isinstance(obj, Tensor):
-        return str(obj.type())  # type: ignore[attr-defined]
+        return str(obj.type())
     cls = obj if isinstance(obj, type) else type(obj)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"

@@ -122,7 +122,7 @@ _OPERATOR_TYPES = {"__long__": "builtins.int", "__nonzero__": "builtins.bool"}
 def _declared() -> set[str]:
     """Names that the class `Tensor` itself, or one of its bases, declares in source."""
     own = {name for name, value in vars(Tensor).items() if _home(value) == "gradcore.tensor"}
-    return own | set(dir(object)) | {"__slots__", "__dict__", "__weakref__", "__annotations__", "__array_priority__"}
+    return own | set(dir(object)) | {"__module__", "__slots__", "__dict__", "__weakref__", "__annotations__", "__array_priority__"}
 
 
 def _home(value: Any) -> str:

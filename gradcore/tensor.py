@@ -475,7 +475,7 @@ class Tensor(Variable, Methods):
         return iter(TENSORS.unbind(self, 0))
 
     def __reversed__(self) -> Tensor:
-        return TENSORS.flip(self, tuple(range(self.ndim))) if self.ndim else self  # type: ignore[no-any-return]
+        return TENSORS.flip(self, tuple(range(self.ndim))) if self.ndim else self
 
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, (Tensor, bool, int, float, complex)):
@@ -509,7 +509,7 @@ class Tensor(Variable, Methods):
             out._meta = out._meta or Meta()
             out._meta.grad = copy.deepcopy(self._grad, memo)
         out.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return out  # type: ignore[no-any-return]
+        return out
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         if not self.is_leaf:

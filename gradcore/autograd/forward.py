@@ -269,7 +269,7 @@ def _tangents(
     if op.kind == "bilinear":
         total = None
         for name in op.vjps:
-            p = op.position[name]  # type: ignore[index]
+            p = op.position[name]
             t = tangent(args[p])
             if t is not None:
                 varied = list(primals)

@@ -104,7 +104,7 @@ class BackwardFunction(FunctionCtx, Node):
         return self._saved
 
     @property
-    def _input_devices(self) -> tuple[Any, ...]:  # type: ignore[override]
+    def _input_devices(self) -> tuple[Any, ...]:
         return tuple(device for _, _, device in self._input_metas)
 
     def release(self) -> None:

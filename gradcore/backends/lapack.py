@@ -92,7 +92,7 @@ class Lapack(LinearAlgebra):
         if a.ndim == 2 == b.ndim and b.size:
             return trsm(a.T, b.T).T
         batch, (a, b) = _batch(a, b)
-        if len(b) > 4 and a.shape[-1] <= SMALL:
+        if len(b) > 4 and a.shape[-1] <= SMALL // 4:
             try:
                 return super().solve_triangle(a, b, upper, unitriangular).reshape(*batch, *b.shape[-2:])
             except np.linalg.LinAlgError:  # a zero on a diagonal, which gives infinities

@@ -18,7 +18,7 @@ class _Watched(Function):
     def forward(ctx: Any, seen: Callable[[tuple[Any, ...]], Any], *tensors: Tensor) -> Any:
         ctx.seen = seen
         ctx.set_materialize_grads(False)
-        return tuple(t.view_as(t) for t in tensors)  # type: ignore[attr-defined]
+        return tuple(t.view_as(t) for t in tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

@@ -198,5 +198,5 @@ class ParameterList(Module):
         for name, p in self._parameters.items():
             if p is not None:
                 shape = "x".join(map(str, p.shape))
-                lines.append(f"({name}): Parameter containing: [{p.type()} of size {shape}]")  # type: ignore[attr-defined]
+                lines.append(f"({name}): Parameter containing: [{p.type()} of size {shape}]")
         return "\n".join(lines)

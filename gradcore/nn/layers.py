@@ -62,11 +62,11 @@ class Linear(Module):
         """Draw new parameters."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         for parameter in self.parameters():
-            parameter.data.uniform_(-bound, bound)  # type: ignore[attr-defined]
+            parameter.data.uniform_(-bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
         """The map applied to the last dim."""
-        return F.linear(input, self.weight, self.bias)  # type: ignore[no-any-return]
+        return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Sizes and whether there is a bias."""
@@ -82,7 +82,7 @@ class Flatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The flattened input."""
-        return input.flatten(self.start_dim, self.end_dim)  # type: ignore[attr-defined, no-any-return]
+        return input.flatten(self.start_dim, self.end_dim)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """The dims."""

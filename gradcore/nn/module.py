@@ -340,7 +340,7 @@ class Module:
                 parameter.grad = None
             else:
                 parameter.grad = parameter.grad.detach()
-                parameter.grad.zero_()  # type: ignore[attr-defined]
+                parameter.grad.zero_()
 
     def apply(self, fn: Callable[[Module], Any]) -> Module:
         """Call a function on every module, children first."""

@@ -98,7 +98,7 @@ def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool, assi
     with no_grad():
         for part, name, tensor, value in plan:
             if not assign:
-                tensor.copy_(value)  # type: ignore[attr-defined]
+                tensor.copy_(value)
             elif name in part._parameters:
                 part._parameters[name] = (
                     value if isinstance(value, Parameter) else Parameter(value, requires_grad=tensor.requires_grad)

@@ -8,8 +8,10 @@ from typing import Any
 from tests.ops.references.elementwise import ELEMENTWISE
 from tests.ops.references.indexing import INDEXING
 from tests.ops.references.linalg import MATRICES, PRODUCTS, SPECTRA
+from tests.ops.references.losses import LAYERS, LOSSES
 from tests.ops.references.movement import MOVEMENT
 from tests.ops.references.reductions import REDUCTIONS
+from tests.ops.references.windows import WINDOWS
 
 REFERENCES: dict[str, Callable[..., Any]] = {
     **ELEMENTWISE,
@@ -19,6 +21,9 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **PRODUCTS,
     **MATRICES,
     **SPECTRA,
+    **LOSSES,
+    **LAYERS,
+    **WINDOWS,
 }
 
 WITHOUT: dict[str, list[str]] = {}
