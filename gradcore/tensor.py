@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradcore import dispatch, dtypes, printing, transfer
+from gradcore import dtypes, printing, transfer
 from gradcore.autograd import gradients, graph
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, wrap
 from gradcore.autograd.hooks import RemovableHandle
-from gradcore.autograd.modes import GRAD, INFERENCE, local
+from gradcore.autograd.modes import INFERENCE, local
 from gradcore.backends.registry import CPU, resolve
 from gradcore.methods import Methods
 from gradcore.size import Size
@@ -107,16 +107,9 @@ class Tensor(Variable, Methods):
         """Elements between the start of the memory that views share and the first element."""
         return int(self._device.backend.geometry_of(self._array)[1])
 
-    @staticmethod
-    def _pointer(array: Any) -> int:
-        data = getattr(array, "data", None)
-        if hasattr(data, "ptr"):
-            return int(data.ptr)
-        return int(array.__array_interface__["data"][0])
-
     def data_ptr(self) -> int:
         """The address of the first element."""
-        return 0 if self.is_meta else self._pointer(self._array)
+        return 0 if self.is_meta else int(self._device.backend.address(self._array))
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie in memory in the order of their indices."""
@@ -645,4 +638,4 @@ def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: d
 
 
 graph.tensor_type.cls = Tensor
-dispatch.TENSORS.to = transfer.to
+TENSORS.to = transfer.to

@@ -15,7 +15,6 @@ from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.nodes import FREED, Node, gradient_edge, requires_grad
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable, alias, new, tick, wrap
-from gradcore.backends.registry import CPU
 
 __all__ = ["BackwardFunction", "Function", "FunctionCtx", "once_differentiable"]
 
@@ -24,13 +23,13 @@ class FunctionCtx:
     """What `forward`, `backward` and `jvp` of a `Function` get as ``ctx``; takes any further attribute."""
 
     #: What `forward` has noted, until the call is finished.
-    to_save: tuple[Any, ...] | None
-    saved_for_forward: tuple[Any, ...] | None
-    dirty_tensors: tuple[Any, ...] | None
-    non_differentiable: tuple[Any, ...] | None
-    materialize_grads: bool
+    to_save: tuple[Any, ...] | None = None
+    saved_for_forward: tuple[Any, ...] | None = None
+    dirty_tensors: tuple[Any, ...] | None = None
+    non_differentiable: tuple[Any, ...] | None = None
+    materialize_grads: bool = True
     #: For each argument of ``apply``, whether it is a tensor that requires grad.
-    needs_input_grad: tuple[bool, ...]
+    needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors (or None) for `backward`, which finds them in ``ctx.saved_tensors``.
@@ -65,22 +64,13 @@ class BackwardFunction(FunctionCtx, Node):
 
     _forward_cls: ClassVar[type[Function]]
 
-    def __init__(self) -> None:
-        self.to_save = self.saved_for_forward = self.dirty_tensors = self.non_differentiable = None
-        self.materialize_grads = True
-        self.needs_input_grad = ()
-        self._hooks = None
-        self._edges = ()
-        self._device = CPU
-        #: The saved tensors; None once they have been freed.
-        self._saved: tuple[SavedTensor, ...] | None = ()
-        self._forward_mode = False
-        #: Positions of the tensors among the arguments, and (shape, dtype, device) of each.
-        self._argument_count = 0
-        self._tensor_positions: tuple[int, ...] = ()
-        self._input_metas: tuple[Any, ...] = ()
-        #: (shape, dtype, device) of each result, None for what is no differentiable tensor.
-        self._output_metas: list[Any] = []
+    #: The saved tensors; None once they have been freed.
+    _saved: tuple[SavedTensor, ...] | None = ()
+    _forward_mode: bool = False
+    #: (shape, dtype, device) of each argument and of each result, None for what is no tensor.
+    _inputs: tuple[Any, ...] = ()
+    _outputs: tuple[Any, ...] = ()
+    _input_devices: Any = None
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -102,10 +92,6 @@ class BackwardFunction(FunctionCtx, Node):
         if self._saved is None:
             raise RuntimeError(FREED)
         return self._saved
-
-    @property
-    def _input_devices(self) -> tuple[Any, ...]:
-        return tuple(device for _, _, device in self._input_metas)
 
     def release(self) -> None:
         self._saved = None
@@ -131,10 +117,13 @@ class BackwardFunction(FunctionCtx, Node):
 
     def backward(self, grads: Any, raw: bool) -> list[Any]:
         """What the engine calls: gradients for the edges, checked against the inputs."""
-        grads = list(grads) if self._n_outputs > 1 else [grads]
-        results = self.apply(*(self._incoming(g, meta, raw) for g, meta in zip(grads, self._output_metas, strict=True)))
-        pieces = [self._outgoing(piece, i) for i, piece in enumerate(self._by_tensor(results))]
-        return [p._array if raw and p is not None else p for p in pieces]
+        if self._n_outputs > 1:
+            pairs = zip(grads, self._outputs, strict=True)
+            results = self.apply(*[self._incoming(g, meta, raw) for g, meta in pairs])
+        else:
+            results = self.apply(self._incoming(grads, self._outputs[0], raw))
+        pieces = [self._outgoing(g, meta, i) for i, (g, meta) in enumerate(self._by_tensor(results))]
+        return [p._array if p is not None else None for p in pieces] if raw else pieces
 
     def _incoming(self, grad: Any, meta: Any, raw: bool) -> Any:
         """A gradient as the user's backward sees it: a tensor on its result's device, or None."""
@@ -147,9 +136,9 @@ class BackwardFunction(FunctionCtx, Node):
         return grad if grad._device is device else TENSORS.to(grad, device)
 
     def _by_tensor(self, results: Any) -> list[Any]:
-        """The gradients of the tensors among the arguments."""
+        """The gradients of the tensors among the arguments, and what is known of those."""
         results = list(results) if isinstance(results, tuple) else [results]
-        count = self._argument_count
+        count = len(self._inputs)
         if len(results) > count and all(r is None for r in results[count:]):
             del results[count:]
         if len(results) != count:
@@ -157,38 +146,40 @@ class BackwardFunction(FunctionCtx, Node):
                 f"function {type(self).__name__} returned an incorrect number of gradients (expected {count}, got "
                 f"{len(results)})"
             )
-        for i, result in enumerate(results):
-            if i in self._tensor_positions:
+        found = []
+        for i, (result, meta) in enumerate(zip(results, self._inputs, strict=True)):
+            if meta is not None:
                 if result is not None and not isinstance(result, Variable):
                     raise RuntimeError(f"expected Variable or None (got {type(result).__name__})")
+                found.append((result, meta))
             elif result is not None:
                 raise RuntimeError(
                     f"function {type(self).__name__} returned a gradient different than None at position {i + 1}, but "
                     "the corresponding forward input was not a Variable"
                 )
-        return [results[i] for i in self._tensor_positions]
+        return found
 
-    def _outgoing(self, grad: Any, i: int) -> Any:
+    def _outgoing(self, grad: Any, meta: Any, i: int) -> Any:
         """A gradient with the shape, the dtype and the device of the input that it belongs to."""
         if grad is None or self._edges[i] is None:
             return None
-        shape, dtype, device = self._input_metas[i]
-        problem = f"Function {type(self).__name__} returned an invalid gradient at index {i} - "
+        shape, dtype, device = meta
         if grad._array.shape != shape:
             if not _expandable(shape, grad._array.shape):
-                raise RuntimeError(
-                    f"{problem}got {list(grad._array.shape)} but expected shape compatible with {list(shape)}"
-                )
+                raise self._invalid(i, f"got {list(grad._array.shape)} but expected shape compatible with {list(shape)}")
             grad = TENSORS.sum_to_size(grad, shape)
         if grad._dtype is not dtype:
             if grad._dtype.is_complex and not dtype.is_complex:
-                raise RuntimeError(f"{problem}expected a {dtype.name} gradient but got {grad._dtype.name}")
+                raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")
             grad = TENSORS.to(grad, dtype)
         if grad._device is not device:
             if grad._array.ndim:
-                raise RuntimeError(f"{problem}expected device {device} but got {grad._device}")
+                raise self._invalid(i, f"expected device {device} but got {grad._device}")
             grad = TENSORS.to(grad, device)
         return grad
+
+    def _invalid(self, i: int, why: str) -> RuntimeError:
+        return RuntimeError(f"Function {type(self).__name__} returned an invalid gradient at index {i} - {why}")
 
 
 def _expandable(shape: Sequence[int], to: Sequence[int]) -> bool:
@@ -316,10 +307,10 @@ def _call(cls: type[Function], args: tuple[Any, ...]) -> tuple[BackwardFunction,
         level = forward.innermost_of(args)
         if level is not None:
             return _call_dual(cls, args, level)
-    ctx = cls._backward_cls()
-    ctx.needs_input_grad = tuple(isinstance(a, Variable) and requires_grad(a) for a in args)
-    record = bool(state.mode & GRAD) and any(ctx.needs_input_grad)
-    edges = tuple(gradient_edge(a) for a in args if isinstance(a, Variable)) if record else ()
+    ctx = new(cls._backward_cls)
+    needs = ctx.needs_input_grad = tuple([isinstance(a, Variable) and requires_grad(a) for a in args])
+    record = state.mode & GRAD and True in needs
+    ctx._edges = tuple([gradient_edge(a) for a in args if isinstance(a, Variable)]) if record else ()
     before, state.mode = state.mode, state.mode & ~(GRAD | DUAL)
     separate = cls.setup_context is not Function.setup_context
     try:
@@ -330,11 +321,7 @@ def _call(cls: type[Function], args: tuple[Any, ...]) -> tuple[BackwardFunction,
             result = cls.forward(ctx, *args)
     finally:
         state.mode = before
-    ctx._edges = edges
-    ctx._argument_count = len(args)
-    ctx._tensor_positions = tuple(i for i, a in enumerate(args) if isinstance(a, Variable))
-    ctx._input_metas = tuple((args[i]._array.shape, args[i]._dtype, args[i]._device) for i in ctx._tensor_positions)
-    ctx._seq = tick()
+    ctx._hooks, ctx._seq = None, tick()
     result = finish(ctx, args, result, record, separate)
     if record and state.mode & ANOMALY:
         anomaly_mode.note(ctx)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from gradcore.autograd import forward, views
@@ -30,17 +31,20 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
     separate : bool
         Whether the notes were made by `setup_context`.
     """
+    if record:
+        ctx._inputs = tuple([_meta(a) for a in args])
+        if _is_plain(ctx, args, result):
+            ctx._outputs, ctx._device = (_meta(result),), result._device
+            _give_history(ctx, result, 0, "custom")
+            _save(ctx, (result,))
+            return result
     raw = list(result) if isinstance(result, tuple) else [result]
     inputs = {id(a) for a in args if isinstance(a, Variable)}
     dirty = _tensor_ids(ctx.dirty_tensors, "mark_dirty can only accept variables, but argument {i} is of type {type}")
     constant = _tensor_ids(
         ctx.non_differentiable, "mark_non_differentiable only accepts variable arguments, but got {type}"
     )
-    saved = _tensor_ids(
-        [t for t in ctx.to_save or () if t is not None],
-        "save_for_backward can only save variables, but argument {i} is of type {type}",
-        TypeError,
-    )
+    saved = {id(t) for t in ctx.to_save or () if t is not None}
     if not dirty <= {id(t) for t in raw}:
         raise RuntimeError(
             "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
@@ -57,13 +61,10 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
     ]
     if record:
         ctx._n_outputs = len(raw)
-        ctx._output_metas = [
-            (t._array.shape, t._dtype, t._device) if keep else _constant_meta(t)
-            for t, keep in zip(raw, differentiable, strict=True)
-        ]
-        places = [t._device for t, keep in zip(raw, differentiable, strict=True) if keep]
-        places += [a._device for a in args if isinstance(a, Variable)]
-        ctx._device = places[0]
+        ctx._outputs = tuple([_meta(t) for t in raw])
+        tensors = [t for t, keep in zip(raw, differentiable, strict=True) if keep]
+        ctx._device = next(t._device for t in (*tensors, *args) if isinstance(t, Variable))
+    creation = "multi" if sum(differentiable) > 1 else "custom"
     outputs: list[Any] = []
     for i, t in enumerate(raw):
         if not isinstance(t, Variable):
@@ -85,26 +86,43 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
                 )
             t = views.same_as(t, (ctx, i))
         else:
-            t._edge = (ctx, i)
-            if t._meta is not None and t._meta.base is not None:
-                t._meta.edge_version = t._vc.version
-        if t._meta is not None and t._meta.base is not None and not (is_input and is_dirty):
-            t._meta.creation = "multi" if sum(differentiable) > 1 else "custom"
+            _give_history(ctx, t, i, creation)
+        if is_input and not is_dirty and t._meta is not None and t._meta.base is not None:
+            t._meta.creation = creation
         outputs.append(t)
-    _save(ctx, outputs, record)
+    if record:
+        _save(ctx, outputs)
     return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 
-def _tensor_ids(values: Any, message: str, error: type[Exception] = RuntimeError) -> set[int]:
+def _tensor_ids(values: Any, message: str) -> set[int]:
     for i, t in enumerate(values or ()):
         if not isinstance(t, Variable):
-            raise error(message.format(i=i, type=type(t).__name__))
+            raise RuntimeError(message.format(i=i, type=type(t).__name__))
     return {id(t) for t in values or ()}
 
 
-def _constant_meta(t: Any) -> Any:
-    """Shape, dtype and device of the zeros that stand for the gradient of an output without derivative."""
+def _meta(t: Any) -> Any:
+    """What backward needs to know of an argument or a result."""
     return (t._array.shape, t._dtype, t._device) if isinstance(t, Variable) else None
+
+
+def _is_plain(ctx: Any, args: tuple[Any, ...], result: Any) -> bool:
+    """Whether a call has one differentiable result, which is new."""
+    return (
+        isinstance(result, Variable)
+        and result._dtype.category > 1
+        and not ctx.dirty_tensors
+        and not ctx.non_differentiable
+        and not any([result is a for a in args])  # noqa: C419
+    )
+
+
+def _give_history(ctx: Any, t: Any, i: int, creation: str) -> None:
+    """Make the node of the call the history of a result that is not one of its arguments."""
+    t._edge = (ctx, i)
+    if t._meta is not None and t._meta.base is not None:
+        t._meta.edge_version, t._meta.creation = t._vc.version, creation
 
 
 def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) -> None:
@@ -135,12 +153,20 @@ def _without_history(t: Any, is_input: bool, is_dirty: bool) -> Any:
     return t if t._is_view() else t.detach_()
 
 
-def _save(ctx: Any, outputs: list[Any], record: bool) -> None:
+def _save(ctx: Any, outputs: Sequence[Any]) -> None:
     """Keep what `save_for_backward` was given; an output is kept without its history, which is the node itself."""
-    if record:
-        own = {id(t) for t in outputs if isinstance(t, Variable) and t._edge is not None and t._edge[0] is ctx}
-        if local.state.mode & DUAL:  # tangents that outputs get later belong to what is saved of them
-            for t in outputs:
-                if id(t) in own:
-                    forward.tangents_of(t)
-        ctx._saved = tuple(SavedTensor(t, id(t) in own) for t in ctx.to_save or ())
+    device = ctx._device
+    if any([meta is not None and meta[2] is not device for meta in ctx._inputs]):  # noqa: C419
+        ctx._input_devices = [meta[2] for meta in ctx._inputs if meta is not None]
+    own = {id(t) for t in outputs if isinstance(t, Variable) and t._edge is not None and t._edge[0] is ctx}
+    if local.state.mode & DUAL:  # tangents that outputs get later belong to what is saved of them
+        for t in outputs:
+            if id(t) in own:
+                forward.tangents_of(t)
+    if ctx.to_save:
+        for i, t in enumerate(ctx.to_save):
+            if t is not None and not isinstance(t, Variable):
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
+                )
+        ctx._saved = tuple([SavedTensor(t, id(t) in own) for t in ctx.to_save])

@@ -104,6 +104,9 @@ class CupyBackend(CudaIndexing, CudaLinearAlgebra, Backend):
             self.raise_bad_index()
         return host
 
+    def address(self, x: Any) -> int:
+        return int(x.data.ptr)
+
     def scalar(self, value: complex, dtype: Any) -> Any:
         """A NumPy scalar: kernels take it by value, without a transfer."""
         try:

@@ -80,8 +80,7 @@ class Movement:
 
     def address(self, x: Any) -> int:
         """Where the first element lies."""
-        data = x.data
-        return int(data.ptr) if hasattr(data, "ptr") else int(x.__array_interface__["data"][0])
+        return int(x.__array_interface__["data"][0])
 
     def locations(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
         """Where in memory the elements of such a view lie, in a row."""

@@ -412,6 +412,9 @@ class StrictBackend(CupyBackend):
     def use_index(self, index: int | None) -> Any:
         return contextlib.nullcontext() if index is None else use(index)
 
+    def address(self, x: Any) -> int:
+        return int(x._a.__array_interface__["data"][0])
+
     def wait(self) -> None:
         COUNTS["sync"] += 1
 

@@ -89,11 +89,6 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
             c_contiguous=in_c, f_contiguous=in_f, owndata=self.base is None, writeable=True
         )
 
-    @property
-    def data(self) -> Any:
-        """A pointer, as if every array's memory began at 0."""
-        return types.SimpleNamespace(ptr=self.offset)
-
     # -- views -----------------------------------------------------------------------------------------------
 
     def viewed(

@@ -53,6 +53,7 @@ def poisson_nll(x: Array, y: Array, log_input: bool = True, full: bool = False) 
 
 
 def gaussian_nll(x: Array, y: Array, var: Array, full: bool = False) -> Array:
+    var = var[..., None] if var.ndim < x.ndim else var
     return (np.log(var) + (x - y) ** 2 / var + (math.log(2 * np.pi) if full else 0)) / 2
 
 
@@ -138,8 +139,8 @@ def triplet(distance: Reference) -> Reference:
 
 
 def triplet_with_distance(*args: Array, distance_function: Any = None, **settings: Any) -> Array:
-    """The function of the samples is the distance of 1-norm."""
-    distance = pairwise_distance if distance_function is None else lambda a, b: abs(a - b).sum(-1)
+    """The function of the samples is the squared distance."""
+    distance = pairwise_distance if distance_function is None else lambda a, b: ((a - b) ** 2).sum(-1)
     return triplet(distance)(*args, **settings)
 
 

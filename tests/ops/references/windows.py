@@ -126,7 +126,8 @@ def pooled(x: Array, by_dim: list[list[range]], reduce: Callable[..., Array], dt
         window = [spans[i] for spans, i in zip(by_dim, place, strict=True)]
         inside = np.ix_(*([i for i in w if 0 <= i < m] for w, m in zip(window, sizes, strict=True)))
         values = x[(slice(None), slice(None), *inside)]
-        out[(..., *place)] = reduce(values.reshape(*x.shape[:2], -1), numbers[inside].ravel(), window)
+        found = numbers[inside].ravel()
+        out[(..., *place)] = reduce(values.reshape(*x.shape[:2], len(found)), found, window)
     return out
 
 
@@ -221,8 +222,8 @@ def unfold(x: Array, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stri
     windows = patches(x.shape[2:], kernel_size, dilation, padding, stride)
     p = each(padding, 2)
     x = np.pad(x, [(0, 0), (0, 0), (p[0],) * 2, (p[1],) * 2])
-    found = [x[:, :, np.array(r)[:, None] + p[0], np.array(c) + p[1]].reshape(len(x), -1) for r, c in windows]
-    return np.stack(found, -1)
+    found = [x[:, :, np.array(r)[:, None] + p[0], np.array(c) + p[1]] for r, c in windows]
+    return np.stack(found, -1).reshape(len(x), x.shape[1] * math.prod(each(kernel_size, 2)), len(windows))
 
 
 @with_batch(1)

@@ -1,0 +1,59 @@
+"""From declarations to functions on tensors: what happens when an operation is called."""
+
+from gradcore.dispatch.calls import apply, elementwise
+from gradcore.dispatch.inplace import apply_inplace, check_inplace, check_own_memory, out_of, write
+from gradcore.dispatch.operands import (
+    NUMBERS,
+    Number,
+    common_device,
+    constant,
+    index_array,
+    on_device,
+    shape_error,
+    type_error,
+)
+from gradcore.dispatch.quick import binary, plain_or, unary
+from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node, saved_result
+from gradcore.dispatch.signatures import (
+    NUMPY_NAMES,
+    REQUIRED,
+    call_composite,
+    make_function,
+    make_inplace,
+    named,
+    spread,
+    with_out,
+)
+
+__all__ = [
+    "NUMBERS",
+    "NUMPY_NAMES",
+    "OUTPUT_TYPES",
+    "REQUIRED",
+    "Number",
+    "apply",
+    "apply_inplace",
+    "binary",
+    "call_composite",
+    "check_inplace",
+    "check_own_memory",
+    "common_device",
+    "constant",
+    "elementwise",
+    "finish",
+    "index_array",
+    "make_function",
+    "make_inplace",
+    "make_node",
+    "named",
+    "on_device",
+    "out_of",
+    "plain_or",
+    "saved_result",
+    "shape_error",
+    "spread",
+    "type_error",
+    "unary",
+    "with_out",
+    "write",
+]

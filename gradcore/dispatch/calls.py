@@ -1,0 +1,349 @@
+"""What happens when an operation is called: compute, and record where something requires grad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd import forward, views
+from gradcore.autograd.formulas import TENSORS, node_class, plan_of
+from gradcore.autograd.graph import (
+    Variable,
+    gradient_edge,
+    new,
+    tensor_type,
+    tick,
+    wrap,
+)
+from gradcore.autograd.modes import DUAL, GRAD, State, local
+from gradcore.backends.registry import CPU
+from gradcore.dispatch.operands import Number, common_device, constant, index_array, on_device, shape_error, type_error
+from gradcore.dispatch.recording import finish, make_node, saved_result
+from gradcore.ops.promotion import RULES
+from gradcore.ops.table import Op
+
+__all__ = ["apply", "elementwise"]
+
+
+def apply(op: Op, args: tuple[Any, ...]) -> Any:
+    """Call an operation on tensors: compute, and record where something requires grad."""
+    state = local.state
+    if state.mode > GRAD:
+        return _special(op, args, state)
+    if op.kind == "elementwise":
+        return elementwise(op, args, state)
+    if op.simple:
+        return _simple(op, args, state)
+    if op.pair:
+        return _pair(op, args, state)
+    return _call(op, args, state)
+
+
+def _simple(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """A call of an operation of one tensor with one result: `_call` without its loops."""
+    t = args[0]
+    if not isinstance(t, Variable):
+        raise type_error(op, 0, t)
+    dtype, device = t._dtype, t._device
+    if op.view:
+        return views.view_of(t, device.kernels[op.kernel](t._array, *args[1:]), op, args[1:], op.node_name, state)
+    if dtype.is_reduced and op.upcast and device.backend.upcasts:
+        return _call(op, args, state)
+    a = t._array
+    array = state.run(device.kernels[op.kernel], a, *args[1:])
+    out = new(tensor_type.cls)
+    if array.__class__ is not a.__class__:
+        array = device.backend.asarray(array)
+    out._array, out._device, out._edge, out._meta, out._vc = array, device, None, None, None
+    if array.dtype is not a.dtype:
+        dtype = dtypes.from_numpy(array.dtype)
+    out._dtype = dtype
+    edge = t._edge if t._meta is None else gradient_edge(t)
+    if edge is not None and state.mode and op.differentiable and dtype.category > 1:
+        name = op.node_name
+        if name.__class__ is not str:
+            name = name(*args)
+        node = new(node_class(op, name))
+        plan = plan_of(op, _ONE)
+        node._device, node._edges, node._hooks, node._seq = device, (edge,), None, tick()
+        node.saved = (t if not plan.drop else a.shape if plan.shapes else None, *args[1:])
+        node.results = (saved_result(out, state),) if plan.results[0] else None
+        if dtype is not t._dtype or dtype.category != 2 or op.broadcasts:
+            node.metas = ((a.shape, t._dtype.numpy),)
+        else:
+            node.metas = None
+        out._edge = (node, 0)
+    return out
+
+
+_ONE = (True,)
+
+
+def _pair(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """A call of an operation of two tensors of one real dtype with one result: `_call` without its loops."""
+    t, other = args[0], args[1]
+    if not isinstance(t, Variable) or not isinstance(other, Variable):
+        return _call(op, args, state)
+    dtype, device = t._dtype, t._device
+    if other._dtype is not dtype or other._device is not device or dtype.category != 2 or dtype.is_reduced:
+        return _call(op, args, state)
+    a, b = t._array, other._array
+    array = state.run(device.kernels[op.kernel], a, b, *args[2:])
+    if array.__class__ is not a.__class__:
+        array = device.backend.asarray(array)
+    if array.dtype is not a.dtype:
+        dtype = dtypes.from_numpy(array.dtype)
+    out = new(tensor_type.cls)
+    out._array, out._device, out._dtype, out._edge, out._meta, out._vc = array, device, dtype, None, None, None
+    edge = t._edge if t._meta is None else gradient_edge(t)
+    other_edge = other._edge if other._meta is None else gradient_edge(other)
+    if (edge is None and other_edge is None) or not state.mode or not op.differentiable or dtype.category < 2:
+        return out
+    name = op.node_name
+    if name.__class__ is not str:
+        name = name(*args)
+    node = new(node_class(op, name))
+    plan = plan_of(op, (edge is not None, other_edge is not None))
+    drop, shapes = plan.drop, plan.shapes
+    node._device, node._edges, node._hooks, node._seq = device, (edge, other_edge), None, tick()
+    node.saved = (
+        t if 0 not in drop else a.shape if 0 in shapes else None,
+        other if 1 not in drop else b.shape if 1 in shapes else None,
+        *args[2:],
+    )
+    node.results = (saved_result(out, state),) if plan.results[0] else None
+    node.metas = None
+    if op.broadcasts or dtype is not t._dtype:
+        node.metas = ((a.shape, t._dtype.numpy), (b.shape, t._dtype.numpy))
+    out._edge = (node, 0)
+    return out
+
+
+def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    if state.mode & DUAL:
+        level = forward.innermost(op, args)
+        if level is not None:
+            return forward.apply_dual(op, args, level, apply)
+    run = elementwise if op.kind == "elementwise" else _call
+    return run(op, args, state)
+
+
+def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    raw = list(args)
+    tensors: list[Any] = []
+    edges: list[Any] = []
+    device = None
+    same_device, reduced, needed = True, False, False
+    for p in op.tensors:
+        value = args[p]
+        if value is None and op.parameters[p].default is None:
+            edges.append(None)
+            tensors.append(None)
+            continue
+        if p == 0 and op.sequence:
+            if isinstance(value, Variable):
+                raise TypeError(
+                    f"{op.path}(): argument '{op.names[0]}' (position 1) must be tuple of Tensors, not Tensor"
+                )
+            group = raw[0] = list(value)
+        else:
+            group = (value,)
+        for i, t in enumerate(group):
+            if not isinstance(t, Variable):
+                raise type_error(op, p, t)
+            if device is None:
+                device = t._device
+            elif t._device is not device:
+                same_device = False
+            edge = t._edge if t._meta is None else gradient_edge(t)
+            if edge is not None:
+                needed = True
+            if t._dtype.is_reduced:
+                reduced = True
+            edges.append(edge)
+            tensors.append(t)
+            if p == 0 and op.sequence:
+                raw[0][i] = t._array
+            else:
+                raw[p] = t._array
+    if device is None:
+        if op.sequence and not args[0]:
+            raise RuntimeError(f"{op.path}(): expected a non-empty list of Tensors")
+        device = CPU
+    if not same_device:
+        device = common_device([t for t in tensors if t is not None])
+        raw = _moved(op, args, raw, device)
+    for p in op.indices:
+        raw[p] = tuple(index_array(t, device) for t in args[p])
+    if reduced and op.upcast and device.backend.upcasts:
+        results = _upcast_call(op, raw, device, state)
+    else:
+        results = state.run(device.kernels[op.kernel], *raw)
+    return finish(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
+
+
+def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
+    for p in op.tensors:
+        if p == 0 and op.sequence:
+            raw[0] = [on_device(t, device) for t in args[0]]
+        elif args[p] is not None:
+            raw[p] = on_device(args[p], device)
+    return raw
+
+
+def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
+    """Compute float16 and bfloat16 in float32 and round once."""
+    low = None
+    for p in op.tensors:
+        group = raw[p] if p == 0 and op.sequence else [raw[p]]
+        for i, a in enumerate(group):
+            dtype = dtypes.FROM_NUMPY.get(getattr(a, "dtype", None))
+            if dtype is not None and dtype.is_reduced:
+                low = a.dtype if low is None or low == a.dtype else dtypes.float32.numpy
+                group[i] = a.astype("float32")
+        raw[p] = group if p == 0 and op.sequence else group[0]
+    results = state.run(device.kernels[op.kernel], *raw)
+    position = op.position.get("dtype")
+    if position is not None and raw[position] is not None:
+        return results
+
+    def down(array: Any) -> Any:
+        return array.astype(low) if getattr(array, "dtype", None) == "float32" else array
+
+    return type(results)(map(down, results)) if isinstance(results, (tuple, list)) else down(results)
+
+
+def _plain(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """`elementwise` where there is nothing to convert: tensors of one real dtype, on one device. Else None."""
+    first = None
+    needed = False
+    raw, operands, edges = list(args), list(args), []
+    for p, value in enumerate(args):
+        if p not in op.edge_of:
+            if value.__class__ is complex:
+                return None
+            continue
+        edge = None
+        if isinstance(value, Variable):
+            if p in op.unpromoted:
+                if value._dtype is not dtypes.bool_:
+                    return None
+            elif first is None:
+                first, dtype, device = value, value._dtype, value._device
+                if dtype.category != 2 or dtype.is_reduced:
+                    return None
+            elif value._dtype is not dtype or value._device is not device:
+                return None
+            raw[p] = value._array
+            edge = value._edge if value._meta is None else gradient_edge(value)
+            needed = needed or edge is not None
+        elif value is None:
+            if op.parameters[p].default is not None:
+                return None
+        elif (value.__class__ is not float and value.__class__ is not int) or p not in op.numbers:
+            return None
+        edges.append(edge)
+    if first is None:
+        return None
+    for p in op.tensors:
+        value = args[p]
+        if value.__class__ is float or value.__class__ is int:
+            operands[p] = constant(value, dtype, device)
+            raw[p] = operands[p]._array
+        elif p in op.unpromoted and value._device is not device:
+            return None
+    try:
+        array = state.run(device.kernels[op.kernel], *raw)
+    except ValueError as error:
+        raise shape_error([t for t in operands if isinstance(t, Variable)]) or error from None
+    if array.__class__ is not first._array.__class__:
+        array = device.backend.asarray(array)
+    out = new(tensor_type.cls)
+    if array.dtype is not first._array.dtype:
+        dtype = dtypes.from_numpy(array.dtype)
+    out._array, out._device, out._dtype, out._edge, out._meta, out._vc = array, device, dtype, None, None, None
+    if not (needed and state.mode and dtype.category == 2 and (op.differentials or op.vjps)):
+        return out
+    name = op.node_name
+    node = new(node_class(op, name if name.__class__ is str else name(*operands)))
+    node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
+    plan = plan_of(op, tuple([edge is not None for edge in edges]))
+    node.results = (saved_result(out, state),) if plan.results[0] else None
+    shape, shapes = array.shape, [getattr(raw[p], "shape", ()) for p in op.tensors]
+    node.metas = None
+    if shapes.count(shape) != len(shapes):
+        node.metas = tuple([(each, dtype.numpy) for each in shapes])
+    for p in plan.drop:
+        if operands[p] is not None:
+            operands[p] = raw[p].shape if p in plan.shapes else None
+    node.saved = operands
+    out._edge = (node, 0)
+    return out
+
+
+def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """The general elementwise path: numbers, promotion, devices, broadcasting."""
+    if op.plain and state.mode <= GRAD:
+        found = _plain(op, args, state)
+        if found is not None:
+            return found
+    tensors: list[Any] = []
+    numbers_: list[Any] = []
+    for p in op.tensors:
+        value = args[p]
+        if isinstance(value, Variable):
+            tensors.append(value)
+        elif isinstance(value, Number) and p in op.numbers:
+            numbers_.append(value)
+        elif value is not None or op.parameters[p].default is not None:
+            raise type_error(op, p, value)
+    if not tensors:
+        raise type_error(op, op.tensors[0], args[op.tensors[0]])
+    device = common_device(tensors)
+    compute, result_type = RULES[op.promotion](op, tensors, numbers_, args)
+    upcast = compute.is_reduced and op.upcast and device.backend.upcasts
+    kernel_type = dtypes.float32 if upcast else compute
+    target = kernel_type.numpy
+    raw = list(args)
+    operands: list[Any] = []
+    edges: list[Any] = []
+    needed = False
+    for p in op.tensors:
+        t = args[p]
+        if t is None:
+            operands.append(None)
+            edges.append(None)
+            continue
+        if isinstance(t, Variable):
+            array = on_device(t, device)
+            if p not in op.unpromoted and getattr(array, "dtype", target) != target:
+                array = device.backend.astype(array, target)
+            edge = t._edge if t._meta is None else gradient_edge(t)
+            needed = needed or edge is not None
+        else:
+            t = constant(t, compute, device)
+            array, edge = device.backend.scalar(args[p], target), None
+        raw[p] = array
+        operands.append(t)
+        edges.append(edge)
+    try:
+        result = state.run(device.kernels[op.kernel], *raw)
+    except ValueError as error:
+        raise shape_error(tensors) or error from None
+    if result_type is not None and result.dtype != result_type.numpy:
+        result = device.backend.astype(device.backend.asarray(result), result_type.numpy)
+    out = wrap(result, device, result_type)
+    if needed and state.mode & GRAD and op.differentials | op.vjps and out._dtype.category > 1:
+        full = list(args)
+        for p, t in zip(op.tensors, operands, strict=True):
+            full[p] = _as_computed(t, compute) if isinstance(t, Variable) and p not in op.unpromoted else t
+        node = make_node(op, tuple(full), operands, edges, device, [out], state)
+        out._edge = (node, 0)
+    return out
+
+
+def _as_computed(t: Any, compute: dtypes.dtype) -> Any:
+    """The operand in the dtype that the operation computed in, for the derivative's formula."""
+    if t._dtype is compute or getattr(t, "_constant", False):
+        return t
+    return TENSORS.to(t, compute)

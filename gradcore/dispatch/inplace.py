@@ -1,0 +1,145 @@
+"""The second half of in-place operations and of ``out=``: putting a result into a tensor that exists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd import forward, views
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import (
+    Meta,
+    Variable,
+    alias,
+    bump,
+    gradient_edge,
+    requires_grad,
+    version_counter,
+)
+from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
+from gradcore.dispatch.calls import apply
+from gradcore.dispatch.operands import type_error
+from gradcore.dispatch.signatures import call_composite
+from gradcore.ops.table import Op
+
+__all__ = ["apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
+
+
+def check_inplace(self: Any, state: State) -> None:
+    """Refuse in-place writes that would make gradients wrong."""
+    meta = self._meta
+    if meta is None:
+        return
+    if meta.inference and not state.mode & INFERENCE:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+            "normal tensor before doing inplace update."
+        )
+    if state.mode & GRAD:
+        views.check_writable(self)
+
+
+def write(self: Any, result: Any, state: State | None = None) -> Any:
+    """Make `self` hold the values and the history of `result`: the second half of every in-place operation."""
+    state = state or local.state
+    if not dtypes.can_cast(result._dtype, self._dtype):
+        raise RuntimeError(
+            f"result type {result._dtype.scalar_name} can't be cast to the desired output type {self._dtype.scalar_name}"
+        )
+    if result._array.shape != self._array.shape:
+        raise RuntimeError(
+            f"output with shape {list(self._array.shape)} doesn't match the broadcast shape {list(result._array.shape)}"
+        )
+    check_own_memory(self)
+    recorded = result._edge is not None and self._dtype.category > 1
+    if recorded:
+        views.check_recordable(self)
+    elif state.mode & GRAD and requires_grad(self):
+        return TENSORS.copy_(self, result)
+    self._device.kernels["copy_into"](self._array, result._array)
+    edge = result._edge if recorded else None
+    bump(self)
+    if edge is not None:
+        node = edge[0]
+        if getattr(node, "results", None) is not None and node.results[0] is not None and result._dtype is self._dtype:
+            vc = version_counter(self)
+            if not node.packed:
+                node.results = ((self._array, vc, vc.version, node.results[0][3]), *node.results[1:])
+        if result._dtype is not self._dtype:
+            edge = TENSORS.to(result, self._dtype)._edge
+        views.rebase(self, edge)
+    if state.mode & DUAL:
+        forward.write_tangents(self, result)
+    return self
+
+
+def check_own_memory(t: Any) -> None:
+    if (
+        0 in getattr(t._array, "strides", ())
+        and t._array.size
+        and any(n > 1 and s == 0 for n, s in zip(t._array.shape, t._array.strides, strict=True))
+    ):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+
+
+def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
+    """Call an operation and put its result in the first argument."""
+    self = args[0]
+    if not isinstance(self, Variable):
+        raise type_error(op, 0, self)
+    state = local.state
+    check_inplace(self, state)
+    if state.mode & GRAD and _reads_input(op) and any(isinstance(a, Variable) and requires_grad(a) for a in args):
+        args = (_original(self), *args[1:])
+    return write(self, call_composite(op, args) if op.kind == "composite" else apply(op, args), state)
+
+
+def _reads_input(op: Op) -> bool:
+    """Whether a formula reads the input that an in-place call overwrites."""
+    return op.kind == "composite" or any(op.names[0] in f.names for f in (op.vjps or op.differentials).values())
+
+
+def _original(self: Any) -> Any:
+    """A copy of a tensor that is about to be overwritten, in the same place of the graph."""
+    out = alias(self, gradient_edge(self))
+    out._array, out._vc = self._device.kernels["clone"](self._array), None
+    if self._meta is not None and self._meta.tangents:
+        out._meta = Meta()
+        out._meta.tangents = self._meta.tangents
+    return out
+
+
+def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
+    """Call an operation and put its results in the tensors given as ``out=``."""
+    results = call_composite(op, args) if op.kind == "composite" else apply(op, args)
+    several = isinstance(results, tuple)
+    for target, result in zip(out if several else (out,), results if several else (results,), strict=True):
+        if not isinstance(target, Variable):
+            raise TypeError(f"{op.path}(): argument 'out' must be Tensor, not {type(target).__name__}")
+        if result._edge is not None or (requires_grad(target) and local.state.mode & GRAD):
+            raise RuntimeError(
+                f"{op.path}(): functions with out=... arguments don't support automatic differentiation, but one of "
+                "the arguments requires grad."
+            )
+        if op.sequence and any(t is target for t in args[0]):
+            raise RuntimeError(
+                "unsupported operation: the input tensors cannot refer to any of the output memory locations"
+            )
+        if (several or not (op.upcast or op.sequence)) and target._dtype is not result._dtype:
+            raise RuntimeError(
+                f"Expected out tensor to have dtype {result._dtype.name}, but got {target._dtype.name} instead"
+            )
+        if target._array.shape != result._array.shape:
+            if target._array.size:
+                raise RuntimeError(
+                    f"{op.path}(): the out tensor has shape {list(target._array.shape)}, the result "
+                    f"{list(result._array.shape)}"
+                )
+            target._array = result._array.astype(target._dtype.numpy)
+            bump(target)
+            continue
+        write(target, result)
+    return out

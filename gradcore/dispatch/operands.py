@@ -1,0 +1,98 @@
+"""What operations are given: tensors, numbers, their devices, and the errors for anything else."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import (
+    Variable,
+    new,
+    tensor_type,
+)
+from gradcore.backends.registry import CPU
+from gradcore.ops.table import Op
+
+__all__ = ["NUMBERS", "Number", "common_device", "constant", "index_array", "on_device", "shape_error", "type_error"]
+
+
+Number = numbers.Number
+
+
+NUMBERS = (bool, int, float, complex)
+
+
+def type_error(op: Op, position: int, value: Any) -> TypeError:
+    """PyTorch's words for an argument that should be a tensor."""
+    name = op.names[position]
+    name = "input" if name == "self" else name
+    return TypeError(
+        f"{op.path.rpartition('.')[2]}(): argument '{name}' (position {position + 1}) must be Tensor, "
+        f"not {type(value).__name__}"
+    )
+
+
+def common_device(tensors: Sequence[Any]) -> Any:
+    """The device on which an operation of these tensors runs; 0-dim CPU tensors go anywhere."""
+    found = None
+    for t in tensors:
+        if found is None or t._device is found:
+            found = t._device
+        elif found is CPU and all(s._device is not CPU or not s._array.ndim for s in tensors):
+            found = t._device
+        elif not (t._device is CPU and not t._array.ndim):
+            first = next(str(s._device) for s in tensors if s._device is not t._device)
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{first} and {t._device}! Move one of them with .to(device)."
+            )
+    return found
+
+
+def on_device(t: Any, device: Any) -> Any:
+    """The array of a tensor on `device`, which differs only for 0-dim CPU tensors."""
+    if t._device is device:
+        return t._array
+    return device.backend.scalar(t._array[()], t._array.dtype)
+
+
+_constants: dict[Any, Any] = {}
+
+
+def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
+    """A Python number as a 0-dim tensor; the frequent ones are kept."""
+    key = (value, dtype, device._name)
+    t = _constants.get(key)
+    if t is None:
+        t = new(tensor_type.cls)
+        t._array = device.backend.scalar(value, dtype.numpy)
+        t._device, t._dtype = device, dtype
+        t._edge = t._meta = t._vc = None
+        t._constant = True
+        if value and value == value:  # -0.0 equals 0.0, and nan nothing: not as keys
+            if len(_constants) > 1000:
+                _constants.clear()
+            _constants[key] = t
+    return t
+
+
+def index_array(index: Any, device: Any) -> Any:
+    """The array of an index tensor on `device`; indices come from anywhere."""
+    if not isinstance(index, Variable):
+        return index
+    return index._array if index._device is device else TENSORS.to(index, device)._array
+
+
+def shape_error(tensors: Sequence[Any]) -> Exception | None:
+    shapes = [t._array.shape for t in tensors]
+    for a, b in zip(shapes, shapes[1:], strict=False):
+        for back in range(1, min(len(a), len(b)) + 1):
+            if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):
+                return RuntimeError(
+                    f"The size of tensor a ({a[-back]}) must match the size of tensor b ({b[-back]}) at non-singleton "
+                    f"dimension {max(len(a), len(b)) - back}"
+                )
+    return None

@@ -1,0 +1,133 @@
+"""From raw results to tensors, and to the node that remembers the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore.autograd import anomaly_mode, views
+from gradcore.autograd import saved as saved_tensors
+from gradcore.autograd.formulas import node_class, plan_of
+from gradcore.autograd.graph import (
+    VersionCounter,
+    new,
+    tick,
+    wrap,
+)
+from gradcore.autograd.modes import ANOMALY, PACK, State
+from gradcore.dispatch.operands import NUMBERS, constant
+from gradcore.ops.table import Op
+
+__all__ = ["OUTPUT_TYPES", "finish", "make_node", "saved_result"]
+
+
+#: Named tuples of operations with several results, by name; filled by `gradcore.return_types`.
+OUTPUT_TYPES: dict[str, Callable[..., Any]] = {}
+
+
+def finish(
+    op: Op,
+    args: tuple[Any, ...],
+    tensors: Sequence[Any],
+    edges: list[Any],
+    device: Any,
+    results: Any,
+    record: bool,
+    state: State,
+) -> Any:
+    """Wrap raw results as tensors and record the node."""
+    single = len(op.outputs) == 1 and not op.variadic
+    outs = [wrap(results, device)] if single else [wrap(r, device) for r in results]
+    if record and op.differentiable:
+        chosen = range(len(outs)) if op.variadic else op.differentiable
+        if any(outs[i]._dtype.category > 1 for i in chosen):
+            node = make_node(op, args, tensors, edges, device, outs, state)
+            for i in chosen:
+                if outs[i]._dtype.category > 1:
+                    outs[i]._edge = (node, i)
+    if op.view:
+        for i, out in enumerate(outs):
+            views.link(out, args[0], op, args[1:], i if op.variadic else None, state)
+    if single:
+        return outs[0]
+    if op.output_type is None:
+        return tuple(outs)
+    return OUTPUT_TYPES[op.output_type](*outs)
+
+
+def make_node(
+    op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any, outs: list[Any], state: State
+) -> Any:
+    """Record a call: a node with the edges of its inputs and what its formulas read."""
+    name = op.node_name
+    if not isinstance(name, str):
+        name = name(*args)
+    node = new(node_class(op, name))
+    node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
+    if op.sequence:
+        n = len(edges) - len(op.tensors) + 1
+        pattern = (any(e is not None for e in edges[:n]), *(e is not None for e in edges[n:]))
+    else:
+        pattern = tuple(e is not None for e in edges)
+    plan = plan_of(op, pattern)
+    saved: list[Any] = list(args)
+    for p in op.tensors:
+        if saved[p] is None:
+            continue
+        if p == 0 and op.sequence:
+            saved[0] = tuple(args[0])
+        if p in plan.drop:
+            if p not in plan.shapes:
+                saved[p] = None
+            elif p == 0 and op.sequence:
+                saved[0] = tuple(t._array.shape for t in args[0])
+            else:
+                saved[p] = saved[p]._array.shape
+        elif saved[p].__class__ in NUMBERS:
+            saved[p] = constant(saved[p], outs[0]._dtype, device)
+    first = outs[0]
+    node.saved = saved
+    node.results = None
+    if any(plan.results):
+        node.results = [
+            saved_result(out, state) if keep else None for out, keep in zip(outs, plan.results, strict=True)
+        ]
+    dtype = first._dtype
+    node.metas = None
+    if (
+        dtype.category != 2
+        or dtype.is_reduced
+        or op.broadcasts
+        or any(t is not None and t._dtype is not dtype for t in tensors)
+    ):
+        node.metas = _metas(op, tensors, first)
+    if len(outs) > 1 or op.variadic:
+        node._n_outputs = len(outs)
+        node.output_metas = [(out._array.shape, out._array.dtype) for out in outs]
+    if state.mode & PACK and node.holds_tensors:
+        saved_tensors.pack(node)
+    if state.mode & ANOMALY:
+        anomaly_mode.note(node)
+    return node
+
+
+def _metas(op: Op, tensors: Sequence[Any], out: Any) -> Any:
+    shape, dtype = out._array.shape, out._dtype
+    plain = dtype.category == 2 and not dtype.is_reduced
+    metas = []
+    for t in tensors:
+        if t is None:
+            metas.append(None)
+            continue
+        if t._dtype is not dtype or (op.broadcasts and t._array.shape != shape):
+            plain = False
+        metas.append((getattr(t._array, "shape", ()), t._dtype.numpy))
+    return None if plain else tuple(metas)
+
+
+def saved_result(out: Any, state: State) -> Any:
+    vc = out._vc
+    if vc is None:
+        vc = out._vc = VersionCounter()
+    tangents = None if out._meta is None else out._meta.tangents
+    return out._array, vc, vc.version, tangents

@@ -1,0 +1,67 @@
+"""Every operation in every dtype that it has on the CPU: the strict device gives the same, the meta device its shape."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from tests.ops.cases import ALL
+
+#: Tolerances of values: both devices compute alike, but not always in the same order.
+TOLERANCES = {
+    gc.float16: 2e-3, gc.bfloat16: 2e-2, gc.float32: 2e-4, gc.complex64: 2e-4, gc.float64: 1e-7, gc.complex128: 1e-7,
+}  # fmt: skip
+
+
+def converted(a: np.ndarray[Any, Any], dtype: gc.dtype) -> gc.Tensor:
+    """A floating-point sample in another dtype; other samples (indices, masks) as they are."""
+    if a.dtype.kind not in "fc" or (dtype in (gc.float16, gc.bfloat16) and a.dtype.kind == "c"):
+        return gc.tensor(a)
+    if dtype.is_complex and a.dtype.kind != "c":
+        a = a + 0.5j * a[..., ::-1] if a.ndim else a + 0.25j
+    if dtype in (gc.uint8, gc.int64, gc.bool):
+        a = np.nan_to_num(a.real)
+    return gc.tensor(abs(a) if dtype is gc.uint8 else a).to(dtype)
+
+
+def values(t: gc.Tensor) -> Any:
+    t = t.detach().cpu()
+    return np.asarray((t.float() if t.dtype is gc.bfloat16 else t).numpy())
+
+
+@pytest.mark.parametrize(
+    "dtype", [gc.float32, gc.float16, gc.bfloat16, gc.complex64, gc.int64, gc.uint8, gc.bool], ids=repr
+)
+def test_devices_agree(strict: str, dtype: gc.dtype) -> None:
+    if dtype is gc.bfloat16:
+        pytest.importorskip("ml_dtypes")
+    failures, compared = [], 0
+    for case in (c for c in ALL if not c.op.random):
+        inputs = [converted(a, dtype) for a in case.arrays()]
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                expected = case.outputs(inputs)
+            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError):
+                continue  # not in this dtype
+            try:
+                found = case.outputs([t.to(strict) for t in inputs])
+                traced = expected if case.op.data_dependent else case.outputs([t.to("meta") for t in inputs])
+            except Exception as error:
+                failures.append(f"{case.label}: {type(error).__name__}: {error}")
+                continue
+        compared += 1
+        for e, f, t in zip(expected, found, traced, strict=True):
+            tolerance = TOLERANCES.get(e.dtype, 0)
+            if not e.dtype is f.dtype is t.dtype:
+                failures.append(f"{case.label}: dtypes {e.dtype}, {f.dtype} and {t.dtype}")
+            elif not e.shape == f.shape == t.shape:
+                failures.append(f"{case.label}: shapes {e.shape}, {f.shape} and {t.shape}")
+            elif not np.allclose(values(f), values(e), tolerance, tolerance, equal_nan=True):
+                failures.append(f"{case.label}: values")
+    assert not failures, "\n".join(failures)
+    assert compared > 500
