@@ -22,7 +22,7 @@ from gradcore.dispatch.recording import finish, make_node, saved_result
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
 
-__all__ = ["apply", "elementwise"]
+__all__ = ["apply", "call_composite", "elementwise"]
 
 
 def apply(op: Op, args: tuple[Any, ...]) -> Any:
@@ -347,3 +347,9 @@ def _as_computed(t: Any, compute: dtypes.dtype) -> Any:
     if t._dtype is compute or getattr(t, "_constant", False):
         return t
     return TENSORS.to(t, compute)
+
+
+def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
+    """Run a composite operation's body on tensors."""
+    results = op.body(TENSORS, *args)  # type: ignore[misc]
+    return results if op.output_type is None else OUTPUT_TYPES[op.output_type](*results)

@@ -17,9 +17,8 @@ from gradcore.autograd.graph import (
     version_counter,
 )
 from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
-from gradcore.dispatch.calls import apply
+from gradcore.dispatch.calls import apply, call_composite
 from gradcore.dispatch.operands import type_error
-from gradcore.dispatch.signatures import call_composite
 from gradcore.ops.table import Op
 
 __all__ = ["apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from gradcore import dtypes
@@ -88,7 +89,7 @@ def index_array(index: Any, device: Any) -> Any:
 
 def shape_error(tensors: Sequence[Any]) -> Exception | None:
     shapes = [t._array.shape for t in tensors]
-    for a, b in zip(shapes, shapes[1:], strict=False):
+    for a, b in pairwise(shapes):
         for back in range(1, min(len(a), len(b)) + 1):
             if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):
                 return RuntimeError(

@@ -10,12 +10,11 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import (
     Variable,
 )
-from gradcore.dispatch.calls import apply
+from gradcore.dispatch.calls import apply, call_composite
 from gradcore.dispatch.inplace import apply_inplace, out_of
-from gradcore.dispatch.recording import OUTPUT_TYPES
 from gradcore.ops.table import Op
 
-__all__ = ["NUMPY_NAMES", "REQUIRED", "call_composite", "make_function", "make_inplace", "named", "spread", "with_out"]
+__all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", "spread", "with_out"]
 
 
 _templates: dict[Any, Callable[..., Any]] = {}
@@ -69,12 +68,6 @@ def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any
         if value is REQUIRED:
             raise TypeError(f"{name}() missing required argument: '{parameter.name}'")
     return full
-
-
-def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
-    """Run a composite operation's body on tensors."""
-    results = op.body(TENSORS, *args)  # type: ignore[misc]
-    return results if op.output_type is None else OUTPUT_TYPES[op.output_type](*results)
 
 
 def make_function(op: Op, *, method: bool, run: Callable[..., Any] | None = None) -> Callable[..., Any]:

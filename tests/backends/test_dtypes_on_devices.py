@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.ops.table import Op
 from tests.ops.cases import ALL
 
 #: Tolerances of values: both devices compute alike, but not always in the same order.
 TOLERANCES = {
     gc.float16: 2e-3, gc.bfloat16: 2e-2, gc.float32: 2e-4, gc.complex64: 2e-4, gc.float64: 1e-7, gc.complex128: 1e-7,
 }  # fmt: skip
+
+
+def is_numeric(op: Op) -> bool:
+    """Whether an operation is for real or complex numbers alone: what networks are made of, and factorisations."""
+    return op.path.startswith(("nn.", "linalg.")) or op.name in ("geqrf", "local_response_norm", "lu")
 
 
 def converted(a: np.ndarray[Any, Any], dtype: gc.dtype) -> gc.Tensor:
@@ -40,13 +46,14 @@ def test_devices_agree(strict: str, dtype: gc.dtype) -> None:
     if dtype is gc.bfloat16:
         pytest.importorskip("ml_dtypes")
     failures, compared = [], 0
-    for case in (c for c in ALL if not c.op.random):
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    for case in (c for c in ALL if not c.op.random and not (whole and is_numeric(c.op))):
         inputs = [converted(a, dtype) for a in case.arrays()]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
                 expected = case.outputs(inputs)
-            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError):
+            except (RuntimeError, TypeError, ValueError, IndexError, OverflowError):
                 continue  # not in this dtype
             try:
                 found = case.outputs([t.to(strict) for t in inputs])
