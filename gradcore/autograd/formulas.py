@@ -130,6 +130,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "holds_tensors": any(n in op.outputs or op.position.get(n) in op.tensors for n in names),
         "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
         "raw_calls": quick,
+        "place": None if op.place is None else staticmethod(op.place),
         "__module__": "builtins",
         "__doc__": f"Backward of `{op.path}`.",
     }

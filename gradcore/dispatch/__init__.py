@@ -17,7 +17,6 @@ from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node, saved_r
 from gradcore.dispatch.signatures import (
     NUMPY_NAMES,
     REQUIRED,
-    call_composite,
     make_function,
     make_inplace,
     named,

@@ -18,7 +18,7 @@ from gradcore.autograd.graph import (
 from gradcore.autograd.modes import DUAL, GRAD, State, local
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.operands import Number, common_device, constant, index_array, on_device, shape_error, type_error
-from gradcore.dispatch.recording import finish, make_node, saved_result
+from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node, saved_result
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
 

@@ -43,7 +43,8 @@ def write(self: Any, result: Any, state: State | None = None) -> Any:
     state = state or local.state
     if not dtypes.can_cast(result._dtype, self._dtype):
         raise RuntimeError(
-            f"result type {result._dtype.scalar_name} can't be cast to the desired output type {self._dtype.scalar_name}"
+            f"result type {result._dtype.scalar_name} can't be cast to the desired output type "
+            f"{self._dtype.scalar_name}"
         )
     if result._array.shape != self._array.shape:
         raise RuntimeError(

@@ -40,9 +40,8 @@ def common_device(tensors: Sequence[Any]) -> Any:
     """The device on which an operation of these tensors runs; 0-dim CPU tensors go anywhere."""
     found = None
     for t in tensors:
-        if found is None or t._device is found:
-            found = t._device
-        elif found is CPU and all(s._device is not CPU or not s._array.ndim for s in tensors):
+        numbers_only = found is CPU and all(s._device is not CPU or not s._array.ndim for s in tensors)
+        if found is None or t._device is found or numbers_only:
             found = t._device
         elif not (t._device is CPU and not t._array.ndim):
             first = next(str(s._device) for s in tensors if s._device is not t._device)

@@ -26,7 +26,6 @@ __all__ = ["binary", "plain_or", "unary"]
 
 def unary(op: Op) -> Callable[[Any], Any]:
     """The function of an elementwise operation of one tensor: the plain case first, everything else generally."""
-    name = op.name
     saves_self, saves_result = _reads(op, op.names[0]), _reads(op, "result")
     cls = None
     exact = keeps_floats(op.promotion) and bool(op.vjps or op.differentials)
@@ -141,7 +140,7 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
     classes: dict[bool, Any] = {}
 
     def named_class(self: Any, other: Any) -> Any:
-        """The class of the node, remembered where its name does not depend on the arguments (but whether one is a number)."""
+        """The class of the node, remembered where its name depends on nothing but whether `other` is a number."""
         nonlocal cls
         if isinstance(op.node_name, str):
             cls = node_class(op, op.node_name)

@@ -17,6 +17,7 @@ from gradcore.ops.triangular import check_part
 @linear(
     lambda F, grad, self_shape, key: F.getitem_backward(grad, self_shape, key),
     view=True,
+    place=lambda shape, key, name: key,
     function=False,
     method=False,
     node=lambda self, key, name: name,
@@ -44,11 +45,14 @@ def _selected(x, dim, index):
     return _at(dim, index, ...)
 
 
+def _slice_key(shape, dim, index):
+    return _at(wrap_dim(dim, len(shape)), index)
+
+
 @linear(
-    lambda F, grad, self_shape, dim, index: F.getitem_backward(
-        grad, self_shape, _at(wrap_dim(dim, len(self_shape)), index)
-    ),
+    lambda F, grad, self_shape, dim, index: F.getitem_backward(grad, self_shape, _slice_key(self_shape, dim, index)),
     view=True,
+    place=_slice_key,
     samples=lambda: [case(floats(2, 3), 0, 1), case(floats(2, 3, 4), -1, -2), case(floats(3), 0, 0)],
 )
 def select(F, self, dim: int, index: int):
@@ -56,11 +60,16 @@ def select(F, self, dim: int, index: int):
     return self[_selected(self, dim, index)]
 
 
+def _part_key(shape, dim, start, end, step):
+    return _at(wrap_dim(dim, len(shape)), slice(start, end, step))
+
+
 @linear(
     lambda F, grad, self_shape, dim, start, end, step: F.getitem_backward(
-        grad, self_shape, _at(wrap_dim(dim, len(self_shape)), slice(start, end, step))
+        grad, self_shape, _part_key(self_shape, dim, start, end, step)
     ),
     view=True,
+    place=_part_key,
     node="SliceBackward0",
     function=False,
     method=False,

@@ -128,6 +128,8 @@ class Op:
         self.materialize: bool = options.pop("materialize", True)
         #: Whether the shape of the result depends on the data.
         self.data_dependent: bool = options.pop("data_dependent", False)
+        #: For views of a part: the key of that part, a function of the tensor's shape and the settings.
+        self.place: Callable[..., Any] | None = options.pop("place", None)
         #: Whether the result depends on how the elements lie in memory.
         self.layout_dependent: bool = options.pop("layout_dependent", False)
         self.random: bool = options.pop("random", False)

@@ -138,7 +138,8 @@ def test_each_backward_runs_on_its_own_device() -> None:
     seen = []
     for t in (z, back, y, there):
         assert t.grad_fn is not None
-        t.grad_fn.register_prehook(lambda grads, name=t.grad_fn.name(): seen.append((name, strict_device.current())))
+        name = t.grad_fn.name()
+        t.grad_fn.register_prehook(lambda grads, name=name: seen.append((name, strict_device.current())))
     with strict_device.use(1):
         backward(z.sum())
         assert strict_device.current() == 1

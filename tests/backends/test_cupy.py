@@ -166,9 +166,7 @@ def test_extrema_at_indices(strict: str, reduce: str, include: bool, dtype: str)
     if dtype.startswith("f"):
         values[7], values[8] = np.nan, 1 + 2.0**-40  # an atomic maximum of float64 would round it
         start[7] = np.nan
-    here, there = both(
-        lambda x, i, v: x.scatter_reduce(0, i, v, reduce, include_self=include), start, index, values
-    )
+    here, there = both(lambda x, i, v: x.scatter_reduce(0, i, v, reduce, include_self=include), start, index, values)
     np.testing.assert_array_equal(there, here)
 
 
@@ -231,7 +229,19 @@ class CompiledForTheHost:
         assert {"-fmad=false", "-std=c++17"} < set(options)
         include = [option for option in options if option.startswith("-I")]
         (self.folder / "shim.cpp").write_text(SHIM)
-        command = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-w", "-shared", "-fPIC", *include, "shim.cpp", "-o", "k.so"]
+        command = [
+            "g++",
+            "-O1",
+            "-std=c++17",
+            "-ffp-contract=off",
+            "-w",
+            "-shared",
+            "-fPIC",
+            *include,
+            "shim.cpp",
+            "-o",
+            "k.so",
+        ]
         subprocess.run(command, cwd=self.folder, check=True)
         self.library = ctypes.CDLL(str(self.folder / "k.so"))
 
@@ -242,7 +252,9 @@ class CompiledForTheHost:
             out, *numbers = arguments
             assert all(isinstance(n, np.uint64) for n in numbers)
             self.launches.append((*grid, *block))
-            self.library.launch(*grid, *block, ctypes.c_void_p(out.ctypes.data), *(ctypes.c_uint64(int(n)) for n in numbers))
+            self.library.launch(
+                *grid, *block, ctypes.c_void_p(out.ctypes.data), *(ctypes.c_uint64(int(n)) for n in numbers)
+            )
 
         return kernel
 

@@ -26,7 +26,8 @@ def test_a_device_equals_its_string() -> None:
     assert gc.device("cuda:1") == gc.device("cuda", 1) == gc.device(1)
     assert gc.device("cpu") != "cuda"
     assert gc.device("cuda") != gc.device("cuda:0")
-    assert "cpu" == gc.device("cpu")
+    assert "cpu".__eq__(gc.device("cpu")) is NotImplemented  # so that the device decides
+    assert ["cpu"] == [gc.device("cpu")]
     assert gc.device("cpu") != 3
     assert str(gc.device("cuda", 1)) == "cuda:1"
     assert repr(gc.device("cuda:1")) == "device(type='cuda', index=1)"
@@ -125,7 +126,9 @@ def twin() -> str:
 def test_an_index_that_does_not_exist(twin: str) -> None:
     assert gc.zeros(2, device="twin:0").device == "twin:0"
     assert gc.zeros(2, device="twin").device == "twin:1"  # the current one
-    with pytest.raises(RuntimeError, match="Invalid device 'twin:2': 2 devices of type 'twin' are available, with index 0 to 1"):
+    with pytest.raises(
+        RuntimeError, match="Invalid device 'twin:2': 2 devices of type 'twin' are available, with index 0 to 1"
+    ):
         gc.zeros(2, device="twin:2")
 
 
@@ -157,7 +160,8 @@ def test_a_further_backend() -> None:
     out.backward()
     assert calls == [(2,)]
     assert (repr(out.device), out.item()) == ("device(type='verbose_test')", 2.0)
-    assert x.grad is not None and x.grad.device == "verbose_test"
+    assert x.grad is not None
+    assert x.grad.device == "verbose_test"
     with pytest.raises(ValueError, match="the backend of device type 'verbose_test' is in use and cannot be replaced"):
         register("verbose_test", Verbose)
 
@@ -178,9 +182,11 @@ def test_a_backend_that_cannot_be_used() -> None:
 def test_mixed_devices(twin: str) -> None:
     here, there, meta = gc.ones(2), gc.ones(2, device="twin:0"), gc.ones(2, device="meta")
     for a, b in ((here, there), (there, meta), (gc.ones(2, device="twin:1"), there)):
-        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device, but found at least two") as e:
+        with pytest.raises(
+            RuntimeError, match="Expected all tensors to be on the same device, but found at least two"
+        ) as e:
             a + b
-        assert str(a.device) in str(e.value) and str(b.device) in str(e.value)
+        assert {str(a.device), str(b.device)} <= set(str(e.value).replace(",", " ").replace("!", " ").split())
     assert (there + gc.ones(())).device == (gc.ones(()) + there).device == "twin:0"
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         gc.cat([here, there])
@@ -244,7 +250,11 @@ print(*[w.message for w in seen])
     ("setup", "reason", "remedy"),
     [
         (MISSING, "CuPy is not installed", "pip install 'gradcore[cuda13]'"),
-        (NO_DRIVER, "CuPy finds no usable NVIDIA driver (cudaErrorNoDevice: driver is missing)", "install or update the driver"),
+        (
+            NO_DRIVER,
+            "CuPy finds no usable NVIDIA driver (cudaErrorNoDevice: driver is missing)",
+            "install or update the driver",
+        ),
         (NO_DEVICE, "there is a driver but no CUDA device", "CUDA_VISIBLE_DEVICES"),
     ],
     ids=["no CuPy", "no driver", "no device"],
@@ -259,7 +269,9 @@ def test_the_cpu_is_used_with_one_warning(setup: str, reason: str, remedy: str) 
 
 
 def test_a_broken_cupy() -> None:
-    setup = MISSING.replace("raise ModuleNotFoundError(f\"No module named {name!r}\", name=name)", "raise ImportError('libnvrtc.so')")
+    setup = MISSING.replace(
+        'raise ModuleNotFoundError(f"No module named {name!r}", name=name)', "raise ImportError('libnvrtc.so')"
+    )
     text = run(setup, FALL_BACK)
     assert "CuPy is installed but cannot be imported (libnvrtc.so); re-install CuPy" in text
 
@@ -282,7 +294,9 @@ def test_an_error() -> None:
             print(error)
     """
     lines = run(MISSING, code).splitlines()
-    assert lines[0].startswith("Device 'cuda' cannot be used: CuPy is not installed; install CuPy for your CUDA version")
+    assert lines[0].startswith(
+        "Device 'cuda' cannot be used: CuPy is not installed; install CuPy for your CUDA version"
+    )
     assert all(line.startswith("Device type 'cuda' cannot be used: CuPy is not installed") for line in lines[1:])
     assert len(lines) == 3
 
@@ -291,7 +305,9 @@ def test_a_policy_that_does_not_exist() -> None:
     with pytest.raises(ValueError, match="must be one of 'warn', 'error', 'silent', but got 'maybe'"):
         gc.set_cuda_fallback("maybe")  # type: ignore[arg-type]
     code = "print('imported')"
-    with pytest.raises(AssertionError, match="GRADCORE_CUDA_FALLBACK must be one of 'warn', 'error', 'silent', but got 'maybe'"):
+    with pytest.raises(
+        AssertionError, match="GRADCORE_CUDA_FALLBACK must be one of 'warn', 'error', 'silent', but got 'maybe'"
+    ):
         run("", code, GRADCORE_CUDA_FALLBACK="maybe")
 
 
@@ -326,7 +342,9 @@ def test_a_forked_process_is_told_why_it_has_no_cuda() -> None:
     """
     before, child, after = run(ONE_DEVICE, code).splitlines()
     assert (before, after) == ("True", "True")
-    assert child.startswith("False cpu device='cuda' cannot be used, so the CPU is used instead: the process was forked after")
+    assert child.startswith(
+        "False cpu device='cuda' cannot be used, so the CPU is used instead: the process was forked after"
+    )
     assert "multiprocessing.set_start_method('spawn')" in child
 
 

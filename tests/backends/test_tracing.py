@@ -167,7 +167,9 @@ def test_functions_are_numpys(call: tuple[Any, ...]) -> None:
     same(*call)
 
 
-@pytest.mark.parametrize("function", [np.add, np.power, np.true_divide, np.left_shift, np.hypot, np.logical_and, np.equal])
+@pytest.mark.parametrize(
+    "function", [np.add, np.power, np.true_divide, np.left_shift, np.hypot, np.logical_and, np.equal]
+)
 @pytest.mark.parametrize("first", ["?", "u1", "i4", "i8", "f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize("second", ["?", "i8", "f4", "c16", 1, 2.0, 1j, np.float32(3)])
 def test_promotion_is_numpys(function: Any, first: str, second: Any) -> None:
@@ -360,7 +362,7 @@ def test_printing() -> None:
 def test_gradients_have_shapes() -> None:
     a, b = meta(4, 1, 3, requires_grad=True), meta(2, 3, requires_grad=True, dtype=gc.float64)
     out = ((a * b).tanh() + a.sum()).sum()
-    assert out.device == "meta" and out.dtype is gc.float64 and out.grad_fn is not None
+    assert (out.device, out.dtype, out.requires_grad) == ("meta", gc.float64, True)
     out.backward()
     for leaf in (a, b):
         assert leaf.grad is not None
@@ -373,9 +375,11 @@ def test_gradients_have_shapes() -> None:
 def test_views_and_writes_in_place() -> None:
     x = meta(3, 4, requires_grad=True) * 1
     view = x.transpose(0, 1)
-    assert view._base is x and view.stride() == (1, 4) and not view.is_contiguous()
+    assert view._base is x
+    assert (view.stride(), view.is_contiguous()) == ((1, 4), False)
     view.mul_(2)
-    assert x.grad_fn is not None and x.grad_fn.name() == "CopySlices" and x._version == 1
+    assert x.grad_fn is not None
+    assert (x.grad_fn.name(), x._version) == ("CopySlices", 1)
     with pytest.raises(RuntimeError, match="refers to a single memory location"):
         meta(1, 3).expand(2, 3).add_(1)
     assert meta(3, 4).exp().stride() == (4, 1)
@@ -385,7 +389,7 @@ def test_views_and_writes_in_place() -> None:
 def test_moves() -> None:
     here = gc.ones(2, 3, requires_grad=True)
     there = here.to("meta")
-    assert there.is_meta and there.shape == (2, 3)
+    assert (there.is_meta, there.shape) == (True, (2, 3))
     for leave in (lambda: there.to("cpu"), lambda: there.cpu(), lambda: there.tolist()):
         with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
             leave()
@@ -404,7 +408,8 @@ def test_half_precision() -> None:
     for dtype in (gc.float16, gc.bfloat16):
         x = meta(2, 3, dtype=dtype, requires_grad=True)
         (x * 2).exp().sum().backward()
-        assert x.grad is not None and x.grad.dtype is dtype
+        assert x.grad is not None
+        assert x.grad.dtype is dtype
 
 
 def peak(call: Callable[[], Any]) -> int:
@@ -424,14 +429,16 @@ def test_nothing_is_allocated() -> None:
     def product() -> None:
         a, b = meta(n, n, requires_grad=True), meta(n, n, requires_grad=True)
         (a @ b).sum().backward()
-        assert a.grad is not None and a.grad.shape == (n, n)
+        assert a.grad is not None
+        assert a.grad.shape == (n, n)
 
     def convolution() -> None:
         x, weight = meta(n, 64, 2000, 2000), meta(256, 64, 3, 3, requires_grad=True)
         out = gc.nn.functional.conv2d(x, weight, padding=1)
         assert out.shape == (n, 256, 2000, 2000)
         gc.nn.functional.max_pool2d(out, 2).sum().backward()
-        assert weight.grad is not None and weight.grad.shape == weight.shape
+        assert weight.grad is not None
+        assert weight.grad.shape == weight.shape
 
     for call in (product, convolution):
         assert peak(call) < 200_000

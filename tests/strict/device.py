@@ -100,7 +100,9 @@ class StrictArray:
         return self._parent
 
     def __array__(self, *args: Any, **named: Any) -> Any:
-        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array.")
+        raise TypeError(
+            "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array."
+        )
 
     def __array_ufunc__(self, *args: Any, **named: Any) -> Any:
         raise StrictError("a NumPy function was called with an array of the device; go through xp")
@@ -118,7 +120,11 @@ class StrictArray:
         value = getattr(self._a, name) if name != "get" else None
         known = API["methods"][name]
         if known == "attribute":
-            return value if name in ("shape", "dtype", "ndim", "size", "strides", "itemsize", "nbytes", "flags") else _outside(value)
+            return (
+                value
+                if name in ("shape", "dtype", "ndim", "size", "strides", "itemsize", "nbytes", "flags")
+                else _outside(value)
+            )
 
         def method(*args: Any, **named: Any) -> Any:
             _checked(f"ndarray.{name}", known, named)
@@ -190,7 +196,9 @@ def _wrapped(a: np.ndarray[Any, Any], index: Any) -> Any:
     parts = list(index) if isinstance(index, tuple) else [index]
     if not any(isinstance(i, np.ndarray) and i.dtype.kind in "iu" for i in parts):
         return index
-    used = sum(i.ndim if isinstance(i, np.ndarray) and i.dtype == bool else i is not None and i is not ... for i in parts)
+    used = sum(
+        i.ndim if isinstance(i, np.ndarray) and i.dtype == bool else i is not None and i is not ... for i in parts
+    )
     dim = 0
     for place, i in enumerate(parts):
         if isinstance(i, np.ndarray) and i.dtype.kind in "iu":
@@ -296,7 +304,9 @@ WAITING = ("nonzero", "flatnonzero", "argwhere", "unique", "bincount", "digitize
 
 
 def _inside_list(value: Any) -> Any:
-    return _inside(value) if isinstance(value, (list, tuple)) and any(isinstance(v, StrictArray) for v in value) else value
+    return (
+        _inside(value) if isinstance(value, (list, tuple)) and any(isinstance(v, StrictArray) for v in value) else value
+    )
 
 
 def _each_matrix(function: Any, a: Any, *rest: Any) -> Any:
@@ -315,7 +325,9 @@ class _Ufunc(_Function):
         self.types = known["types"]
         for method in known["methods"]:
             if hasattr(function, method):
-                setattr(self, method, _Function(f"{name}.{method}", getattr(function, method), api.UFUNC_METHODS[method]))
+                setattr(
+                    self, method, _Function(f"{name}.{method}", getattr(function, method), api.UFUNC_METHODS[method])
+                )
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         result = super().__call__(*args, **named)
@@ -335,7 +347,9 @@ class _Ufunc(_Function):
             raise StrictError(f"cupy's {self.name} has no loop for {dtypes}")
         found = [r.dtype.char for r in (result if isinstance(result, tuple) else (result,))]
         if [np.dtype(c) for c in found] != [np.dtype(c) for c in outs]:
-            raise StrictError(f"cupy's {self.name} gives {outs} of {[getattr(a, 'dtype', a) for a in args]}, not {found}")
+            raise StrictError(
+                f"cupy's {self.name} gives {outs} of {[getattr(a, 'dtype', a) for a in args]}, not {found}"
+            )
 
 
 def _fits(value: Any, char: str) -> bool:

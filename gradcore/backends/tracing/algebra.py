@@ -48,9 +48,7 @@ def _outer(a: Any, b: Any) -> Shape:
 def _kron(a: Any, b: Any) -> Shape:
     first, second = shape_of(a), shape_of(b)
     n = max(len(first), len(second))
-    return tuple(
-        x * y for x, y in zip((1,) * (n - len(first)) + first, (1,) * (n - len(second)) + second, strict=True)
-    )
+    return tuple(x * y for x, y in zip((1,) * (n - len(first)) + first, (1,) * (n - len(second)) + second, strict=True))
 
 
 @shapes("cross")
@@ -64,9 +62,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Shape:
     if isinstance(axes, int):
         return first[: len(first) - axes] + second[axes:]
     summed = [normalize_axis_tuple(x, len(s)) for x, s in zip(axes, (first, second), strict=True)]
-    return tuple(
-        n for s, gone in zip((first, second), summed, strict=True) for i, n in enumerate(s) if i not in gone
-    )
+    return tuple(n for s, gone in zip((first, second), summed, strict=True) for i, n in enumerate(s) if i not in gone)
 
 
 # -- linear algebra ------------------------------------------------------------------------------------------

@@ -85,15 +85,11 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def flags(self) -> Any:
         in_c = layouts.is_contiguous(self.shape, self.strides, self.itemsize)
         in_f = layouts.is_contiguous(self.shape[::-1], self.strides[::-1], self.itemsize)
-        return types.SimpleNamespace(
-            c_contiguous=in_c, f_contiguous=in_f, owndata=self.base is None, writeable=True
-        )
+        return types.SimpleNamespace(c_contiguous=in_c, f_contiguous=in_f, owndata=self.base is None, writeable=True)
 
     # -- views -----------------------------------------------------------------------------------------------
 
-    def viewed(
-        self, shape: Sequence[int], strides: Sequence[int], dtype: Any = None, offset: int = 0
-    ) -> Traced:
+    def viewed(self, shape: Sequence[int], strides: Sequence[int], dtype: Any = None, offset: int = 0) -> Traced:
         """A view of the same memory; `offset`, in bytes, counts from this array's first element."""
         base = self if self.base is None else self.base
         return Traced(shape, dtype or self.dtype, tuple(strides), base, self.offset + offset)
@@ -169,9 +165,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         if not chosen:
             shape, strides, start = layouts.picked(self.shape, self.strides, entries)
             return self.viewed(shape, strides, None, start)
-        chosen = [
-            i for i, e in enumerate(entries) if isinstance(e, (Traced, np.ndarray)) or hasattr(e, "__index__")
-        ]
+        chosen = [i for i, e in enumerate(entries) if isinstance(e, (Traced, np.ndarray)) or hasattr(e, "__index__")]
         taken = np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen))
         together = chosen == list(range(chosen[0], chosen[-1] + 1))
         # With the indices as slices of length 0, what is left in the order of the dims.
@@ -246,17 +240,13 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
             for target, shape, dtype in zip(results, shapes, dtypes, strict=True):
                 _check_fits(shape, target.shape)
                 if not np.can_cast(dtype, target.dtype, named.get("casting", "same_kind")):
-                    raise TypeError(
-                        f"Cannot cast ufunc '{ufunc.__name__}' output from {dtype} to {target.dtype}"
-                    )
+                    raise TypeError(f"Cannot cast ufunc '{ufunc.__name__}' output from {dtype} to {target.dtype}")
         return results if len(results) > 1 else results[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
         rule = RULES.get(function)
         if rule is None:
-            raise NotImplementedError(
-                f"{function.__module__}.{function.__name__} is not supported on the meta device"
-            )
+            raise NotImplementedError(f"{function.__module__}.{function.__name__} is not supported on the meta device")
         return rule(*args, **named)
 
 
@@ -296,9 +286,7 @@ def _entries(array: Traced, index: Any) -> list[Any]:
             entries.append(part)
     used = sum(entry is not None and entry is not ... for entry in entries)
     if used > array.ndim:
-        raise IndexError(
-            f"too many indices for array: array is {array.ndim}-dimensional, but {used} were indexed"
-        )
+        raise IndexError(f"too many indices for array: array is {array.ndim}-dimensional, but {used} were indexed")
     rest = [slice(None)] * (array.ndim - used)
     place = next((i for i, entry in enumerate(entries) if entry is ...), None)
     return [*entries, *rest] if place is None else [*entries[:place], *rest, *entries[place + 1 :]]

@@ -23,9 +23,7 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **na
     return Traced(sizes(shape), probe(np.asarray, fill_value).dtype if dtype is None else dtype)
 
 
-def _asarray(
-    value: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, **named: Any
-) -> Any:
+def _asarray(value: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, **named: Any) -> Any:
     if isinstance(value, Traced):
         changed = dtype is not None and np.dtype(dtype) != value.dtype
         return value.astype(value.dtype if dtype is None else dtype) if copy or changed else value
@@ -54,9 +52,7 @@ def _matrix(N: int, M: int | None = None, k: int = 0, dtype: Any = float, **name
     return Traced((N, N if M is None else M), dtype)
 
 
-def _linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, **named: Any
-) -> Traced:
+def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, **named: Any) -> Traced:
     return Traced((num, *broadcast(start, stop)), probe(np.linspace, start, stop, 1, dtype=dtype).dtype)
 
 

@@ -24,9 +24,7 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, **named: Any) -> S
         return (sum(map(prod, parts)),)
     axis = normalize_axis_index(axis, len(parts[0]))
     if len({(*part[:axis], *part[axis + 1 :]) for part in parts}) > 1 or len(set(map(len, parts))) > 1:
-        raise ValueError(
-            "all the input array dimensions except for the concatenation axis must match exactly"
-        )
+        raise ValueError("all the input array dimensions except for the concatenation axis must match exactly")
     return (*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :])
 
 

@@ -59,9 +59,7 @@ def kept_order(shape: Ints, itemsize: int, operands: Iterable[tuple[Ints, Ints]]
 
 
 def _broadcast_strides(shape: Ints, own: Ints, strides: Ints) -> Ints:
-    return (0,) * (len(shape) - len(own)) + tuple(
-        0 if n == 1 else s for n, s in zip(own, strides, strict=True)
-    )
+    return (0,) * (len(shape) - len(own)) + tuple(0 if n == 1 else s for n, s in zip(own, strides, strict=True))
 
 
 def resolved_shape(size: int, shape: Sequence[int]) -> Ints:

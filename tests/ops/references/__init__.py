@@ -26,4 +26,10 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **WINDOWS,
 }
 
-WITHOUT: dict[str, list[str]] = {}
+#: Operations whose values are tested elsewhere, or cannot be computed twice.
+WITHOUT: dict[str, list[str]] = {
+    "random": """rrelu dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d""".split(),
+    # tests/ops/test_linalg.py
+    "takes what another operation returns": """lu_unpack linalg_lu_solve lu_solve""".split(),
+    "takes tensors one by one, of any number": """linalg_multi_dot chain_matmul""".split(),
+}

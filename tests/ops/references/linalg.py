@@ -257,6 +257,7 @@ MATRICES: dict[str, Reference] = {
     "inverse": np.linalg.inv,
     "linalg_inv_ex": with_info(np.linalg.inv),
     "linalg_solve": solve,
+    "linalg_solve_ex": lambda A, B, left=True: (solve(A, B, left), np.zeros(A.shape[:-2], np.int32)),
     "linalg_solve_triangular": solve_triangular,
     "triangular_solve": triangular_solve,
     "linalg_tensorsolve": tensorsolve,

@@ -236,22 +236,14 @@ def fold(x: Array, output_size: Any, kernel_size: Any, dilation: Any = 1, paddin
 
 
 def pad(x: Array, pad: Any, mode: str = "constant", value: Any = None) -> Array:
-    """Dims from the last; what is negative is cut off."""
-    for i in range(len(pad) // 2):
-        before, after = pad[2 * i : 2 * i + 2]
+    """Dims from the last. What is negative is cut off: afterwards, but at first where the other end is copied."""
+    named = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
+    more = {"constant_values": value or 0} if mode == "constant" else {}
+    for axis, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True), 1):
+        cut = (..., slice(max(-before, 0), -max(-after, 0) or None), *[slice(None)] * (axis - 1))
         widths = [(0, 0)] * x.ndim
-        widths[-1 - i] = (max(before, 0), max(after, 0))
-        named = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
-        n = x.shape[-1 - i]
-        if mode == "constant":
-            x = np.pad(x, widths, constant_values=value or 0)
-        elif mode == "circular" and min(before, after) < 0:  # what is cut off on one side does not come back on the other
-            x = np.take(x, np.arange(-before, n + after) % n, -1 - i)
-            continue
-        else:
-            x = np.pad(x, widths, mode=named)
-        n = x.shape[-1 - i]
-        x = x.take(range(max(-before, 0), n - max(-after, 0)), -1 - i)
+        widths[-axis] = (max(before, 0), max(after, 0))
+        x = np.pad(x[cut], widths, named) if mode == "circular" else np.pad(x, widths, named, **more)[cut]
     return x
 
 
@@ -306,6 +298,75 @@ def interpolate(
     return x
 
 
+def affine_grid(theta: Array, size: Any, align_corners: bool = False) -> Array:
+    points = np.empty((len(theta), *size[2:], len(size) - 2))
+    for place in np.ndindex(*size[2:]):
+        ends = [(2 * i / (m - 1) if align_corners else (2 * i + 1) / m) - 1 for i, m in zip(place, size[2:], strict=True)]
+        points[(slice(None), *place)] = theta @ [*ends[::-1], 1]
+    return points
+
+
+def reflected(at: float, n: int, align_corners: bool) -> float:
+    low, high = (0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)
+    while not low <= at <= high:
+        at = 2 * low - at if at < low else 2 * high - at
+    return at
+
+
+def taps(at: float, n: int, mode: str, padding_mode: str, align_corners: bool) -> list[tuple[int, float]]:
+    """Which elements along one dim a position is made of, and with which weights."""
+
+    def bounded(at: float) -> float:
+        at = reflected(at, n, align_corners) if padding_mode == "reflection" else at
+        return at if padding_mode == "zeros" else min(max(at, 0), n - 1)
+
+    at = ((at + 1) * (n - 1) if align_corners else (at + 1) * n - 1) / 2
+    if mode == "bicubic":
+        found = [(int(bounded(j)), cubic(at - j)) for j in range(math.floor(at) - 1, math.floor(at) + 3)]
+    elif mode == "nearest":
+        found = [(round(bounded(at)), 1.0)]
+    else:
+        at = bounded(at)
+        found = [(math.floor(at), 1 - at % 1), (math.floor(at) + 1, at % 1)]
+    return [(j, w) for j, w in found if 0 <= j < n]
+
+
+def grid_sample(
+    x: Array, grid: Array, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
+) -> Array:
+    out = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
+    for b, *place in np.ndindex(*grid.shape[:-1]):
+        position = grid[(b, *place)][::-1]
+        by_dim = [taps(at, n, mode, padding_mode, align_corners) for at, n in zip(position, x.shape[2:], strict=True)]
+        for corner in itertools.product(*by_dim):
+            weight = math.prod(w for _, w in corner)
+            out[(b, slice(None), *place)] += weight * x[(b, slice(None), *(j for j, _ in corner))]
+    return out
+
+
+def fractional_max_pool(n: int, always: bool = False) -> Reference:
+    """Windows whose first elements are found from one random number for each image, channel and dim."""
+
+    def compute(x: Array, kernel: Any, size: Any, ratio: Any, return_indices: bool, samples: Array) -> Any:
+        sizes = each(size, n) if ratio is None else [int(m * ratio) for m in x.shape[2:]]
+        kernels = each(kernel, n)
+        values, indices = np.zeros((*x.shape[:2], *sizes)), np.zeros((*x.shape[:2], *sizes), np.int64)
+        for b, c in np.ndindex(*x.shape[:2]):
+            u = samples[b, c][::-1] if n == 2 else samples[b, c]
+            by_dim = [fractional_spans(*a) for a in zip(x.shape[2:], sizes, kernels, u, strict=True)]
+            image = x[b : b + 1, c : c + 1]
+            values[b, c], indices[b, c] = (part[0, 0] for part in largest(image, by_dim, True))
+        return (values, indices) if return_indices or always else values
+
+    return compute
+
+
+def fractional_spans(length: int, size: int, kernel: int, u: float) -> list[range]:
+    alpha = (length - kernel) / (size - 1)
+    starts = [int((i + u) * alpha) - int(u * alpha) for i in range(size - 1)]
+    return [range(s, s + kernel) for s in (*starts, length - kernel)]
+
+
 WINDOWS: dict[str, Reference] = {
     **{f"conv{n}d": conv(n) for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": conv_transpose(n) for n in (1, 2, 3)},
@@ -318,6 +379,10 @@ WINDOWS: dict[str, Reference] = {
     **{f"adaptive_avg_pool{n}d": adaptive_avg_pool(n) for n in (1, 2, 3)},
     **{f"lp_pool{n}d": lp_pool(n) for n in (1, 2, 3)},
     **{f"max_unpool{n}d": max_unpool(n) for n in (1, 2, 3)},
+    **{f"fractional_max_pool{n}d": fractional_max_pool(n) for n in (2, 3)},
+    **{f"fractional_max_pool{n}d_with_indices": fractional_max_pool(n, True) for n in (2, 3)},
+    "affine_grid": affine_grid,
+    "grid_sample": grid_sample,
     "unfold_images": unfold,
     "fold": fold,
     "pad": pad,
