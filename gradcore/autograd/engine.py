@@ -182,6 +182,21 @@ class _Task:
         total = local.state.run(add, total, piece)
         return total if total.__class__ is node._device.backend.array_type else node._device.backend.asarray(total)
 
+    def add_part(self, node: Any, grad: Any) -> bool:
+        """Add the gradient of a part to the sum for the whole where it exists and may be written into.
+
+        So a loop over ``x[i]`` takes time in proportion to `x`, not to its square.
+        """
+        edge = node._edges[0]
+        if edge is None or edge[0] not in self.owned or edge[0]._device is not node._device:
+            return False
+        total = self.pending.get(edge[0])
+        if total is None or total.dtype != grad.dtype:
+            return False
+        part = total[node.place(*node.saved)]
+        local.state.run(iadd, part, grad)
+        return True
+
     def gathered(self, grad: Any, device: Any) -> Any:
         """A gradient on its node's device: each device's partial sum is moved once."""
         if type(grad) is list:
@@ -238,6 +253,10 @@ class _Task:
                     break
                 if node.saved is None or Clock.last_write > node._seq:  # type: ignore[attr-defined]
                     node.check()  # type: ignore[attr-defined]
+                if node.place is not None and self.add_part(node, grad):  # type: ignore[attr-defined]
+                    if not retain:
+                        node.release()
+                    break
                 following = following_grad = None
                 for edge, call in zip(node._edges, calls):  # noqa: B905
                     if edge is None or (leading is not None and edge[0] not in leading):

@@ -322,6 +322,8 @@ class OpNode(Node):
     tensor_calls: ClassVar[tuple[Any, ...] | None] = None
     joint: ClassVar[tuple[Any, ...]] = ()
     saves: ClassVar[frozenset[str]] = frozenset()
+    #: Of views of a part: which part, a function of the shape and the settings.
+    place: ClassVar[Any] = None
 
     #: The arguments, with None in the place of tensors that no formula reads and shapes where only those are read.
     saved: Any

@@ -1,4 +1,4 @@
-"""Every operation in each dtype that it has on the CPU: the strict device gives the same, the meta device the shape."""
+"""Operations in each dtype that they have on the CPU: the strict device gives the same, the meta device the shape."""
 
 from __future__ import annotations
 

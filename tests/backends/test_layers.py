@@ -22,8 +22,8 @@ FLOORS = {
     "ops": 2,
     "autograd": 3,
     **dict.fromkeys(
-        ["assignment", "conversion", "creation", "cuda", "diagnostics", "dispatch", "fft", "indexing", "interop", "layouts",
-         "linalg", "namespaces", "queries", "random", "return_types", "shaping", "special", "tensor", "transfer"],
+        ["assignment", "conversion", "creation", "cuda", "diagnostics", "dispatch", "fft", "indexing", "interop",
+         "layouts", "linalg", "namespaces", "queries", "random", "return_types", "shaping", "special", "tensor", "transfer"],
         4,
     ),
     **dict.fromkeys(["compile", "func", "io", "stubs", "testing", "utils"], 5),

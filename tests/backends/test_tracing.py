@@ -70,8 +70,7 @@ VIEWS: list[Callable[..., Any]] = [
     lambda xp, x: xp.lib.stride_tricks.sliding_window_view(x, 2, axis=1),
     lambda xp, x: xp.lib.stride_tricks.sliding_window_view(x, (2, 3), axis=(1, 2)),
     lambda xp, x: xp.lib.stride_tricks.as_strided(x, (2, 2), (8, 16)), lambda xp, x: x.view("i8"),
-    lambda xp, x: x.view("f4"), lambda xp, x: x.real, lambda xp, x: x.view("c16").imag,
-    lambda xp, x: x.view(np.int64), *(lambda xp, x, k=k: xp.rot90(x, k, (1, 2)) for k in range(-1, 5)),
+    lambda xp, x: x.view(np.int64), lambda xp, x: x.real, *(lambda xp, x, k=k: xp.rot90(x, k, (1, 2)) for k in range(-1, 5)),
     lambda xp, x: x + 1, lambda xp, x: 1 / x, lambda xp, x: x.T * 2, lambda xp, x: xp.exp(x.transpose(1, 2, 0)),
     lambda xp, x: x.T + x.T[:, :, :1], lambda xp, x: x.swapaxes(0, 1) - x.swapaxes(0, 1)[:, :1],
     lambda xp, x: x.T[:, 1:] * x[0, :2, 0], lambda xp, x: x[::-1] ** 2, lambda xp, x: -x, lambda xp, x: abs(x),
@@ -105,7 +104,8 @@ FUNCTIONS: list[tuple[Any, ...]] = [
     (lambda xp, x: xp.concatenate([x, x], axis=None), X), (lambda xp, x, y: xp.stack([x, y], axis=1), X, F),
     (lambda xp, x: xp.stack((x, x), axis=-1), V), (lambda xp, x: xp.pad(x, ((1, 2), (0, 0), (3, 0))), X),
     (lambda xp, x: xp.pad(x, 2), I), (lambda xp, x: xp.tile(x, (2, 1, 3)), X), (lambda xp, x: xp.tile(x, 2), X),
-    (lambda xp, x: xp.repeat(x, 3), X), (lambda xp, x: xp.repeat(x, [1, 2], axis=0), X), (lambda xp, x: x.repeat(2, 1), X),
+    (lambda xp, x: xp.repeat(x, 3), X), (lambda xp, x: xp.repeat(x, [1, 2], axis=0), X),
+    (lambda xp, x: x.repeat(2, 1), X),
     (lambda xp, x: xp.diag(x), V), (lambda xp, x: xp.diag(x, 1), M[0]), (lambda xp, x: x.trace(), M),
     (lambda xp, x: xp.trace(x, 0, 1, 2), M), (lambda xp, x: xp.broadcast_arrays(x, x[0]), X),
     (lambda xp, x, i: xp.take(x, i, axis=1), X, I), (lambda xp, x, i: x.take(i), X, I),
@@ -120,8 +120,10 @@ FUNCTIONS: list[tuple[Any, ...]] = [
         lambda x, i: x[np.ones((2, 3), bool)], lambda x, i: x[:, 1, np.array([0, 1])],
     )),
     (lambda xp, x, v: x @ v, M, V), (lambda xp, x, v: v @ x, M, V), (lambda xp, v: v @ v, V),
-    (lambda xp, x, y: xp.matmul(x, y), M, M[0]), (lambda xp, x, y: xp.matmul(x[:, None], y), M, np.ones((4, 3, 2), "f4")),
-    (lambda xp, x, y: xp.dot(x, y), M, np.ones((4, 3, 2))), (lambda xp, v: xp.dot(v, v), V), (lambda xp, v: xp.vdot(v, v), V),
+    (lambda xp, x, y: xp.matmul(x, y), M, M[0]),
+    (lambda xp, x, y: xp.matmul(x[:, None], y), M, np.ones((4, 3, 2), "f4")),
+    (lambda xp, x, y: xp.dot(x, y), M, np.ones((4, 3, 2))), (lambda xp, v: xp.dot(v, v), V),
+    (lambda xp, v: xp.vdot(v, v), V),
     (lambda xp, x, v: xp.dot(x, v), M, V), (lambda xp, v: xp.inner(v, v), V), (lambda xp, v: xp.outer(v, v), V),
     (lambda xp, x, y: xp.inner(x, y), M, M[0]), (lambda xp, x: xp.kron(x, x), I), (lambda xp, x: xp.cross(x, x), M),
     (lambda xp, x, y: xp.tensordot(x, y, axes=([1, 2], [0, 1])), M, M[0]), (lambda xp, x: xp.tensordot(x, x[0], 1), M),
@@ -133,13 +135,15 @@ FUNCTIONS: list[tuple[Any, ...]] = [
     (lambda xp, m: xp.linalg.matrix_power(m, 3), M), (lambda xp, m: xp.linalg.norm(m, axis=(1, 2), keepdims=True), M),
     (lambda xp, x: xp.linalg.norm(x, 1, axis=1), F),
     *((lambda xp, x, n=n: getattr(xp.fft, n)(x), F) for n in (
-        "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn")),
+        "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn",
+        "irfftn")),
     (lambda xp, x: xp.fft.fft(x, 7, 1), X), (lambda xp, x: xp.fft.irfft(x, n=5, axis=0), F),
     (lambda xp, x: xp.fft.rfftn(x, (2, 6), (2, 1)), X), (lambda xp, x: xp.fft.fftn(x, axes=(0,)), I),
     (lambda xp, x: xp.fft.irfftn(x, s=(4,), axes=(1,)), X), (lambda xp, x: xp.fft.fftshift(x, axes=0), X),
     (lambda xp: xp.zeros((2, 3), "f4"),), (lambda xp: xp.ones(3),), (lambda xp: xp.empty((), bool),),
     (lambda xp: xp.full((2,), 1j),), (lambda xp: xp.full((2,), 1, dtype="u1"),), (lambda xp: xp.arange(5),),
-    (lambda xp: xp.arange(1, 4, 0.5),), (lambda xp: xp.arange(5, 0, -2, dtype="f4"),), (lambda xp: xp.eye(3, 4, dtype="f4"),),
+    (lambda xp: xp.arange(1, 4, 0.5),), (lambda xp: xp.arange(5, 0, -2, dtype="f4"),),
+    (lambda xp: xp.eye(3, 4, dtype="f4"),),
     (lambda xp: xp.identity(3),), (lambda xp: xp.linspace(0, 1, 7),), (lambda xp: xp.asarray([[1, 2], [3, 4]]),),
     (lambda xp: xp.array(2.5),), (lambda xp: xp.asarray([1, 2], "f4"),), (lambda xp: xp.fft.fftfreq(6),),
     (lambda xp: xp.fft.rfftfreq(6),), (lambda xp, x: xp.asarray(x, "f4"), X), (lambda xp, v: xp.asarray([v, v]), V),
@@ -153,12 +157,13 @@ FUNCTIONS: list[tuple[Any, ...]] = [
 def test_views_and_ufuncs_are_numpys(call: Callable[..., Any], order: str) -> None:
     """Shape, dtype and strides."""
     x = X[:, ::-1] if order == "reversed" else np.array(X, order=order)  # type: ignore[call-overload]
-    try:
-        call(np, x)
-    except ValueError as error:  # a view as another dtype of what is not contiguous
-        assert "contiguous" in str(error)
-        return
     same(call, x, strides=True)
+
+
+def test_views_in_other_dtypes_are_numpys() -> None:
+    for dtype in ("f4", "i2", "c16"):
+        same(lambda xp, x, dtype=dtype: x.view(dtype), X, strides=True)
+    same(lambda xp, x: x.view("c16").imag, X, strides=True)
 
 
 @pytest.mark.parametrize("call", FUNCTIONS)

@@ -25,7 +25,8 @@ UFUNCS_WITH = {"reduce": ["add", "multiply"], "accumulate": ["add", "multiply"],
 
 #: Dtypes of `ufunc.at`: what has an atomic operation. (Those of float64 extrema exist, but round to float32.)
 AT_DTYPES = {"add.at": ["int32", "uint32", "uint64", "float16", "float32", "float64"],
-             "maximum.at": ["int32", "uint32", "uint64", "float32"], "minimum.at": ["int32", "uint32", "uint64", "float32"]}  # fmt: skip
+             "maximum.at": ["int32", "uint32", "uint64", "float32"],
+             "minimum.at": ["int32", "uint32", "uint64", "float32"]}  # fmt: skip
 
 
 def _keywords(function: Any) -> list[str] | None:

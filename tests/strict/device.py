@@ -1,7 +1,7 @@
 """The strict device: NumPy underneath, CuPy's manners on top.
 
-Its arrays refuse conversion to NumPy, arrays of the other index, NumPy arrays as operands, and every function, method or
-keyword argument that CuPy does not have; reductions return 0-d arrays. Waiting for the device and copies to the host
+Its arrays refuse conversion to NumPy, arrays of the other index, NumPy arrays as operands, and every function, method
+or keyword argument that CuPy does not have; reductions return 0-d arrays. Waiting for the device and copies to the host
 are counted, also those that CuPy makes on its own. Where CuPy's functions are narrower than NumPy's of the same name,
 or fail in silence, so do these.
 """
@@ -299,8 +299,8 @@ class _Function:
 CONVERSIONS = ("array", "asanyarray", "asarray", "ascontiguousarray")
 
 #: Functions that read something from the device: a size, or whether they failed.
-WAITING = ("nonzero", "flatnonzero", "argwhere", "unique", "bincount", "digitize", "extract", "histogram", "put", "choose",
-           "scipy_linalg.lu_factor", "scipy_linalg.lu_solve", "scipy_linalg.expm")  # fmt: skip
+WAITING = ("nonzero", "flatnonzero", "argwhere", "unique", "bincount", "digitize", "extract", "histogram", "put",
+           "choose", "scipy_linalg.lu_factor", "scipy_linalg.lu_solve", "scipy_linalg.expm")  # fmt: skip
 
 
 def _inside_list(value: Any) -> Any:
