@@ -5,6 +5,7 @@ Other operations in place compute their result and copy it; what only moves data
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
         dispatch.check_own_memory(self)
     tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
     edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.category > 1 else []
-    self._device.kernels[kernel](self._array, *arrays)
+    state.run(self._device.kernels[kernel], self._array, *arrays)
     bump(self)
     if any(edge is not None for edge in edges):
         node = dispatch.make_node(op, (self, *args), tensors, edges, self._device, [self], state)
@@ -80,7 +81,7 @@ def _cast(value: Any, self: Any) -> Any:
     """The array of a tensor in the dtype of `self`."""
     if value._dtype is self._dtype:
         return value._array
-    return self._device.kernels["astype"](value._array, self._dtype.numpy)
+    return local.state.run(self._device.kernels["astype"], value._array, self._dtype.numpy)
 
 
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
@@ -167,7 +168,7 @@ def _written_at_once(self: Any, key: Any, value: Any) -> bool:
     if kind is not int and kind is not slice and (kind is not tuple or as_view_key(key, self._array.shape) is None):
         return False
     try:
-        self._array[key] = value
+        local.state.run(operator.setitem, self._array, key, value)
     except (IndexError, TypeError, ValueError):
         return False  # the general path says what is wrong
     bump(self)

@@ -277,10 +277,13 @@ def _install() -> None:
     _add("_reduce_ex_internal", lambda self, protocol: self.__reduce_ex__(protocol), "What pickling calls.")
     _add("__delitem__", _delitem)
     for old in ("chunk", "split", "split_with_sizes"):
-        setattr(Tensor, f"unsafe_{old}", property(lambda self, old=old: getattr(self, old)))
-    Tensor._make_subclass = staticmethod(_make_subclass)
-    Tensor.__torch_function__ = classmethod(_torch_function)
-    Tensor._cdata = property(id, doc="A number that identifies the tensor.")
+        setattr(Tensor, f"unsafe_{old}", property(operator.attrgetter(old)))
+    for name, value in (
+        ("_make_subclass", staticmethod(_make_subclass)),
+        ("__torch_function__", classmethod(_torch_function)),
+        ("_cdata", property(id, doc="A number that identifies the tensor.")),
+    ):
+        setattr(Tensor, name, value)
 
 
 def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import new, wrap
+from gradcore.autograd.modes import local
 from gradcore.backends.registry import CPU, resolve
 from gradcore.device import DeviceLike
 from gradcore.dtypes import DTypeLike
@@ -58,6 +60,11 @@ def place(array: np.ndarray[Any, Any], device: Any, dtype: dtypes.dtype | None =
     """A tensor of a fresh NumPy array, copied to a device where that is not the CPU."""
     where = resolve(device)
     return _finished(wrap(moved(array, CPU, where), where, dtype), requires_grad)
+
+
+def _converted(values: Any, wanted: dtypes.dtype) -> Any:
+    """In that dtype; what lies beyond its range becomes infinite, silently."""
+    return values if values.dtype == wanted.numpy else local.state.run(values.astype, wanted.numpy)
 
 
 def _host_array(data: Any) -> np.ndarray[Any, Any]:
@@ -169,7 +176,7 @@ def tensor(
     wanted = wanted or _dtype_of(data, array)
     if array.dtype.kind == "c" and not wanted.is_complex:
         raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
-    return place(array.astype(wanted.numpy, copy=False), device, wanted, requires_grad)  # type: ignore[no-any-return]
+    return place(_converted(array, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
@@ -267,7 +274,7 @@ def _filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, require
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
     with where.backend.use_index(where.index):
-        array = getattr(where.backend.xp, maker)(shape, *value, dtype=wanted.numpy)
+        array = local.state.run(partial(getattr(where.backend.xp, maker), dtype=wanted.numpy), shape, *value)
     return _finished(wrap(array, where, wanted), requires_grad)
 
 
@@ -475,7 +482,7 @@ def arange(
     wanted = _sequence_dtype((start, end, step), dtype)
     count = max(math.ceil((end - start) / step), 0)
     steps = np.arange(count, dtype=np.int64 if wanted.category < 2 and isinstance(step, int) else np.float64)
-    made = place((start + steps * step).astype(wanted.numpy), device, wanted, requires_grad)
+    made = place(_converted(start + steps * step, wanted), device, wanted, requires_grad)
     return made if out is None else _into(out, made)
 
 
@@ -486,7 +493,7 @@ def range(
     start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     count = math.floor((end - start) / step) + 1
-    return place((start + np.arange(count) * step).astype(wanted.numpy), device, wanted, requires_grad)  # type: ignore[no-any-return]
+    return place(_converted(start + np.arange(count) * step, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
 
 
 def _spaced(start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> np.ndarray[Any, Any]:
@@ -515,7 +522,7 @@ def linspace(
     values = _spaced(start, end, steps, wanted)
     if wanted.category < 2:
         values = np.trunc(values)
-    made = place(values.astype(wanted.numpy), device, wanted, requires_grad)
+    made = place(_converted(values, wanted), device, wanted, requires_grad)
     return made if out is None else _into(out, made)
 
 
@@ -543,7 +550,7 @@ def logspace(
     start, end = _numbers(start, end)
     wanted = _default_spaced(start, end, dtype)
     values = np.power(base, _spaced(start, end, steps, wanted))
-    made = place(values.astype(wanted.numpy), device, wanted, requires_grad)
+    made = place(_converted(values, wanted), device, wanted, requires_grad)
     return made if out is None else _into(out, made)
 
 
@@ -611,7 +618,8 @@ def _formula_zeros(input: Tensor, size: Sequence[int]) -> Tensor:
 
 for _method in (_new_zeros, _new_ones, _new_empty):
     setattr(Tensor, _method.__name__, _method)
-Tensor.new_full, Tensor.new_tensor = _new_full, _new_tensor
+for _name, _function in (("new_full", _new_full), ("new_tensor", _new_tensor)):
+    setattr(Tensor, _name, _function)
 for _function in (as_tensor, empty, empty_like, full, full_like, number_as_tensor, ones, ones_like, tensor, zeros, zeros_like):
     setattr(TENSORS, _function.__name__, _function)
 TENSORS.new_zeros = _formula_zeros

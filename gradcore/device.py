@@ -40,6 +40,7 @@ class device:  # PyTorch's name for the class
 
     __slots__ = ("_name", "backend", "guarded", "index", "kernels", "type")
 
+    _name: str
     type: str
     index: int | None
     #: Filled in by the registry for the devices that tensors live on.

@@ -81,8 +81,11 @@ def _install() -> None:
     for name, method in _plain_methods().items():
         method.__name__, method.__qualname__ = name, f"Tensor.{name}"
         setattr(Tensor, name, method)
-    Tensor.layout = property(lambda self: strided, doc="``gradcore.strided``.")
-    Tensor.name = property(lambda self: None, doc="None; kept for PyTorch's old programs.")
+    for name, value, doc in (
+        ("layout", strided, "``gradcore.strided``."),
+        ("name", None, "None; kept for PyTorch's old programs."),
+    ):
+        setattr(Tensor, name, property(lambda self, value=value: value, doc=doc))
 
 
 def _plain_methods() -> dict[str, Callable[..., Any]]:

@@ -36,11 +36,9 @@ def _faces(op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The function and the method of an operation."""
     if op.kind == "elementwise" and not op.unpromoted:
         if len(op.names) == 1:
-            fast = dispatch.unary(op)
-            return _both(fast, op)
+            return _both(dispatch.unary(op), op)
         if len(op.names) == 2 == len(op.tensors):
-            fast = dispatch.binary(op)
-            return _both(fast, op)
+            return _both(dispatch.binary(op), op)
         if op.tensors == (0, 1) and all(p.default is not p.empty for p in op.parameters[2:]):
             run = dispatch.plain_or(dispatch.binary(op), op)
             return dispatch.make_function(op, method=False, run=run), dispatch.make_function(op, method=True, run=run)

@@ -91,7 +91,7 @@ class Generator:
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Continue from a state that `get_state` returned."""
-        if not isinstance(new_state, Tensor) or new_state.dtype is not dtypes.uint8:
+        if getattr(new_state, "dtype", None) is not dtypes.uint8:
             raise TypeError("RNG state must be a torch.ByteTensor")
         self._state = PhiloxState.from_bytes(new_state.host())
         return self
@@ -470,7 +470,8 @@ def _filler(name: str, distribution: Callable[..., Any], doc: str, *defaults: tu
         if unknown or len(values) > len(names):
             raise TypeError(f"{name}() takes {', '.join(names)} and generator, but got {sorted(unknown) or values}")
         given.update(named)
-        _CHECKS.get(name, lambda *_: None)(*given.values())
+        if name in _CHECKS:
+            _CHECKS[name](*given.values())
         dtype = _working(self, name)
         if dtype.is_complex:
             parts = (*self._array.shape, 2)

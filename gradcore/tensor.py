@@ -472,7 +472,7 @@ class Tensor(Variable, Methods):
 
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, (Tensor, bool, int, float, complex)):
-            return bool((element == self).any())
+            return bool((self == element).any())
         raise RuntimeError(
             f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
         )
@@ -499,7 +499,8 @@ class Tensor(Variable, Methods):
         if self.requires_grad:
             out.requires_grad_()
         if self._grad is not None:
-            out._meta = out._meta or Meta()
+            if out._meta is None:
+                out._meta = Meta()
             out._meta.grad = copy.deepcopy(self._grad, memo)
         out.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return out
@@ -625,7 +626,7 @@ def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: d
         with place.backend.use_index(place.index):
             out = wrap(place.backend.from_host(array), place, dtype)
     if cls is not Tensor:
-        other = new(cls)
+        other: Any = new(cls)
         other._array, other._device, other._dtype = out._array, out._device, out._dtype
         other._edge = other._meta = other._vc = None
         out = other

@@ -32,6 +32,8 @@ class ToCopyBackward0(Node):
 
     __slots__ = ("dtype",)
 
+    dtype: dtypes.dtype
+
     def backward(self, grads: Any, raw: bool) -> Any:
         if grads is None:
             return [None]
@@ -78,7 +80,7 @@ def to_copy(t: Any, device: Any, dtype: dtypes.dtype) -> Any:
 
 def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool]:
     """The device, dtype and `copy` of a call ``t.to(...)`` in any of its forms."""
-    values = dict(zip(("non_blocking", "copy"), (), strict=False))
+    values: dict[str, Any] = {}
     rest = list(args)
     device, dtype = named.pop("device", None), named.pop("dtype", None)
     other = named.pop("other", None)

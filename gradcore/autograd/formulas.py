@@ -198,7 +198,7 @@ def all_gradients(node: Any, grads: Any, raw: bool, wanted: Sequence[bool] | Non
         grads = _upcast(grads)
     for keys, formula, getters in type(node).rows:
         if op.sequence and keys[0] == op.names[0]:
-            span = range(len(edges) - len(op.tensors) + 1)
+            span: Sequence[int] = range(len(edges) - len(op.tensors) + 1)
         else:
             span = [op.edge_of[op.position[key]] + (len(edges) - len(op.tensors) if op.sequence else 0) for key in keys]
         if not any(needed[i] for i in span):

@@ -268,8 +268,9 @@ def _tangents(
         return list(result) if isinstance(result, (tuple, list)) else [result]
     if op.kind == "bilinear":
         total = None
-        for name in op.vjps:
-            p = op.position[name]
+        for p in op.tensors:
+            if op.names[p] not in op.vjps:
+                continue
             t = tangent(args[p])
             if t is not None:
                 varied = list(primals)

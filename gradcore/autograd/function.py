@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from gradcore.autograd import anomaly_mode, forward, views
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.function_results import finish
-from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
-from gradcore.autograd.nodes import FREED, Node, gradient_edge, requires_grad
+from gradcore.autograd.function_calls import bind, call
+from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.nodes import FREED, Node, requires_grad
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable, alias, new, tick, wrap
 
@@ -282,119 +280,22 @@ class Function:
         object
             What `forward` returns, with the tensors in it (or in the tuple that it is) made part of the graph.
         """
-        if named or cls.setup_context is not Function.setup_context:
-            args = _bound(cls, args, named)
-        ctx, result = _call(cls, args)
+        separate = cls.setup_context is not Function.setup_context
+        if named or separate:
+            args = bind(cls.forward, args, named, separate)
+        ctx, result = call(cls, args, separate)
         # Outputs among these would hold the node that holds them.
         ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
         return result
-
-
-def _bound(cls: type[Function], args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments by position, with the defaults of `forward`."""
-    with_context = cls.setup_context is Function.setup_context
-    bound = inspect.signature(cls.forward).bind(*((None, *args) if with_context else args), **named)
-    bound.apply_defaults()
-    if bound.kwargs:
-        raise TypeError(f"{cls.__name__}.apply(): keyword-only arguments of forward are not supported")
-    return bound.args[1:] if with_context else bound.args
-
-
-def _call(cls: type[Function], args: tuple[Any, ...]) -> tuple[BackwardFunction, Any]:
-    """Run `forward`, and `jvp` for every forward-mode level that is open in the arguments."""
-    state = local.state
-    if state.mode & DUAL:
-        level = forward.innermost_of(args)
-        if level is not None:
-            return _call_dual(cls, args, level)
-    ctx = new(cls._backward_cls)
-    needs = ctx.needs_input_grad = tuple([isinstance(a, Variable) and requires_grad(a) for a in args])
-    record = state.mode & GRAD and True in needs
-    ctx._edges = tuple([gradient_edge(a) for a in args if isinstance(a, Variable)]) if record else ()
-    before, state.mode = state.mode, state.mode & ~(GRAD | DUAL)
-    separate = cls.setup_context is not Function.setup_context
-    try:
-        if separate:
-            result = cls.forward(*args)
-            cls.setup_context(ctx, args, result)
-        else:
-            result = cls.forward(ctx, *args)
-    finally:
-        state.mode = before
-    ctx._hooks, ctx._seq = None, tick()
-    result = finish(ctx, args, result, record, separate)
-    if record and state.mode & ANOMALY:
-        anomaly_mode.note(ctx)
-    return ctx, result
-
-
-def _call_dual(cls: type[Function], args: tuple[Any, ...], level: Any) -> tuple[BackwardFunction, Any]:
-    """The call on duals of one level: results from the primals, tangents from `jvp`."""
-    primals = tuple(forward.primal(a, level) if isinstance(a, Variable) else a for a in args)
-    ctx, result = _call(cls, primals)
-    outs = list(result) if isinstance(result, tuple) else [result]
-    tangents = [forward.tangent_of(a, level) if isinstance(a, Variable) else None for a in args]
-    if ctx.materialize_grads:
-        tangents = [
-            TENSORS.zeros_like(a) if t is None and isinstance(a, Variable) and a._dtype.category > 1 else t
-            for a, t in zip(primals, tangents, strict=True)
-        ]
-    ctx._forward_mode = True
-    try:
-        found = cls.jvp(ctx, *tangents)
-    finally:
-        ctx._forward_mode = False
-    found = list(found) if isinstance(found, tuple) else [found]
-    if len(found) != len(outs):
-        raise RuntimeError(
-            f"Function's jvp returned an invalid number of forward gradients (expected {len(outs)} but got {len(found)})"
-        )
-    constant = {id(t) for t in ctx.non_differentiable or ()}
-    originals = {id(p): (a, t) for p, a, t in zip(primals, args, tangents, strict=True)}
-    for i, (out, tangent) in enumerate(zip(outs, found, strict=True)):
-        if id(out) in originals:
-            outs[i] = _written_dual(out, *originals[id(out)], tangent)
-        if tangent is None:
-            continue
-        if not isinstance(tangent, Variable):
-            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {i}.")
-        if not isinstance(out, Variable) or out._dtype.category < 2 or id(out) in constant:
-            raise RuntimeError(
-                f"Function's jvp returned a gradient at position {i}, but the corresponding forward output is not a "
-                "differentiable Tensor. You should return None at that position instead."
-            )
-        if out._is_view() and outs[i] is out and not tangent._is_view():
-            raise RuntimeError(
-                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
-            )
-        forward.check_tangent(out, tangent)
-        if outs[i] is out:
-            tangent = forward.in_own_memory(tangent, out, tangents)
-        forward.attach(outs[i], level, tangent)
-    for saved in ctx._saved or ():  # backward in this level has tangents
-        if id(saved.value) in originals:
-            saved.value = originals[id(saved.value)][0]
-    return ctx, tuple(outs) if isinstance(result, tuple) else outs[0]
-
-
-def _written_dual(primal: Any, original: Any, before: Any, tangent: Any) -> Any:
-    """The argument that forward has written in place, of which it saw the primal."""
-    if tangent is not before:
-        raise RuntimeError(
-            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying "
-            "an input inplace, then the jvp function must modify the corresponding gradient inplace."
-        )
-    if primal._edge is not None and isinstance(primal._edge[0], BackwardFunction):
-        if original._meta is not None:
-            views.check_writable(original)
-        views.rebase(original, primal._edge)
-    return original
 
 
 class DelayedError(Node):
     """A node whose backward is an error."""
 
     __slots__ = ("_n_outputs", "message")
+
+    _n_outputs: int
+    message: str
 
     def backward(self, grads: Any, raw: bool) -> Any:
         raise RuntimeError(self.message)

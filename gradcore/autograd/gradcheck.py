@@ -272,7 +272,7 @@ class _Check:
             f"{prefix}Jacobian {mode}mismatch for output {j} with respect to input {k},\n"
             f"numerical:{TENSORS.as_tensor(n)}\nanalytical:{TENSORS.as_tensor(a)}\n"
             f"The largest difference is at entry {entries[0]} of the input and entry {entries[1]} of the output: "
-            f"numerical {n[place]}, analytical {a[place]}"
+            f"numerical {n[place]:.8g}, analytical {a[place]:.8g}"
         )
 
     # -- projections ----------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def backward(
         captures=captures,
     )
     for i, t in enumerate(wanted):
-        if isinstance(t, Variable) and not t.is_leaf and not t.retains_grad and found.get(i) is not None:
+        if isinstance(t, Variable) and not t.is_leaf and not t.retains_grad and found.get(i) is not None:  # type: ignore[attr-defined]
             keep(t, found[i])
 
 

@@ -147,7 +147,7 @@ def pushed(
 ) -> list[Matrix]:
     """The tangents of the outputs `chosen`, given those of some inputs."""
     with Level() as level:
-        plain = [t.detach() if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
+        plain = [TENSORS.detach(t) if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
         duals = [make_dual(t, tangents[i]) if i in tangents else t for i, t in enumerate(plain)]
         outs = as_tuple(func(*duals))
         found = [(outs[j], tangent_of(outs[j], level)) for j in chosen]

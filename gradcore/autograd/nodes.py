@@ -213,7 +213,7 @@ class Node:
 
     __slots__ = ("__weakref__", "_device", "_edges", "_hooks", "_metadata", "_seq")
 
-    _n_outputs: ClassVar[int] = 1
+    _n_outputs: int = 1
     #: Per edge a function ``(F, grad, node)``, where the gradients are independent of each other; else None.
     raw_calls: ClassVar[tuple[Any, ...] | None] = None
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.

@@ -147,6 +147,19 @@ class CopySlices(Node):
 
     __slots__ = ("_inner", "chain", "order", "position")
 
+    chain: tuple[Any, ...]
+    #: The dims of the base by their steps in memory, where that is not their own order.
+    order: tuple[int, ...] | None
+    #: Which edge of the write's node leads to what the written part was before.
+    position: int
+
+    #: The views that lead from the base to the written part.
+    chain: tuple[Any, ...]
+    #: The base's dims in the order of its memory; None where that is their own order.
+    order: tuple[int, ...] | None
+    #: Which of the edges is the written tensor's.
+    position: int
+
     @classmethod
     def record(cls, base: Any, chain: tuple[Any, ...], edge: Any, position: int) -> CopySlices:
         """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""

@@ -74,7 +74,7 @@ class Backend(
     #: Bodies of operations, written against ``F``: what a backend runs where it has no kernel of that name.
     bodies: ClassVar[dict[str, Callable[..., Any]]] = {}
 
-    def __init__(self, xp: Any, array_type: type) -> None:
+    def __init__(self, xp: Any, array_type: builtins.type) -> None:
         self.xp = xp
         self.array_type = array_type
         self.kernels = Kernels(functools.partial(getattr, self))

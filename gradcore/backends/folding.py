@@ -29,9 +29,7 @@ def im2col(xp: Any, x: Any, kernel: Ints, dilation: Ints, padding: Ints, stride:
     return result.reshape(x.shape[0], x.shape[1] * prod(kernel), prod(counts))
 
 
-def col2im(
-    xp: Any, x: Any, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
-) -> Any:
+def col2im(xp: Any, x: Any, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
     """Adjoint of `im2col`: images of that size."""
     counts = blocks(size, kernel, dilation, padding, stride)
     channels = x.shape[1] // prod(kernel)

@@ -72,7 +72,7 @@ class Indexing:
         key = self._checked(out.shape, indices)
         try:
             if accumulate and not _distinct(indices):
-                out[...] = self._accumulated(out.shape, indices, values, out)
+                self._accumulate_into(out, indices, values)
                 return
             target = out
             alone = self._alone(out, indices)
@@ -141,31 +141,40 @@ class Indexing:
             raise RuntimeError("Number of elements of source < number of ones in mask")
         out.reshape(-1)[places] = source[: places.size]
 
-    def _accumulated(self, shape: Sequence[int], indices: Indices, values: Any, start: Any = None) -> Any:
-        """`start` (zeros if None) with `values` added at `indices`, where the same place may appear often."""
+    def _accumulated(self, shape: Sequence[int], indices: Indices, values: Any) -> Any:
+        """Zeros with `values` added at `indices`, where the same place may appear often."""
+        flat, rows, dims = self._as_rows(shape, indices, values)
+        total = self.sum_into_rows(math.prod(shape[d] for d in dims), flat, rows)
+        order = [*dims, *(d for d in range(len(shape)) if d not in dims)]
+        back = sorted(range(len(shape)), key=order.__getitem__)
+        return total.reshape([shape[d] for d in order]).transpose(back)
+
+    def _accumulate_into(self, out: Any, indices: Indices, values: Any) -> None:
+        """Add `values` to `out` at `indices`: without a pass over `out` where they are few."""
+        flat, rows, dims = self._as_rows(out.shape, indices, values)
+        few = 4 * rows.size < out.size or rows.shape[1] < 8
+        if few and rows.size and out.flags.c_contiguous and dims == list(range(len(dims))):
+            total = self.add_rows(out.reshape(-1, rows.shape[1]), flat, rows)
+            if not self.shares_memory(total, out):  # computed in another dtype
+                out[...] = total.reshape(out.shape)
+        else:
+            out += self._accumulated(out.shape, indices, values)
+
+    def _as_rows(self, shape: Sequence[int], indices: Indices, values: Any) -> tuple[Any, Any, list[int]]:
+        """Indices along the flattened indexed dims, the rows that belong to them, and those dims."""
         indices = self._without_masks(indices)
         dims = [d for d, index in enumerate(indices) if index is not None]
         arrays = self.xp.broadcast_arrays(*(indices[d] for d in dims))
         where = arrays[0].shape
-        first = [*dims, *(d for d in range(len(shape)) if d not in dims)]
-        rest = tuple(shape[d] for d in first[len(dims) :])
+        rest = [n for d, n in enumerate(shape) if d not in dims]
         # The result of indexing lies in front, unless the indexed dims follow each other.
         place = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
         full = (*rest[:place], *where, *rest[place:])
         if values.shape != full:
             values = self.xp.broadcast_to(values, full)
         order = (*range(place, place + len(where)), *range(place), *range(place + len(where), len(full)))
-        height, width = math.prod(shape[d] for d in dims), math.prod(rest)
-        rows = values.transpose(order).reshape(math.prod(where), width)
         flat = _linear(arrays, [shape[d] for d in dims]).reshape(-1)
-        if start is None:
-            total = self.sum_into_rows(height, flat, rows)
-        else:
-            total = start.transpose(first).reshape(height, width).copy()
-            if rows.size:
-                total = self.add_rows(total, flat, rows)
-        back = sorted(range(len(shape)), key=first.__getitem__)
-        return total.reshape([shape[d] for d in first]).transpose(back)
+        return flat, values.transpose(order).reshape(math.prod(where), math.prod(rest)), dims
 
     def _without_masks(self, indices: Indices) -> list[Any]:
         """Masks as the integers at which they hold, one array per dim."""

@@ -42,7 +42,7 @@ class Normalization:
         return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
 
     def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
-        batch, channels, points = *x.shape[:2], prod(x.shape[2:])
+        (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         out, mean, var = self._centered_rows(x.reshape(batch * groups, channels // groups * points))
         scale = _inverse_root(self.xp, var, eps)
         if weight is None:
@@ -81,9 +81,7 @@ class Normalization:
         """Softmax over the last dim; rows of minus infinity give zeros."""
         return self._softmax_in_place(x.copy())
 
-    def attention(
-        self, query: Any, key: Any, value: Any, mask: Any, scale: float
-    ) -> tuple[Any, Any]:
+    def attention(self, query: Any, key: Any, value: Any, mask: Any, scale: float) -> tuple[Any, Any]:
         scores = self.xp.matmul(query * scale, key.swapaxes(-1, -2))
         if mask is not None:
             scores = scores + mask
@@ -217,7 +215,7 @@ class Normalization:
 
 def _channels(x: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """A shape of images, the dims of a channel in it, and the shape in which numbers for each channel fit."""
-    batch, channels, points = *x.shape[:2], prod(x.shape[2:])
+    (batch, channels), points = x.shape[:2], prod(x.shape[2:])
     if points == 1:  # NumPy is slow along dims of size 1
         return (batch, channels), (0,), (channels,)
     return (batch, channels, points), (0, 2), (channels, 1)

@@ -23,7 +23,7 @@ class NumpyBackend(NumpyElementwise, NumpyReductions, NumpySorting, Lapack, Back
 
     def __init__(self) -> None:
         super().__init__(np, np.ndarray)
-        self.asarray = np.asarray
+        self.asarray = np.asarray  # type: ignore[assignment, method-assign]
 
     @property
     def special(self) -> Any:

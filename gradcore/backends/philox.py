@@ -80,7 +80,7 @@ def words(n: int, key: int, counter: int) -> np.ndarray:
     if source.place != (key, counter):
         source.move(key, counter)
     source.place = None  # unknown, should the next line be interrupted
-    result = source.philox.random_raw(blocks * WORDS_PER_BLOCK)
+    result: np.ndarray = source.philox.random_raw(blocks * WORDS_PER_BLOCK)
     source.place = key, (counter + blocks) % 2**COUNTER_BITS
     return result[:n]
 

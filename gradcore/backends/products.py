@@ -31,7 +31,8 @@ class Products:
             raise RuntimeError(
                 f"both arguments to matmul need to be at least 1D, but they are {ndim}D and {other_ndim}D"
             )
-        if other_ndim > 1 and a.shape[-1] == 1 == b.shape[-2]:  # 15 times faster than a product with inner size 1
+        # 15 times faster than a product with inner size 1
+        if other_ndim > 1 and a.shape[-1] == 1 == b.shape[-2] and a.dtype.kind != "b":
             return a * b if ndim > 1 else (a * b)[..., 0, :]
         if ndim > 2 >= other_ndim:  # one product instead of one for every batch element
             rows = a.reshape(prod(a.shape[:-1]), a.shape[-1])

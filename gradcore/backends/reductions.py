@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import dtypes
 
 __all__ = ["Reductions"]
 
@@ -34,7 +33,7 @@ class Reductions:
         lead = x.ndim - len(shape)
         dims = (*range(lead), *(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1))
         if dims:
-            x = self.sum_over(x, dims, False, dtypes.from_numpy(x.dtype))
+            x = self.sum_over(x, dims)
         return x.reshape(shape)
 
     def nansum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:

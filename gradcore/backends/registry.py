@@ -142,7 +142,7 @@ def _connect(place: device, backend: Backend) -> device:
     return place
 
 
-def _guarded(backend: Backend, index: int, name: str) -> Callable[..., Any]:
+def _guarded(backend: Backend, index: int | None, name: str) -> Callable[..., Any]:
     """The kernel of that name, run with the device of that index current."""
     kernel = backend.kernels[name]
 

@@ -46,9 +46,7 @@ class Targets:
         known, ignored = self._known_classes(target, len(weight), ignore_index)
         return self._without_ignored(weight[known], ignored)
 
-    def nll(
-        self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
-    ) -> tuple[Any, Any]:
+    def nll(self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
         """Weighted scores of the targets' classes, negative and reduced, and the sum of weights."""
         weights = self.class_weights(target, weight, x, ignore_index)
         return _reduced(-self.class_pick(x, target, ignore_index) * weights, weights, reduction)
@@ -60,7 +58,7 @@ class Targets:
         xp, dim = self.xp, min(x.ndim, 2) - 1
         known, ignored = self._known_classes(target, x.shape[dim], ignore_index)
         highest = xp.asarray(self.max_over(x, (dim,), True))
-        if xp is np and x.size >= _LARGE and -4 <= highest.min() and highest.max() <= 16:
+        if xp is np and x.size >= _LARGE and highest.min() >= -4 and highest.max() <= 16:
             highest = np.zeros_like(highest)  # moderate numbers: accurate without a pass to subtract the maximum
         powers = _powers(xp, x, highest)
         total = self.sum_over(powers, (dim,), True)

@@ -132,9 +132,7 @@ class Windows:
 
     # -- resampling and padding ------------------------------------------------------------------------------
 
-    def resample(
-        self, x: Any, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool
-    ) -> Any:
+    def resample(self, x: Any, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool) -> Any:
         return resampling.interpolate(self.xp, x, size, scales, mode, align_corners, antialias)
 
     def resample_backward(
@@ -156,9 +154,7 @@ class Windows:
     def im2col(self, x: Any, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
         return _like(folding.im2col(self.xp, _batched(x, 2), kernel, dilation, padding, stride), x, 3)
 
-    def col2im(
-        self, x: Any, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
-    ) -> Any:
+    def col2im(self, x: Any, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
         return _like(folding.col2im(self.xp, _batched(x, 1), size, kernel, dilation, padding, stride), x, 2)
 
 

@@ -208,7 +208,7 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
         return results
 
     def down(array: Any) -> Any:
-        return array.astype(low) if getattr(array, "dtype", None) == "float32" else array
+        return state.run(array.astype, low) if getattr(array, "dtype", None) == "float32" else array
 
     return type(results)(map(down, results)) if isinstance(results, (tuple, list)) else down(results)
 
@@ -317,12 +317,12 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
         if isinstance(t, Variable):
             array = on_device(t, device)
             if p not in op.unpromoted and getattr(array, "dtype", target) != target:
-                array = device.backend.astype(array, target)
+                array = state.run(device.backend.astype, array, target)
             edge = t._edge if t._meta is None else gradient_edge(t)
             needed = needed or edge is not None
         else:
             t = constant(t, compute, device)
-            array, edge = device.backend.scalar(args[p], target), None
+            array, edge = state.run(device.backend.scalar, args[p], target), None
         raw[p] = array
         operands.append(t)
         edges.append(edge)
@@ -331,7 +331,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     except ValueError as error:
         raise shape_error(tensors) or error from None
     if result_type is not None and result.dtype != result_type.numpy:
-        result = device.backend.astype(device.backend.asarray(result), result_type.numpy)
+        result = state.run(device.backend.astype, device.backend.asarray(result), result_type.numpy)
     out = wrap(result, device, result_type)
     if needed and state.mode & GRAD and op.differentials | op.vjps and out._dtype.category > 1:
         full = list(args)

@@ -14,6 +14,7 @@ from gradcore.autograd.graph import (
     new,
     tensor_type,
 )
+from gradcore.autograd.modes import local
 from gradcore.backends.registry import CPU
 from gradcore.ops.table import Op
 
@@ -68,7 +69,7 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
     t = _constants.get(key)
     if t is None:
         t = new(tensor_type.cls)
-        t._array = device.backend.scalar(value, dtype.numpy)
+        t._array = local.state.run(device.backend.scalar, value, dtype.numpy)
         t._device, t._dtype = device, dtype
         t._edge = t._meta = t._vc = None
         t._constant = True

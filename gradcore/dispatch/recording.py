@@ -62,7 +62,7 @@ def make_node(
     name = op.node_name
     if not isinstance(name, str):
         name = name(*args)
-    node = new(node_class(op, name))
+    node: Any = new(node_class(op, name))
     node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
     if op.sequence:
         n = len(edges) - len(op.tensors) + 1
@@ -114,7 +114,7 @@ def make_node(
 def _metas(op: Op, tensors: Sequence[Any], out: Any) -> Any:
     shape, dtype = out._array.shape, out._dtype
     plain = dtype.category == 2 and not dtype.is_reduced
-    metas = []
+    metas: list[Any] = []
     for t in tensors:
         if t is None:
             metas.append(None)

@@ -119,7 +119,7 @@ def _variadic(op: Op, run: Callable[..., Any]) -> Callable[..., Any]:
         if len(values) == 1 and not hasattr(values[0], "__index__"):
             values = values[0]
         elif len(values) == 1 and isinstance(values[0], Variable) and values[0]._array.ndim:
-            values = tuple(values[0].tolist())
+            values = tuple(values[0].tolist())  # type: ignore[attr-defined]
         return run(op, (self, values))
 
     return call
@@ -135,7 +135,7 @@ def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
     return call
 
 
-def named(function: Any, op: Op, name: str, method: bool) -> Any:
+def named(function: Any, op: Op, name: str, method: bool) -> Callable[..., Any]:
     function.__name__ = name
     function.__qualname__ = f"Tensor.{name}" if method else name
     function.__doc__ = op.doc

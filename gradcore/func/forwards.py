@@ -151,7 +151,8 @@ def jacfwd(
         primals = selected(args, argnums)
         ins, in_structure = flatten(primals)
         columns: list[list[list[Tensor]]] = []  # by input, direction, output
-        out_structure, outs, aux = None, [], None
+        outs: list[Tensor] = []
+        out_structure, aux = None, None
         for k, t in enumerate(ins):
             columns.append([])
             for i in range(t.numel()):

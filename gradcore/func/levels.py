@@ -117,7 +117,7 @@ class ReverseLevel:
         return [self.leave(g) for g in self.pulled(outputs, inputs, cotangents, retain_graph, create)]
 
 
-def _with_tangents(t: Any, source: Any) -> Any:
+def _with_tangents(t: Tensor, source: Tensor) -> Tensor:
     """`t` with the forward-mode tangents of `source`, of which it is another name."""
     tangents = None if source._meta is None else source._meta.tangents
     for level, tangent in (tangents or {}).items():

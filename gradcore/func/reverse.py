@@ -223,5 +223,5 @@ def _stacked(rows: list[Tensor], out: Tensor, t: Tensor) -> Tensor:
     """The rows of one block of a Jacobian as a tensor of shape ``out.shape + t.shape``."""
     shape = (*out.shape, *t.shape)
     if not rows:
-        return TENSORS.new_zeros(t, shape)
-    return TENSORS.reshape(TENSORS.stack(rows), shape)
+        return TENSORS.new_zeros(t, shape)  # type: ignore[no-any-return]
+    return TENSORS.reshape(TENSORS.stack(rows), shape)  # type: ignore[no-any-return]

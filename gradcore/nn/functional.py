@@ -17,4 +17,4 @@ from gradcore import namespaces
 _functions = namespaces.functions("nn.functional")
 globals().update(_functions)
 
-__all__ = sorted(_functions)  # noqa: PLE0605
+__all__ = sorted(_functions)

@@ -57,6 +57,8 @@ class Buffer(Tensor):
 
     __slots__ = ()
 
+    persistent: bool
+
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         shared = alias(empty(0) if data is None else data, None)
         out = new(cls)

@@ -2,11 +2,12 @@
 
 #: The modules that declare operations, imported together.
 FAMILIES = (
-    "activations", "affine", "arithmetic", "attention", "bessel", "cholesky", "classification", "comparison",
-    "complex", "convolution", "ctc", "cumulative", "decompositions", "determinants", "distances", "dropout",
-    "einsum", "embedding", "exponential", "extrema", "fft", "filling", "folding", "fractional", "gathering",
-    "grids", "indexing", "joining", "linalg", "logical", "losses", "lowrank", "lu", "margins", "matrix_functions",
-    "movement", "multihead", "normalization", "norms", "padding", "polynomials", "pooling", "products",
-    "reductions", "reflections", "resampling", "rounding", "selection", "slicing", "softmax", "sorting",
-    "special", "spectrogram", "statistics", "strided", "triangular", "trigonometric",
+    "activations", "affine", "arithmetic", "attention", "bessel", "channel_normalization", "cholesky",
+    "classification", "comparison", "complex", "convolution", "ctc", "cumulative", "decompositions",
+    "determinants", "distances", "dropout", "einsum", "embedding", "exponential", "extrema", "fft", "filling",
+    "folding", "fractional", "gathering", "grids", "indexing", "joining", "linalg", "logical", "losses",
+    "lowrank", "lu", "margins", "matrix_functions", "movement", "multihead", "normalization", "norms",
+    "padding", "polynomials", "pooling", "probabilities", "products", "reductions", "reflections", "resampling",
+    "rounding", "selection", "slicing", "softmax", "sorting", "special", "spectrogram", "statistics", "strided",
+    "triangular", "trigonometric",
 )  # fmt: skip

@@ -34,7 +34,7 @@ def _functional(op: Op, name: str = "", *, writes: bool = False, **fixed) -> Non
         return getattr(F, writing if args[-1] else plain)(*args[:-1], *values)
 
     free = [p for p in op.parameters if p.name not in fixed]
-    call.__signature__ = [Parameter("F"), *free, Parameter("inplace", False, "bool")]
+    call.__signature__ = [Parameter("F"), *free, Parameter("inplace", False, "bool")]  # type: ignore[attr-defined]
     call.__doc__ = op.doc
     name = name or op.name
     required = [0.5 for p in free[1:] if p.default is p.empty]

@@ -41,7 +41,7 @@ def _(F, t, result):
     materialize=False,
 )
 def attention(self, key, value, mask=None, scale: float = 1.0):
-    """Softmax of ``self @ key.T * scale + mask`` (a row of minus infinity gives zeros), and its product with `value`."""
+    """Softmax of ``self @ key.T * scale + mask`` (zeros for a row of minus infinity), and its product with `value`."""
 
 
 @attention.vjp("self", "key", "value", "mask")
@@ -109,7 +109,9 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
                 f"{_c_name(attn_mask.dtype)} and  query.dtype: {_c_name(query.dtype)} instead."
             )
         if is_causal:
-            raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+            raise RuntimeError(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+            )
 
 
 def _c_name(dtype: Any) -> str:
@@ -156,8 +158,8 @@ def scaled_dot_product_attention(
     query, key, value : Tensor
         ``(*, queries, width)``, ``(*, keys, width)`` and ``(*, keys, value width)``.
     attn_mask : Tensor, optional
-        Broadcasts with ``(*, queries, keys)``: what is added to the scores, or (bool) which keys a query may see. A query
-        that sees none gives zeros.
+        Broadcasts with ``(*, queries, keys)``: what is added to the scores, or (bool) which keys a query may see. A
+        query that sees none gives zeros.
     dropout_p : float
         The probability with which weights are dropped.
     is_causal : bool

@@ -1,14 +1,14 @@
 """Convolution and transposed convolution.
 
-Both are partial maps of one trilinear form in input, weight and output. So are their derivatives: each of the three maps
-`conv_output`, `conv_input` and `conv_weight` is bilinear, and its two adjoints are the other two.
+Both are partial maps of one trilinear form in input, weight and output. So are their derivatives: each of the three
+maps `conv_output`, `conv_input` and `conv_weight` is bilinear, and its two adjoints are the other two.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from gradcore.ops.annotations import Ints, Steps
+from gradcore.ops.annotations import Ints, Sizes, Steps
 from gradcore.ops.samples import case, floats
 from gradcore.ops.spatial import DIMS, for_convolution
 from gradcore.ops.table import bilinear, composite, general
@@ -183,8 +183,8 @@ def _conv_transpose(
 
 
 def _resolve_padding(
-    F: Any, n: int, input: Any, weight: Any, stride: Ints, padding: str, dilation: Ints
-) -> tuple[Any, Ints]:
+    F: Any, n: int, input: Any, weight: Any, stride: Sizes, padding: str, dilation: Sizes
+) -> tuple[Any, Sizes]:
     """The padding that ``'same'`` and ``'valid'`` stand for; what differs between two sides is padded beforehand."""
     if padding == "valid":
         return input, (0,) * n
@@ -215,8 +215,8 @@ def _check_operands(n: int, input: Any, weight: Any, bias: Any, groups: int, tra
     sizes = list(weight.shape)
     if weight.ndim != n + 2:
         raise RuntimeError(
-            f"Expected {n + 2}-dimensional weight for a convolution with {n} spatial dimensions, but got weight of size "
-            f"{sizes} instead"
+            f"Expected {n + 2}-dimensional weight for a convolution with {n} spatial dimensions, but got weight of "
+            f"size {sizes} instead"
         )
     given = f"Given transposed={int(transposed)}" if transposed else f"Given groups={groups}"
     if sizes[0] < groups:
@@ -226,8 +226,8 @@ def _check_operands(n: int, input: Any, weight: Any, bias: Any, groups: int, tra
         )
     if sizes[0] % groups:
         raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size "
-            f"[{sizes}] instead"
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
+            f"size [{sizes}] instead"
         )
     channels = sizes[0] if transposed else sizes[1] * groups
     if input.shape[1] != channels:
@@ -238,17 +238,13 @@ def _check_operands(n: int, input: Any, weight: Any, bias: Any, groups: int, tra
     outputs = sizes[1] * groups if transposed else sizes[0]
     if bias is not None and (bias.ndim != 1 or bias.shape[0] != outputs):
         raise RuntimeError(
-            f"Given {'transposed=1, ' if transposed else ''}weight of size {sizes}, expected bias to be 1-dimensional with "
-            f"{outputs} elements, but got bias of size {list(bias.shape)} instead"
+            f"Given {'transposed=1, ' if transposed else ''}weight of size {sizes}, expected bias to be 1-dimensional "
+            f"with {outputs} elements, but got bias of size {list(bias.shape)} instead"
         )
     if bias is not None and bias.dtype != input.dtype:
-        raise RuntimeError(
-            f"Input type ({_c_name(input)}) and bias type ({_c_name(bias)}) should be the same"
-        )
+        raise RuntimeError(f"Input type ({_c_name(input)}) and bias type ({_c_name(bias)}) should be the same")
     if weight.dtype != input.dtype:
-        raise RuntimeError(
-            f"expected scalar type {input.dtype.scalar_name} but found {weight.dtype.scalar_name}"
-        )
+        raise RuntimeError(f"expected scalar type {input.dtype.scalar_name} but found {weight.dtype.scalar_name}")
 
 
 def _c_name(t: Any) -> str:
@@ -341,9 +337,7 @@ def _declare_conv_transpose(n: int) -> None:
 
     conv_transpose.__doc__ = (
         f"Transposed convolution over {DIMS[n]}: the gradient of `conv{n}d` with respect to its input, as a function."
-        + _ARGUMENTS.format(
-            weight="(channels, output channels / groups, *kernel)", more="output_padding, ", same=""
-        )
+        + _ARGUMENTS.format(weight="(channels, output channels / groups, *kernel)", more="output_padding, ", same="")
     )
     name = f"conv_transpose{n}d"
     composite(name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=_TRANSPOSED_SAMPLES[n])(

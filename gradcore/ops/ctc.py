@@ -30,13 +30,13 @@ def _check(log_probs: Any, inputs: list[int], targets: list[int], blank: int) ->
 
 def _extended(targets: Any, lengths: list[int], blank: int) -> tuple[list[list[int]], list[list[bool]]]:
     """Each sequence with blanks around its labels, and where the blank before a label can be skipped."""
-    if targets.ndim == 1 and len(lengths) > 1 or targets.ndim == 1 and targets.shape[0] != max(lengths, default=0):
+    if targets.ndim == 1:
         flat, rows, start = targets.tolist(), [], 0
         for n in lengths:
             rows.append(flat[start : start + n])
             start += n
     else:
-        rows = targets.tolist() if targets.ndim == 2 else [targets.tolist()]
+        rows = targets.tolist()
         if rows and len(rows[0]) < max(lengths, default=0):
             raise RuntimeError(
                 f"Expected tensor to have size at least {max(lengths)} at dimension 1, but got size {len(rows[0])} for "
@@ -90,7 +90,7 @@ def ctc_loss(
     Parameters
     ----------
     log_probs : Tensor
-        Logarithms of the probabilities of the classes at each step, ``(steps, batch, classes)`` or ``(steps, classes)``.
+        Logarithms of the classes' probabilities at each step, ``(steps, batch, classes)`` or ``(steps, classes)``.
     targets : Tensor
         Labels, ``(batch, length)``, or those of all sequences one after the other.
     input_lengths, target_lengths : Tensor or sequence of int

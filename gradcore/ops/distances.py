@@ -34,9 +34,7 @@ def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
     """The cosine of the angle between vectors along `dim`; norms are at least `eps`."""
     dtype = dtypes.promote_types(x1.dtype, x2.dtype)
     if not dtype.is_floating_point:
-        raise RuntimeError(
-            f"expected common dtype to be floating point, yet common dtype is {dtype.scalar_name}"
-        )
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {dtype.scalar_name}")
     x1, x2 = F.broadcast_tensors(F.to(x1, dtype), F.to(x2, dtype))
     unit1, unit2 = (x / F.clamp_min(F.norm(x, 2, dim, True), eps) for x in (x1, x2))
     return F.sum(unit1 * unit2, dim)

@@ -50,10 +50,11 @@ def _alpha_drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: 
     return input.mul_(noise).add_(shift) if inplace else input * noise + shift
 
 
-_SAMPLES = lambda: [case(floats(3, 4), 0.3), case(floats(3, 4), 0.5, False), case(floats(2), 1.0)]  # noqa: E731
-
-
-@composite(path="nn.functional.dropout", random=True, samples=_SAMPLES)
+@composite(
+    path="nn.functional.dropout",
+    random=True,
+    samples=lambda: [case(floats(3, 4), 0.3), case(floats(3, 4), 0.5, False), case(floats(2), 1.0)],
+)
 def dropout(F, input, p: float = 0.5, training: bool = True, inplace: bool = False):
     """Set elements to zero with probability `p`, and divide the others by ``1 - p``; without `training`, nothing.
 
@@ -108,14 +109,13 @@ def _declare_channelwise(n: int) -> None:
             warn(f"{message} Use dropout for other inputs.")
         if n == 2 and input.ndim == 3:
             warn("dropout2d: a 3D input is taken as (N, C, L); use dropout1d for that.")
-        shape = tuple(input.shape)
-        if input.ndim == n + 1 and n != 2:  # without a batch dim
-            shape = (shape[0], *(1,) * n)
-        else:
-            shape = _channels(input)
+        batched = input.ndim != n + 1 or n == 2
+        shape = _channels(input) if batched else (input.shape[0], *(1,) * n)
         return _drop(F, input, shape, p, training, inplace)
 
-    dropout_nd.__doc__ = f"Set whole channels to zero with probability `p`: `dropout` for inputs of {n + 1} or {n + 2} dims."
+    dropout_nd.__doc__ = (
+        f"Set whole channels to zero with probability `p`: `dropout` for inputs of {n + 1} or {n + 2} dims."
+    )
     shape = (2, 3, 4, 2, 2)[: n + 2]
     composite(name=name, path=f"nn.functional.{name}", random=True, samples=lambda: [case(floats(*shape), 0.3)])(
         dropout_nd

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import bilinear, composite, constant
 
-# -- rows by index -----------------------------------------------------------------------------------------
+# -- rows by index -------------------------------------------------------------------------------------------
 
 
 def _without_padding(F: Any, rows: Any, indices: Any, padding_idx: int) -> Any:
@@ -60,7 +61,7 @@ def _checked(input: Any, weight: Any, padding_idx: int | None) -> int:
         return -1
     if not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise AssertionError("Padding_idx must be within num_embeddings")
-    return padding_idx % weight.shape[0]
+    return int(padding_idx % weight.shape[0])
 
 
 def _renormalize(F: Any, weight: Any, input: Any, max_norm: float, norm_type: float) -> None:
@@ -116,7 +117,7 @@ def embedding(
     return F.embedding_rows(weight, input, padding_idx, scale_grad_by_freq)
 
 
-# -- bags --------------------------------------------------------------------------------------------------
+# -- bags ----------------------------------------------------------------------------------------------------
 
 
 def _offsets(input: Any, offsets: Any, include_last_offset: bool) -> list[int]:
@@ -160,8 +161,8 @@ def _check_bag(input: Any, weight: Any, mode: str, scale_grad_by_freq: bool, per
         return
     if per_sample_weights.shape != input.shape:
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the same "
-            f"shape as the input ({input.shape})"
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the "
+            f"same shape as the input ({input.shape})"
         )
     if mode != "sum":
         raise NotImplementedError(
@@ -239,8 +240,8 @@ def embedding_bag(
 
 
 def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
-    """The maxima of bags, gathered with a row of minus infinity as filling; the first of equal rows has the gradient."""
-    spans = [range(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    """The maxima of bags, filled up with a row of minus infinity; the first of equal rows has the gradient."""
+    spans = [range(start, stop) for start, stop in pairwise(bounds)]
     longest = max([*map(len, spans), 1])
     places = [[*span, *[bounds[-1]] * (longest - len(span))] for span in spans]
     lowest = rows.new_full((1, rows.shape[1]), float("-inf"))
@@ -249,7 +250,7 @@ def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
     return F.where(best == float("-inf"), 0, best)
 
 
-# -- one hot -----------------------------------------------------------------------------------------------
+# -- one hot -------------------------------------------------------------------------------------------------
 
 
 @constant(

@@ -180,47 +180,49 @@ def _transform(F, x, s, dim, norm, forward):
     return F.fft_c2c(_complex(F, x), dims, norm, False)
 
 
-def _from_real(F, x, s, dim, norm, name):
-    """Real numbers to the first half of their transform."""
-    _check_real(x, name)
+def _some_dims(x, s, dim, name):
+    """The dims and sizes of a transform that needs a last dim."""
     dims, sizes = _dims_and_sizes(x, s, dim)
     if not dims:
         raise RuntimeError(f"{name} must transform at least one axis")
+    return dims, sizes
+
+
+def _half(F, x, dims, sizes):
+    """Complex numbers with the first half of the last dim that a real result needs, and the size of that."""
+    last = 2 * (x.shape[dims[-1]] - 1) if sizes[-1] is None else sizes[-1]
+    _check_sizes([last])
+    return _resized(F, _complex(F, x), dims, [*sizes[:-1], last // 2 + 1]), last
+
+
+def _from_real(F, x, s, dim, norm, name):
+    """Real numbers to the first half of their transform."""
+    _check_real(x, name)
+    dims, sizes = _some_dims(x, s, dim, name)
     return F.fft_r2c(_resized(F, _floating(F, x), dims, sizes), dims, _norm(norm), True)
 
 
 def _to_real(F, x, s, dim, norm, name):
     """The first half of a transform to the real numbers that have it."""
-    dims, sizes = _dims_and_sizes(x, s, dim)
-    if not dims:
-        raise RuntimeError(f"{name} must transform at least one axis")
-    last = 2 * (x.shape[dims[-1]] - 1) if sizes[-1] is None else sizes[-1]
-    _check_sizes([last])
-    x = _resized(F, _complex(F, x), dims, [*sizes[:-1], last // 2 + 1])
+    dims, sizes = _some_dims(x, s, dim, name)
+    x, last = _half(F, x, dims, sizes)
     return F.fft_c2r(x, dims, _norm(norm), last)
 
 
 def _hermitian_inverse(F, x, s, dim, norm, name):
     """Real numbers to the first half of their inverse transform."""
     _check_real(x, name)
-    dims, sizes = _dims_and_sizes(x, s, dim)
-    if not dims:
-        raise RuntimeError(f"{name} must transform at least one axis")
+    dims, sizes = _some_dims(x, s, dim, name)
     norm = _norm(norm)
-    x = _resized(F, _floating(F, x), dims, sizes)
-    half = F.conj(F.fft_r2c(x, dims[-1:], _SWAPPED[norm], True))
+    half = F.conj(F.fft_r2c(_resized(F, _floating(F, x), dims, sizes), dims[-1:], _SWAPPED[norm], True))
     return half if len(dims) == 1 else F.fft_c2c(half, dims[:-1], norm, False)
 
 
 def _hermitian(F, x, s, dim, norm, name):
     """The first half of a mirrored signal to its transform, which is real."""
-    dims, sizes = _dims_and_sizes(x, s, dim)
-    if not dims:
-        raise RuntimeError(f"{name} must transform at least one axis")
+    dims, sizes = _some_dims(x, s, dim, name)
     norm = _norm(norm)
-    last = 2 * (x.shape[dims[-1]] - 1) if sizes[-1] is None else sizes[-1]
-    _check_sizes([last])
-    x = _resized(F, _complex(F, x), dims, [*sizes[:-1], last // 2 + 1])
+    x, last = _half(F, x, dims, sizes)
     if len(dims) > 1:
         x = F.fft_c2c(x, dims[:-1], norm, True)
     return F.fft_c2r(F.conj(x), dims[-1:], _SWAPPED[norm], last)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from gradcore.ops.annotations import Ints, Steps
+from gradcore.ops.annotations import Ints, Sizes, Steps
 from gradcore.ops.samples import case, floats
 from gradcore.ops.spatial import each
 from gradcore.ops.table import composite, linear
 
-# -- windows as columns ------------------------------------------------------------------------------------
+# -- windows as columns --------------------------------------------------------------------------------------
 
 
 @linear(
@@ -35,7 +35,7 @@ def col2im(self, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride
     """Adjoint of `im2col`: columns, added up to images."""
 
 
-def _two(name: str, value: Steps, lowest: int) -> Ints:
+def _two(name: str, value: Steps, lowest: int) -> Sizes:
     values = each(value, 2)
     if values is None:
         raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(value)}")  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ def _two(name: str, value: Steps, lowest: int) -> Ints:
     return values
 
 
-def _settings(kernel_size: Steps, dilation: Steps, padding: Steps, stride: Steps) -> tuple[Ints, ...]:
+def _settings(kernel_size: Steps, dilation: Steps, padding: Steps, stride: Steps) -> tuple[Sizes, Sizes, Sizes, Sizes]:
     """Kernel, dilation, padding and stride, checked."""
     return (
         _two("kernel_size", kernel_size, 1),
@@ -56,7 +56,7 @@ def _settings(kernel_size: Steps, dilation: Steps, padding: Steps, stride: Steps
     )
 
 
-def _counts(size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> list[int]:
+def _counts(size: Sizes, kernel: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> list[int]:
     """How many windows there are along each dim, at least one."""
     counts = [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
@@ -64,8 +64,9 @@ def _counts(size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Int
     ]
     if min(counts) < 1:
         raise RuntimeError(
-            f"Given input with spatial size {tuple(size)}, kernel_size={kernel}, dilation={dilation}, padding={padding}, "
-            f"calculated shape of the array of sliding blocks as {tuple(counts)}, but its components must be at least one."
+            f"Given input with spatial size {tuple(size)}, kernel_size={kernel}, dilation={dilation}, "
+            f"padding={padding}, calculated shape of the array of sliding blocks as {tuple(counts)}, but its "
+            "components must be at least one."
         )
     return counts
 
@@ -139,7 +140,7 @@ def fold(
     return F.col2im(input, size, *settings)
 
 
-# -- pixels as channels ------------------------------------------------------------------------------------
+# -- pixels as channels --------------------------------------------------------------------------------------
 
 
 def _check_pixels(name: str, factor: int, what: str, input: Any) -> None:
@@ -171,8 +172,8 @@ def pixel_shuffle(F, self, upscale_factor: int):
     *lead, channels, height, width = self.shape
     if channels % (r * r):
         raise RuntimeError(
-            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
-            f"input.size(-3)={channels} is not divisible by {r * r}"
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
+            f"but input.size(-3)={channels} is not divisible by {r * r}"
         )
     n = len(lead)
     return _rearranged(
@@ -199,8 +200,8 @@ def pixel_unshuffle(F, self, downscale_factor: int):
     for name, dim, size in (("height", -2, height), ("width", -1, width)):
         if size % r:
             raise RuntimeError(
-                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({dim})={size} is not "
-                f"divisible by {r}"
+                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({dim})={size} is "
+                f"not divisible by {r}"
             )
     n = len(lead)
     return _rearranged(

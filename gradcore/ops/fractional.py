@@ -70,8 +70,7 @@ def _pool(
     # The last dim of an image comes first in the samples, but the first dim of a volume.
     order = (1, 0) if n == 2 else (0, 1, 2)
     starts = [
-        _starts(F, samples[..., i], size, out, k)
-        for i, size, out, k in zip(order, sizes, outputs, kernel, strict=True)
+        _starts(F, samples[..., i], size, out, k) for i, size, out, k in zip(order, sizes, outputs, kernel, strict=True)
     ]
     places = _places(F, starts, sizes, kernel)
     flat = F.reshape(input, (*lead, prod(sizes)))

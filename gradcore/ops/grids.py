@@ -54,7 +54,8 @@ class _Image:
     def at(self, indices: Sequence[Any], weight: Any) -> Any:
         """The elements ``(batch, channels, points)`` times a weight ``(batch, points)``; zero outside."""
         F = self.F
-        place, known = 0, None
+        place: Any = 0
+        known: Any = None
         for index, size in zip(indices, self.sizes, strict=True):
             here = (index >= 0) & (index < size)
             known = here if known is None else known & here
@@ -72,9 +73,7 @@ def _linear(F: Any, image: _Image, positions: list[Any]) -> Any:
         for bit, p, b in zip(corner, positions, before, strict=True):
             share = p - b if bit else 1 - (p - b)
             weight = share if weight is None else weight * share
-        indices = [
-            _index(F, b + bit, size) for bit, b, size in zip(corner, before, image.sizes, strict=True)
-        ]
+        indices = [_index(F, b + bit, size) for bit, b, size in zip(corner, before, image.sizes, strict=True)]
         part = image.at(indices, weight)
         total = part if total is None else total + part
     return total
@@ -114,8 +113,7 @@ def _far(x: Any) -> Any:
 def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
-            "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: "
-            f"'{mode}'"
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
         )
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(
@@ -125,13 +123,13 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     sizes, points = list(input.shape), list(grid.shape)
     if sizes[0] != points[0]:
         raise RuntimeError(
-            f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes {sizes} and grid "
-            f"with sizes {points}"
+            f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes {sizes} and "
+            f"grid with sizes {points}"
         )
     if input.ndim not in (4, 5) or input.ndim != grid.ndim:
         raise RuntimeError(
-            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with sizes "
-            f"{sizes} and grid with sizes {points}"
+            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with "
+            f"sizes {sizes} and grid with sizes {points}"
         )
     if points[-1] != input.ndim - 2:
         raise RuntimeError(
@@ -141,8 +139,8 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     for dim, size in enumerate(sizes[2:], 2):
         if not size:
             raise RuntimeError(
-                f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {sizes} with "
-                f"dimension {dim} being empty"
+                f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {sizes} "
+                f"with dimension {dim} being empty"
             )
     if mode == "bicubic" and input.ndim != 4:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
@@ -156,7 +154,7 @@ def _aligned(align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
-_POINTS = {"low": -1.2, "high": 1.2}
+_POINTS: dict[str, Any] = {"low": -1.2, "high": 1.2}
 
 
 @composite(
@@ -184,8 +182,8 @@ def grid_sample(
     input : Tensor
         ``(batch, channels, height, width)``, or with a depth in front of the height.
     grid : Tensor
-        Points: ``(batch, *, 2)`` with the coordinates x (along the width) and y, or ``(batch, *, 3)`` with z. From -1 to
-        1 they cover the image.
+        Points: ``(batch, *, 2)`` with the coordinates x (along the width) and y, or ``(batch, *, 3)`` with z. From -1
+        to 1 they cover the image.
     mode : str
         ``'bilinear'`` (also between the eight corners in a volume), ``'nearest'``, or ``'bicubic'`` (images only).
     padding_mode : str
@@ -197,15 +195,11 @@ def grid_sample(
     align = _aligned(align_corners)
     image = _Image(F, input)
     points = F.reshape(grid, (grid.shape[0], -1, grid.shape[-1]))
-    positions = [
-        _position(points[..., -1 - d], size, align) for d, size in enumerate(image.sizes)
-    ]
+    positions = [_position(points[..., -1 - d], size, align) for d, size in enumerate(image.sizes)]
     if mode == "bicubic":
         out = _cubic(F, image, positions, padding_mode, align)
     else:
-        positions = [
-            _inside(F, p, size, padding_mode, align) for p, size in zip(positions, image.sizes, strict=True)
-        ]
+        positions = [_inside(F, p, size, padding_mode, align) for p, size in zip(positions, image.sizes, strict=True)]
         out = (_linear if mode == "bilinear" else _nearest)(F, image, positions)
     return F.reshape(out, (*input.shape[:2], *grid.shape[1:-1]))
 

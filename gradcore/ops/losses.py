@@ -13,7 +13,7 @@ from gradcore.ops.table import camel_case, composite, general
 
 __all__ = ["chosen_reduction", "pair", "reduced", "upstream"]
 
-# -- reduction ---------------------------------------------------------------------------------------------
+# -- reduction -----------------------------------------------------------------------------------------------
 
 
 def reduced(F: Any, losses: Any, reduction: str) -> Any:
@@ -77,7 +77,7 @@ def weighted(F: Any, losses: Any, weight: Any, input: Any, reduction: str) -> An
     return F.sum(losses) / F.sum(weight) if reduction == "mean" else reduced(F, losses, reduction)
 
 
-# -- losses of the difference ------------------------------------------------------------------------------
+# -- losses of the difference --------------------------------------------------------------------------------
 
 
 def _declare_difference(
@@ -117,19 +117,15 @@ def _declare_difference(
         method=False,
     )(loss)
     op.jvp("self")(
-        lambda F, t, self, target, reduction, width: reduced(
-            F, derivative(F, t, self - target, width), reduction
-        )
+        lambda F, t, self, target, reduction, width: reduced(F, derivative(F, t, self - target, width), reduction)
     )
     op.jvp("target")(
-        lambda F, t, self, target, reduction, width: reduced(
-            F, derivative(F, -t, self - target, width), reduction
-        )
+        lambda F, t, self, target, reduction, width: reduced(F, derivative(F, -t, self - target, width), reduction)
     )
 
 
-# With ``near``, the difference kept within the width, Huber's loss is ``near * (d - near / 2)``: half of the square up to
-# the width, and the tangent of that beyond.
+# With ``near``, the difference kept within the width, Huber's loss is ``near * (d - near / 2)``: half of the square up
+# to the width, and the tangent of that beyond.
 
 
 def _huber(F: Any, d: Any, width: float) -> Any:
@@ -161,7 +157,7 @@ _declare_difference(
     lambda F, t, d, width: t / width * F.clamp(d, -width, width),
 )
 
-# -- the functions -----------------------------------------------------------------------------------------
+# -- the functions -------------------------------------------------------------------------------------------
 
 
 def _pairs(**more: Any) -> Any:
@@ -298,9 +294,7 @@ def poisson_nll_loss(
         case(floats(3, 4), floats(3, 4), floats(3, 1, low=0.3), reduction="none"),
     ],
 )
-def gaussian_nll_loss(
-    F, input, target, var, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-):
+def gaussian_nll_loss(F, input, target, var, full: bool = False, eps: float = 1e-6, reduction: str = "mean"):
     """Negative log-likelihood of targets that are normally distributed around the input.
 
     Parameters

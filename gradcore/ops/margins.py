@@ -9,7 +9,7 @@ from gradcore.ops.losses import chosen_reduction, reduced, upstream
 from gradcore.ops.samples import case, constants, floats, ints
 from gradcore.ops.table import composite, general
 
-# -- soft margin -------------------------------------------------------------------------------------------
+# -- soft margin ---------------------------------------------------------------------------------------------
 
 
 def _soft_slope(F: Any, self: Any, target: Any) -> Any:
@@ -17,9 +17,7 @@ def _soft_slope(F: Any, self: Any, target: Any) -> Any:
 
 
 @general(
-    lambda F, grad, self, target, reduction: (
-        upstream(grad, self.shape, reduction) * _soft_slope(F, self, target)
-    ),
+    lambda F, grad, self, target, reduction: upstream(grad, self.shape, reduction) * _soft_slope(F, self, target),
     target=lambda F, grad, self, target, reduction: (
         upstream(grad, self.shape, reduction) * _soft_slope(F, target, self)
     ),
@@ -91,7 +89,7 @@ def multilabel_soft_margin_loss(
     return reduced(F, F.mean(losses, -1), reduction)
 
 
-# -- one example -------------------------------------------------------------------------------------------
+# -- one example ---------------------------------------------------------------------------------------------
 
 
 @composite(
@@ -119,7 +117,7 @@ def hinge_embedding_loss(
     return reduced(F, negative + positive, reduction)
 
 
-# -- two or three examples ---------------------------------------------------------------------------------
+# -- two or three examples -----------------------------------------------------------------------------------
 
 
 @composite(
@@ -271,7 +269,7 @@ def triplet_margin_with_distance_loss(
     return _triplet(F, anchor, positive, negative, distance, margin, swap, chosen_reduction(reduction))
 
 
-# -- classes -----------------------------------------------------------------------------------------------
+# -- classes -------------------------------------------------------------------------------------------------
 
 
 def _check_classes(input: Any) -> None:
@@ -301,7 +299,7 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """How far the scores of other classes come within `margin` of the target's, to the power `p`, averaged over classes.
+    """By how much the scores of other classes come within `margin` of the target's, to the power `p`, on average.
 
     Parameters
     ----------
@@ -329,8 +327,8 @@ def multi_margin_loss(
     batch = input.shape[0] if input.ndim == 2 else 1
     if target.ndim > 1 or target.numel() != batch:
         raise RuntimeError(
-            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
-            f"Expected target size [{batch}], but got {list(target.shape)}. Input has shape {list(input.shape)}."
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch "
+            f"size). Expected target size [{batch}], but got {list(target.shape)}. Input has shape {list(input.shape)}."
         )
     flat = F.reshape(target, (batch,))
     scores = F.reshape(input, (batch, classes))
@@ -357,7 +355,7 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """How far the scores of other classes come within 1 of those of the target classes, summed and divided by the classes.
+    """By how much the scores of other classes come within 1 of those of the target classes, summed, over the classes.
 
     Parameters
     ----------
@@ -371,9 +369,7 @@ def multilabel_margin_loss(
     reduction = chosen_reduction(reduction, size_average, reduce)
     _check_classes(input)
     if target.shape != input.shape:
-        raise RuntimeError(
-            f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
-        )
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     classes = input.shape[-1] if input.ndim else 1
     if target.is_cpu and target.numel() and bool(((target < -1) | (target >= classes)).any()):
         raise RuntimeError("argument #2 'target' is out of range")

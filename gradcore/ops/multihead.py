@@ -58,9 +58,7 @@ def _masks(F: Any, query: Any, attn_mask: Any, padding: Any, heads: int, keys: i
     padding = _additive(F, "key_padding_mask", padding, query)
     if padding is not None:
         if tuple(padding.shape) != (batch, keys):
-            raise AssertionError(
-                f"expecting key_padding_mask shape of {(batch, keys)}, but got {padding.shape}"
-            )
+            raise AssertionError(f"expecting key_padding_mask shape of {(batch, keys)}, but got {padding.shape}")
         padding = F.reshape(padding, (batch, 1, 1, keys))
         mask = padding if mask is None else mask + padding
     return mask if mask is None or not added else F.constant_pad_nd(mask, (0, added))

@@ -77,8 +77,8 @@ def _check_own(input: Any, pad: Sequence[int], mode: str) -> None:
     sizes = list(input.shape)
     if mode != "circular" and 0 in sizes[-n - 1 :]:
         raise RuntimeError(
-            f"Expected {n + 1}D or {n + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions "
-            f"for input, but got: {sizes}"
+            f"Expected {n + 1}D or {n + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero "
+            f"dimensions for input, but got: {sizes}"
         )
     for i in range(n):
         dim = input.ndim - 1 - i

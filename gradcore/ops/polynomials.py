@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import elementwise
 
 
-def _declare(name: str, described: str, first: Callable, following: Callable, shifted: bool = False) -> None:
+def _declare(name: str, described: str, first: Callable[..., Any], following: Callable[..., Any], shifted: bool = False) -> None:
     """Declare the polynomials that begin with 1 and ``first(x)``.
 
     ``following(x, k, p, q)`` is the one of degree k + 1, after `p` and `q` of degrees k and k - 1. Shifted

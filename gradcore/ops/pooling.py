@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import inf, prod
 from typing import Any
 
-from gradcore.ops.annotations import Ints, Steps
+from gradcore.ops.annotations import Ints, Sizes, Steps
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.spatial import DIMS, each, for_pooling
 from gradcore.ops.table import bilinear, composite, general, linear
@@ -156,14 +156,14 @@ def max_unpool(self, indices, size: Ints):
 def _check_input(function: str, input: Any, n: int) -> None:
     if input.ndim not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
         raise RuntimeError(
-            f"{function}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but "
-            f"got: {list(input.shape)}"
+            f"{function}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"but got: {list(input.shape)}"
         )
 
 
 def _windows(
     function: str, input: Any, n: int, kernel_size: Steps, stride: Steps | None, padding: Steps, dilation: Steps = 1
-) -> tuple[Ints, Ints, Ints, Ints]:
+) -> tuple[Sizes, Sizes, Sizes, Sizes]:
     """Kernel, stride, padding and dilation, checked."""
     kernel = for_pooling(function, "kernel_size", kernel_size, n)
     padding = for_pooling(function, "padding", padding, n)
@@ -183,12 +183,13 @@ def _windows(
     for k, p, d in zip(kernel, padding, dilation, strict=True):
         if p > (d * (k - 1) + 1) // 2:
             raise RuntimeError(
-                f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
+                f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and "
+                f"dilation={d}"
             )
     return kernel, steps, padding, dilation
 
 
-def _check_output(input: Any, n: int, windows: tuple[Ints, ...], ceil_mode: bool) -> None:
+def _check_output(input: Any, n: int, windows: tuple[Sizes, Sizes, Sizes, Sizes], ceil_mode: bool) -> None:
     sizes = []
     for size, k, s, p, d in zip(input.shape[-n:], *windows, strict=True):
         room = size + 2 * p - d * (k - 1) - 1
@@ -202,7 +203,7 @@ def _check_output(input: Any, n: int, windows: tuple[Ints, ...], ceil_mode: bool
         )
 
 
-def _output_size(function: str, input: Any, n: int, output_size: Any) -> Ints:
+def _output_size(function: str, input: Any, n: int, output_size: Any) -> Sizes:
     """Sizes of adaptive pooling's result, in which None stands for the input's size."""
     if isinstance(output_size, int) or output_size is None:
         output_size = (output_size,) * n
@@ -218,7 +219,7 @@ def _output_size(function: str, input: Any, n: int, output_size: Any) -> Ints:
     return sizes
 
 
-def _unpooled_size(input: Any, kernel: Ints, stride: Ints, padding: Ints, output_size: Any) -> Ints:
+def _unpooled_size(input: Any, kernel: Sizes, stride: Sizes, padding: Sizes, output_size: Any) -> Sizes:
     n = len(kernel)
     default = [
         (size - 1) * s + k - 2 * p for size, k, s, p in zip(input.shape[-n:], kernel, stride, padding, strict=True)
@@ -228,13 +229,12 @@ def _unpooled_size(input: Any, kernel: Ints, stride: Ints, padding: Ints, output
     sizes = tuple(output_size[2:] if len(output_size) == n + 2 else output_size)
     if len(sizes) != n:
         raise ValueError(
-            f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(sizes)}'"
+            f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of "
+            f"'{len(sizes)}'"
         )
     for d, (size, middle, s) in enumerate(zip(sizes, default, stride, strict=True)):
         if not middle - s < size < middle + s:
-            raise ValueError(
-                f'invalid output_size "{sizes}" (dim {d} must be between {middle - s} and {middle + s})'
-            )
+            raise ValueError(f'invalid output_size "{sizes}" (dim {d} must be between {middle - s} and {middle + s})')
     return sizes
 
 
@@ -417,8 +417,8 @@ def _declare_max_unpool(n: int) -> None:
             raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype.scalar_name}")
         if indices.shape != input.shape:
             raise RuntimeError(
-                f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices "
-                f"tensor with shape: {list(indices.shape)}"
+                f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
+                f"indices tensor with shape: {list(indices.shape)}"
             )
         return F.max_unpool(input, indices, sizes)
 
@@ -461,7 +461,9 @@ def _declare_lp_pool(n: int) -> None:
         windows = _windows(name, input, n, kernel, stride, 0)
         return sign * F.max_pool(sign * F.abs(input), *windows, ceil_mode)[0]
 
-    lp_pool_nd.__doc__ = f"""The p-norm of every window of {DIMS[n]}, without the absolute value: ``sum(x ** p) ** (1 / p)``."""
+    lp_pool_nd.__doc__ = (
+        f"""The p-norm of every window of {DIMS[n]}, without the absolute value: ``sum(x ** p) ** (1 / p)``."""
+    )
     composite(
         name=name,
         path=f"nn.functional.{name}",

@@ -335,7 +335,9 @@ def _check_chain(tensors: Sequence[Any]) -> None:
             )
 
 
-@composite(path="linalg.multi_dot", method=False, samples=list)
+@composite(path="linalg.multi_dot", method=False, samples=lambda: [
+    case((floats(2, 3), floats(3, 4), floats(4, 2))), case((floats(3), floats(3, 2), floats(2, 5), floats(5))),
+])  # fmt: skip
 def linalg_multi_dot(F, tensors: Arrays):
     """The product of a chain of matrices (a vector may stand at either end), in the order that costs least."""
     _check_chain(tensors)
@@ -352,7 +354,7 @@ def linalg_multi_dot(F, tensors: Arrays):
     return product(0, len(tensors) - 1)
 
 
-@composite(method=False, samples=list)
+@composite(method=False, samples=lambda: [case(floats(2, 3), floats(3, 4), floats(4, 2)), case(floats(2, 3))])
 def chain_matmul(F, *matrices):
     """The product of a chain of matrices; see `gradcore.linalg.multi_dot`."""
     if len(matrices) == 1:

@@ -14,7 +14,7 @@ _TITLES = {"nearest": "Nearest", "nearest-exact": "NearestExact", "linear": "Lin
 _TITLES |= {"bicubic": "Bicubic", "trilinear": "Trilinear", "lanczos": "Lanczos"}
 
 
-def _name(size: Ints, mode: str, antialias: bool) -> str:
+def _name(size: Sequence[int], mode: str, antialias: bool) -> str:
     return f"Upsample{_TITLES[mode]}{len(size)}D{'Aa' if antialias else ''}Backward"
 
 
@@ -63,9 +63,7 @@ def _listed(value: Any, n: int, what: str, input: Any) -> list[Any]:
     return list(value)
 
 
-def _sizes(
-    input: Any, n: int, size: Any, scale_factor: Any, recompute: bool
-) -> tuple[tuple[int, ...], Scales]:
+def _sizes(input: Any, n: int, size: Any, scale_factor: Any, recompute: bool) -> tuple[tuple[int, ...], Scales]:
     """The spatial sizes of the result, and the factors that positions are computed with."""
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
@@ -95,7 +93,8 @@ def _check(input: Any, n: int, mode: str, align_corners: bool | None, antialias:
         raise ValueError("Lanczos mode does not support align_corners=True")
     if n not in (1, 2, 3) or mode not in (*_TITLES, "area"):
         raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {n + 2}D) for the modes: {_MODES} (got {mode})"
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {n + 2}D) for the modes: {_MODES} (got "
+            f"{mode})"
         )
     if _DIMS.get(mode, n) != n:
         raise NotImplementedError(f"Got {n + 2}D input, but {mode} mode needs {_DIMS[mode] + 2}D input")
@@ -161,9 +160,7 @@ def interpolate(
             f"Input and output sizes should be greater than 0, but got input ({before}) output ({after})"
         )
     if not input.shape[1]:
-        raise RuntimeError(
-            f"Non-empty {n + 2}D data tensor expected but got a tensor with sizes {list(input.shape)}"
-        )
+        raise RuntimeError(f"Non-empty {n + 2}D data tensor expected but got a tensor with sizes {list(input.shape)}")
     return F.resample(input, sizes, scales, mode, bool(align_corners), antialias)
 
 
@@ -171,7 +168,9 @@ def _declare_old(name: str, mode: str, align_corners: bool | None) -> None:
     def upsample_as(F, input, size: Any = None, scale_factor: Any = None):
         return F.interpolate(input, size, scale_factor, mode, align_corners)
 
-    upsample_as.__doc__ = f"An older name for `interpolate` with ``mode={mode!r}`` and ``align_corners={align_corners}``."
+    upsample_as.__doc__ = (
+        f"An older name for `interpolate` with ``mode={mode!r}`` and ``align_corners={align_corners}``."
+    )
     composite(name=name, path=f"nn.functional.{name}", samples=lambda: [case(floats(1, 2, 3, 4), scale_factor=2)])(
         upsample_as
     )

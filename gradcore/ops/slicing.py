@@ -46,7 +46,7 @@ def _selected(x, dim, index):
 
 
 def _slice_key(shape, dim, index):
-    return _at(wrap_dim(dim, len(shape)), index)
+    return _at(wrap_dim(dim, len(shape)), index, ...)
 
 
 @linear(

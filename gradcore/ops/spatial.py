@@ -9,7 +9,6 @@ from gradcore.ops.annotations import Steps
 __all__ = ["DIMS", "each", "for_convolution", "for_pooling"]
 
 
-
 def each(value: Steps, n: int) -> tuple[int, ...] | None:
     """`value` as a tuple of `n` numbers; None if it cannot be one."""
     if isinstance(value, Sequence):

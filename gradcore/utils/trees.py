@@ -59,7 +59,7 @@ def unflatten(leaves: Sequence[Any], structure: Structure) -> Any:
 
 
 def _build(source: Iterator[Any], structure: Structure) -> Any:
-    kind = structure.kind
+    kind: Any = structure.kind
     if kind is None:
         return next(source)
     children = [_build(source, child) for child in structure.children]

@@ -23,7 +23,8 @@ FLOORS = {
     "autograd": 3,
     **dict.fromkeys(
         ["assignment", "conversion", "creation", "cuda", "diagnostics", "dispatch", "fft", "indexing", "interop",
-         "layouts", "linalg", "namespaces", "queries", "random", "return_types", "shaping", "special", "tensor", "transfer"],
+         "layouts", "linalg", "namespaces", "queries", "random", "return_types", "shaping", "special", "tensor",
+         "transfer"],
         4,
     ),
     **dict.fromkeys(["compile", "func", "io", "stubs", "testing", "utils"], 5),

@@ -341,6 +341,42 @@ def test_repeated_indices_add_up() -> None:
     assert x.grad.tolist() == [1011.0, 0.0, 100.0]
 
 
+@pytest.mark.parametrize("through", ["leaf", "node"])
+def test_many_parts_of_one_tensor(through: str) -> None:
+    """The gradients of parts are added up in one array, in which nobody else's gradients may turn up."""
+
+    def run(x: Any) -> Any:
+        whole = x if through == "leaf" else x * 1
+        total = whole.sum() * 3 + (whole * whole).sum()
+        for i in range(3):
+            for j in range(4):
+                total = total + whole[i, j] * float(i - j)
+            total = total + (whole[i] ** 2).sum() * float(i) + whole[i:].sum()
+        for column in (whole[:, 1], whole[..., -1], whole[None, :, 2], whole.select(1, 0), whole.narrow(1, 1, 2)):
+            total = total + (column**3).sum()
+        return total + whole[::-2, ::-1][1, 0] * 7 + whole[[0, 1]].sum()
+
+    agree(run, X)
+    elements = leaf([1.0, 2.0, 3.0])
+    other = elements * 1
+    values = other if through == "node" else elements
+    sum((values[i] * float(10**i) for i in range(3)), values[0] + values[2]).backward()
+    assert elements.grad.tolist() == [2.0, 10.0, 101.0]
+
+
+def test_gradient_given_to_a_hook_stays_as_it_was() -> None:
+    x = leaf([1.0, 2.0])
+    y = x * 1
+    seen: list[gc.Tensor] = []
+    y.register_hook(lambda grad: seen.append(grad))
+    (y[0] + y[1] * 2 + y[0] * 3).backward(retain_graph=True)
+    assert seen[0].tolist() == x.grad.tolist() == [4.0, 2.0]
+    given = gc.tensor([1.0, 1.0], dtype=gc.float64)
+    gc.autograd.backward([y, y[0], y[1]], [given, gc.tensor(5.0), gc.tensor(6.0)])
+    assert given.tolist() == [1.0, 1.0]
+    assert x.grad.tolist() == [10.0, 9.0]
+
+
 @pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
 @pytest.mark.parametrize(
     "read",
@@ -450,6 +486,10 @@ def test_index_put_accumulates() -> None:
     (y * gc.tensor([10.0, 100.0])).sum().backward()
     assert x.grad.tolist() == [10.0, 100.0]
     assert v.grad.tolist() == [100.0, 100.0, 10.0]
+    half = gc.zeros(2, 1, dtype=gc.float16).index_put(
+        (gc.zeros(3000, dtype=gc.int64),), gc.ones((), dtype=gc.float16), True
+    )
+    assert half.tolist() == [[3000.0], [0.0]]
     z = gc.zeros(2, 2)
     z.index_put_((gc.tensor([0, 0]), gc.tensor([1, 1])), gc.tensor(1.0), accumulate=True)
     assert z.tolist() == [[0.0, 2.0], [0.0, 0.0]]

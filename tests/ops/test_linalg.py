@@ -138,6 +138,16 @@ def test_ranks_and_tolerances() -> None:
     close(linalg.pinv(A, atol=1e-2), gc.diag(gc.tensor([1.0, 0.0, 0.0], dtype=gc.float64)))
 
 
+@DTYPES
+@pytest.mark.parametrize("shape", [(9, 6), (6, 9)])
+def test_random_projections_find_a_low_rank(shape: tuple[int, int], dtype: str) -> None:
+    A = gc.tensor(matrix(shape[0], 3, dtype=dtype) @ matrix(3, shape[1], dtype=dtype, seed=1))
+    U, S, V = gc.svd_lowrank(A, q=4)
+    close((U * S.unsqueeze(-2).to(U.dtype)) @ herm(V), A)
+    U, S, V = gc.pca_lowrank(A, q=4)
+    close((U * S.unsqueeze(-2).to(U.dtype)) @ herm(V), A - A.mean(0))
+
+
 # -- derivatives ------------------------------------------------------------------------------------------------------
 
 #: Functions of any square matrix whose results do not depend on signs and phases of vectors.

@@ -29,7 +29,7 @@ def close(found: Any, expected: Any, **tolerance: float) -> None:
     np.testing.assert_allclose(value, expected, **({"rtol": 1e-12, "atol": 1e-14} | tolerance))
 
 
-# -- reduction ---------------------------------------------------------------------------------------------
+# -- reduction -----------------------------------------------------------------------------------------------
 
 REDUCIBLE = {
     "mse_loss": ([1.0, 4.0], 2.5, 5.0),
@@ -100,7 +100,7 @@ def test_nothing_to_reduce(loss: Any) -> None:
     assert gradient(total, empty).shape == (0, 3)
 
 
-# -- differences -------------------------------------------------------------------------------------------
+# -- differences ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("d", "slope"), [(-3.0, -1), (-0.5, -1), (-0.2, -0.4), (0.0, 0), (0.5, 1), (7.0, 1)])
@@ -177,7 +177,7 @@ def test_poisson() -> None:
     close(found, [1.0, 2 - 3 * math.log(2) + stirling])
 
 
-# -- classes -----------------------------------------------------------------------------------------------
+# -- classes -------------------------------------------------------------------------------------------------
 
 
 def test_cross_entropy_by_hand() -> None:
@@ -315,7 +315,7 @@ def test_linear_cross_entropy() -> None:
     close(F.linear_cross_entropy(x, w, target, linear_bias=b), F.cross_entropy(scores, target).numpy())
 
 
-# -- two classes, distributions ----------------------------------------------------------------------------
+# -- two classes, distributions ------------------------------------------------------------------------------
 
 
 def test_binary_cross_entropy_of_certainties() -> None:
@@ -374,7 +374,7 @@ def test_divergence() -> None:
         close(F.kl_div(q.log(), p), rows.sum() / 4)
 
 
-# -- margins -----------------------------------------------------------------------------------------------
+# -- margins -------------------------------------------------------------------------------------------------
 
 
 def test_margins_by_hand() -> None:
@@ -417,7 +417,7 @@ def test_margin_errors() -> None:
         F.multilabel_margin_loss(x, gc.tensor([0, 1]))
 
 
-# -- alignments --------------------------------------------------------------------------------------------
+# -- alignments ----------------------------------------------------------------------------------------------
 
 
 def _collapsed(path: tuple[int, ...]) -> list[int]:
@@ -473,7 +473,7 @@ def test_ctc_errors() -> None:
             F.ctc_loss(log_probs, targets, lengths, sizes, blank)
 
 
-# -- nodes -------------------------------------------------------------------------------------------------
+# -- nodes ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

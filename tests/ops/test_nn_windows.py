@@ -29,7 +29,7 @@ def close(found: Any, expected: Any, **tolerance: float) -> None:
     np.testing.assert_allclose(value, expected, **({"rtol": 1e-12, "atol": 1e-12} | tolerance))
 
 
-# -- convolution -------------------------------------------------------------------------------------------
+# -- convolution ---------------------------------------------------------------------------------------------
 
 
 def test_convolution_by_hand() -> None:
@@ -60,9 +60,7 @@ def _forms(drawn: Any) -> tuple[Any, ...]:
     kernel, stride, padding, dilation = numbers(1, 3), numbers(1, 3), numbers(0, 2), numbers(1, 2)
     reach = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
     sizes = tuple(max(r - 2 * p, 1) + e for r, p, e in zip(reach, padding, numbers(0, 3), strict=True))
-    outputs = tuple(
-        (s + 2 * p - r) // t + 1 for s, p, r, t in zip(sizes, padding, reach, stride, strict=True)
-    )
+    outputs = tuple((s + 2 * p - r) // t + 1 for s, p, r, t in zip(sizes, padding, reach, stride, strict=True))
     groups, batch = drawn(st.integers(1, 2)), drawn(st.integers(1, 2))
     channels, features = drawn(st.integers(1, 2)), drawn(st.integers(1, 2)) * groups
     shapes = (
@@ -113,25 +111,28 @@ def test_empty_batches_and_channels() -> None:
     assert (w.grad == 0).all()
 
 
+X, W = (2, 3, 8, 8), (4, 3, 3, 3)
+
+
 @pytest.mark.parametrize(
     ("x", "w", "options", "message"),
     [
-        ((2, 5, 8, 8), (4, 3, 3, 3), {}, r"Given groups=1, weight of size \[4, 3, 3, 3\], expected input\[2, 5, 8, 8\] to "
-         "have 3 channels, but got 5 channels instead"),
-        ((5,), (4, 3, 3, 3), {}, r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d, but got input of size: \[5\]"),
-        ((2, 3, 2, 2), (4, 3, 3, 3), {}, r"Calculated padded input size per channel: \(2 x 2\). Kernel size: \(3 x 3\). "
-         "Kernel size can't be greater than actual input size"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"bias": gc.ones(3)}, "expected bias to be 1-dimensional with 4 elements, but got"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"bias": gc.ones(4, dtype=gc.float64)}, r"Input type \(float\) and bias type \(double\)"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"stride": 0}, "non-positive stride is not supported"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"padding": -1}, "negative padding is not supported"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"dilation": 0}, "non-positive dilation is not supported"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"groups": 0}, "non-positive groups is not supported"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"stride": (1, 1, 1)}, r"expected stride to be a single integer value or a list of 2"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"groups": 5}, "expected weight to be at least 5 at dimension 0"),
-        ((2, 3, 8, 8), (4, 1, 3, 3), {"groups": 3}, "expected weight to be divisible by 3 at dimension 0"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"padding": "same", "stride": 2}, "not supported for strided convolutions"),
-        ((2, 3, 8, 8), (4, 3, 3, 3), {"padding": "full"}, "Invalid padding string: 'full'"),
+        ((2, 5, 8, 8), W, {}, r"Given groups=1, weight of size \[4, 3, 3, 3\], expected input\[2, 5, 8, 8\] to have 3 "
+         "channels, but got 5 channels instead"),
+        ((5,), W, {}, r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d, but got input of size: \[5\]"),
+        ((2, 3, 2, 2), W, {}, r"Calculated padded input size per channel: \(2 x 2\). Kernel size: \(3 x 3\). Kernel size "
+         "can't be greater than actual input size"),
+        (X, W, {"bias": gc.ones(3)}, "expected bias to be 1-dimensional with 4 elements, but got bias of size"),
+        (X, W, {"bias": gc.ones(4).to(gc.float64)}, r"Input type \(float\) and bias type \(double\) should be the same"),
+        (X, W, {"stride": 0}, "non-positive stride is not supported"),
+        (X, W, {"padding": -1}, "negative padding is not supported"),
+        (X, W, {"dilation": 0}, "non-positive dilation is not supported"),
+        (X, W, {"groups": 0}, "non-positive groups is not supported"),
+        (X, W, {"stride": (1, 1, 1)}, r"expected stride to be a single integer value or a list of 2 values to match"),
+        (X, W, {"groups": 5}, "Given groups=5, expected weight to be at least 5 at dimension 0"),
+        (X, (4, 1, 3, 3), {"groups": 3}, "Given groups=3, expected weight to be divisible by 3 at dimension 0"),
+        (X, W, {"padding": "same", "stride": 2}, "padding='same' is not supported for strided convolutions"),
+        (X, W, {"padding": "full"}, "Invalid padding string: 'full'"),
     ],
 )  # fmt: skip
 def test_convolutions_that_do_not_fit(x: Any, w: Any, options: dict[str, Any], message: str) -> None:
@@ -141,13 +142,15 @@ def test_convolutions_that_do_not_fit(x: Any, w: Any, options: dict[str, Any], m
 
 def test_transposed_convolutions_that_do_not_fit() -> None:
     x, w = gc.ones(2, 5, 8), gc.ones(4, 3, 3)
-    with pytest.raises(RuntimeError, match=r"Given transposed=1, weight of size \[4, 3, 3\], expected input\[2, 5, 8\]"):
+    with pytest.raises(
+        RuntimeError, match=r"Given transposed=1, weight of size \[4, 3, 3\], expected input\[2, 5, 8\]"
+    ):
         F.conv_transpose1d(x, w)
     with pytest.raises(RuntimeError, match="output padding must be smaller than either stride or dilation"):
         F.conv_transpose1d(x[:, :4], w, output_padding=1)
 
 
-# -- pooling -----------------------------------------------------------------------------------------------
+# -- pooling -------------------------------------------------------------------------------------------------
 
 
 def test_pooling_by_hand() -> None:
@@ -188,12 +191,12 @@ def test_maxima_of_undefined_numbers() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_unpooling_puts_maxima_back(n: int) -> None:
-    x = tensor(np.random.default_rng(0).permutation(2 * 6**n).reshape(1, 2, *(6,) * n).astype(float))
+    size = 2 * 6**n
+    x = tensor(np.random.default_rng(0).permutation(size).reshape(1, 2, *(6,) * n) + 1.0)
     out, indices = getattr(F, f"max_pool{n}d")(x, 2, return_indices=True)
     back = getattr(F, f"max_unpool{n}d")(out, indices, 2)
-    assert back.shape == x.shape
-    close(back[back != 0].sort()[0], out[out != 0].flatten().sort()[0].numpy())
-    close((back * (back != x)).abs().sum(), 0)
+    assert ((back == x) | (back == 0)).all()
+    assert sorted(back[back != 0].tolist()) == sorted(out.flatten().tolist())
 
 
 def test_unpooling_checks_its_arguments() -> None:
@@ -216,7 +219,7 @@ def test_unpooling_checks_its_arguments() -> None:
         ((2, 0), "stride should not be zero"),
         ((2, 1, 0, 0), "dilation should be greater than zero"),
         ((0,), "kernel size should be greater than zero"),
-        ((20,), r"Given input size: \(3x8x8\). Calculated output size: \(3x-11x-11\). Output size is too small"),
+        ((20,), r"Given input size: \(3x8x8\). Calculated output size: \(3x0x0\). Output size is too small"),
     ],
 )
 def test_pools_that_do_not_fit(arguments: Any, message: str) -> None:
@@ -234,7 +237,7 @@ def test_fractional_windows() -> None:
     assert F.fractional_max_pool2d(x, 2, output_ratio=0.5).shape == (1, 1, 3, 5)
 
 
-# -- padding -----------------------------------------------------------------------------------------------
+# -- padding -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -272,7 +275,12 @@ def test_padding_is_a_copy() -> None:
         ("constant", (1,), RuntimeError, "Padding length must be divisible by 2"),
         ("constant", (1,) * 8, RuntimeError, "Padding length should be less than or equal to two times the input dim"),
         ("constant", (-3, -3), RuntimeError, "resulted in a negative output size"),
-        ("reflect", (5, 1), RuntimeError, r"Argument #4: .* but got: padding \(5, 1\) at dimension 2 of input \[2, 3, 5\]"),
+        (
+            "reflect",
+            (5, 1),
+            RuntimeError,
+            r"Argument #4: .* but got: padding \(5, 1\) at dimension 2 of input \[2, 3, 5\]",
+        ),
         ("replicate", (1, 1, 1, 1, 1, 1), NotImplementedError, "Padding size 6 is not supported for 3D input tensor"),
         ("circular", (6, 0), RuntimeError, "Padding value causes wrapping around more than once"),
         ("circular", (-3, -3), RuntimeError, "Negative padding value is resulting in an empty dimension"),
@@ -286,7 +294,7 @@ def test_pads_that_do_not_fit(mode: str, pads: Any, error: Any, message: str) ->
         F.pad(gc.ones(2, 3, 5), (1, 1), mode="circular", value=1.0)
 
 
-# -- resampling --------------------------------------------------------------------------------------------
+# -- resampling ----------------------------------------------------------------------------------------------
 
 
 def test_resampling_by_hand() -> None:
@@ -318,8 +326,16 @@ def test_what_is_constant_stays_constant(mode: str) -> None:
         ({"size": 2, "mode": "linear"}, NotImplementedError, "Got 4D input, but linear mode needs 3D input"),
         ({"size": 2, "mode": "cubic"}, NotImplementedError, r"for the modes: nearest \| linear .* \(got cubic\)"),
         ({"size": 0}, RuntimeError, r"Input and output sizes should be greater than 0, but got input \(H: 4, W: 5\)"),
-        ({"size": 2, "mode": "bilinear", "recompute_scale_factor": True}, ValueError, "not meaningful with an explicit"),
-        ({"size": 2, "antialias": True}, ValueError, "Anti-alias option is restricted to bilinear, bicubic, and lanczos"),
+        (
+            {"size": 2, "mode": "bilinear", "recompute_scale_factor": True},
+            ValueError,
+            "not meaningful with an explicit",
+        ),
+        (
+            {"size": 2, "antialias": True},
+            ValueError,
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos",
+        ),
     ],
 )
 def test_sizes_that_do_not_fit(options: dict[str, Any], error: Any, message: str) -> None:
@@ -327,7 +343,7 @@ def test_sizes_that_do_not_fit(options: dict[str, Any], error: Any, message: str
         F.interpolate(gc.ones(2, 3, 4, 5), **options)
 
 
-# -- grids -------------------------------------------------------------------------------------------------
+# -- grids ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("align", [False, True])
@@ -341,12 +357,12 @@ def test_the_identity_reads_the_image(mode: str, shape: tuple[int, ...], align: 
     close(F.grid_sample(x, grid, mode, "border", align), x.numpy(), atol=1e-10)
 
 
-@pytest.mark.parametrize(("padding", "expected"), [("zeros", 0.0), ("border", 4.0), ("reflection", 3.0)])
+@pytest.mark.parametrize(("padding", "expected"), [("zeros", 0.0), ("border", 4.0), ("reflection", 2.0)])
 def test_points_outside(padding: str, expected: float) -> None:
     x = tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
     point = tensor([[[[1 + 4 / 3, 0.0]]]])  # two elements behind the last
     found = F.grid_sample(x.expand(1, 1, 3, 4), point, padding_mode=padding, align_corners=True)
-    close(found, [[[[{"reflection": 2.0}.get(padding, expected)]]]])
+    close(found, [[[[expected]]]])
 
 
 def test_points_that_are_no_numbers() -> None:
@@ -370,7 +386,7 @@ def test_grid_errors() -> None:
         F.grid_sample(x, gc.ones(2, 1, 1, 2))
 
 
-# -- folding -----------------------------------------------------------------------------------------------
+# -- folding -------------------------------------------------------------------------------------------------
 
 
 def test_columns_by_hand() -> None:
@@ -399,13 +415,16 @@ def test_pixels_and_channels() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: F.unfold(x, 9), r"calculated shape of the array of sliding blocks as \(-5, -4\)"),
+        (lambda x: F.unfold(x, 9), r"calculated shape of the array of sliding blocks as \(-4, -3\)"),
         (lambda x: F.unfold(x, 0), "kernel size should be greater than zero"),
-        (lambda x: F.fold(x[0], (4, 5), 2), "Expected size of input's dimension 1 to be divisible"),
+        (lambda x: F.fold(gc.ones(1, 7, 12), (4, 5), 2), "Expected size of input's dimension 1 to be divisible"),
         (lambda x: F.fold(gc.ones(1, 8, 11), (4, 5), 2), r"sliding blocks 3 \* 4 = 12, but got input.size\(2\)=11"),
         (lambda x: F.pixel_shuffle(x, 2), r"input.size\(-3\)=3 is not divisible by 4"),
         (lambda x: F.pixel_unshuffle(x, 2), r"width to be divisible by downscale_factor, but input.size\(-1\)=5"),
-        (lambda x: F.channel_shuffle(x, 2), "Number of channels must be divisible by groups. Got 3 channels and 2 groups"),
+        (
+            lambda x: F.channel_shuffle(x, 2),
+            "Number of channels must be divisible by groups. Got 3 channels and 2 groups",
+        ),
     ],
 )
 def test_images_that_do_not_fit(call: Any, message: str) -> None:
@@ -413,7 +432,7 @@ def test_images_that_do_not_fit(call: Any, message: str) -> None:
         call(gc.ones(2, 3, 4, 5))
 
 
-# -- nodes -------------------------------------------------------------------------------------------------
+# -- nodes ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -318,3 +318,22 @@ def test_gradients_have_the_dtype_of_their_inputs() -> None:
     z = gc.ones(2, dtype=gc.complex64, requires_grad=True)
     (x * y * z).abs().sum().backward()
     assert [name(t.grad) for t in (x, y, z)] == ["float16", "float64", "complex64"]
+
+
+BEYOND = 1e300
+OVERFLOWS: dict[str, Any] = {
+    "a number": lambda t: t * BEYOND,
+    "a number with float16": lambda t: t.half() * BEYOND,
+    "rounding to float16": lambda t: (t * 1000).half() ** 2,
+    "a product in float16": lambda t: (t * 1000).half().prod(),
+    "data": lambda t: gc.tensor([BEYOND]),
+    "a sequence": lambda t: gc.linspace(BEYOND, 2 * BEYOND, 2),
+    "a conversion": lambda t: (t.double() * BEYOND).float(),
+    "mixed dtypes": lambda t: t.copy_(t.double() * BEYOND),
+    "an assignment": lambda t: (t.__setitem__(slice(None), BEYOND), t)[1],
+}
+
+
+@pytest.mark.parametrize("make_one", OVERFLOWS.values(), ids=list(OVERFLOWS))
+def test_what_lies_beyond_the_range_is_infinite_without_a_warning(make_one: Any) -> None:
+    assert gc.isinf(make_one(gc.ones(3))).all()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from gradcore.backends.tracing.array import RULES, Traced, broadcast, probe, reduced, shape_of
-from gradcore.backends.tracing.rules import Shape, find, shapes
+from gradcore.backends.tracing.rules import Shape, find, rule, shapes
 
 __all__: list[str] = []
 
@@ -51,9 +51,9 @@ def _kron(a: Any, b: Any) -> Shape:
     return tuple(x * y for x, y in zip((1,) * (n - len(first)) + first, (1,) * (n - len(second)) + second, strict=True))
 
 
-@shapes("cross")
-def _cross(a: Any, b: Any, *args: Any, **named: Any) -> Shape:
-    return broadcast(a, b)
+@rule("cross")
+def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Traced:
+    return Traced(broadcast(a, b), np.result_type(a.dtype, b.dtype))
 
 
 @shapes("tensordot")

@@ -30,7 +30,7 @@ RULES: dict[Any, Callable[..., Any]] = {}
 #: Methods of arrays that are functions of NumPy.
 METHODS = (
     "all any argmax argmin argpartition argsort clip compress conj conjugate cumprod cumsum diagonal dot max "
-    "mean min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
+    "mean min nonzero prod ravel repeat round searchsorted squeeze std sum take trace var"
 )
 
 
@@ -50,6 +50,12 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     """
 
     __slots__ = ("base", "dtype", "offset", "shape", "strides")
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+    base: Traced | None
+    offset: int
 
     def __init__(
         self,
@@ -109,13 +115,18 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
             raise ValueError("axes don't match array")
         return self.viewed([self.shape[i] for i in axes], [self.strides[i] for i in axes])
 
+    def swapaxes(self, axis1: int, axis2: int) -> Traced:
+        order = list(range(self.ndim))
+        order[axis1], order[axis2] = order[axis2], order[axis1]
+        return self.transpose(order)
+
     @property
     def T(self) -> Traced:
         return self.transpose()
 
     @property
     def mT(self) -> Traced:
-        return self.swapaxes(-1, -2)  # type: ignore[attr-defined,no-any-return]
+        return self.swapaxes(-1, -2)
 
     def view(self, dtype: Any = None) -> Traced:
         """The same memory as another dtype; the last dim takes up a difference in size."""
@@ -362,7 +373,8 @@ def _of_signature(ufunc: Any, shapes: list[tuple[int, ...]]) -> list[tuple[int, 
     """The results' shapes of a generalized universal function, for example ``(n?,k),(k,m?)->(n?,m?)``."""
     ins, outs = (re.findall(r"\(([^)]*)\)", side) for side in ufunc.signature.split("->"))
     sizes: dict[str, int] = {}
-    missing, loops = set(), []
+    missing: set[str] = set()
+    loops = []
     for i, (shape, core) in enumerate(zip(shapes, ins, strict=True)):
         names = [n for n in core.split(",") if n]
         if len(shape) < len(names):
@@ -412,7 +424,7 @@ def _at(ufunc: Any, array: Traced, indices: Any, values: Any = 0) -> None:
     array[indices] = values
 
 
-_SHAPES = {
+_SHAPES: dict[str, Callable[..., Any]] = {
     "__call__": _call,
     "reduce": _reduce,
     "accumulate": _accumulate,

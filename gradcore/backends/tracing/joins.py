@@ -53,7 +53,7 @@ def _tile(A: Traced, reps: Any) -> Traced:
 
 
 @rule("repeat")
-def _repeat(a: Traced, repeats: Any, axis: int | None = None) -> Traced:
+def _repeat(a: Traced, repeats: Any, axis: int | None = None) -> Any:
     if isinstance(repeats, Traced):
         return data_dependent(np.repeat)()
     shape, axis = ([a.size], 0) if axis is None else (list(a.shape), axis)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ __all__ = ["Shape", "data_dependent", "elementwise", "find", "rule", "shapes", "
 
 Shape = tuple[int, ...]
 Rule = Callable[..., Any]
+R = TypeVar("R", bound=Rule)
 
 
 def find(names: str) -> Iterable[Any]:
@@ -31,20 +32,20 @@ def find(names: str) -> Iterable[Any]:
             yield found
 
 
-def rule(names: str) -> Callable[[Rule], Rule]:
+def rule(names: str) -> Callable[[R], R]:
     """Say what functions return; the rule is called as they are."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: R) -> R:
         RULES.update(dict.fromkeys(find(names), function))
         return function
 
     return register
 
 
-def shapes(names: str) -> Callable[[Rule], Rule]:
+def shapes(names: str) -> Callable[[R], R]:
     """Say which shapes functions return, in C order; the dtypes are probed."""
 
-    def register(shape: Rule) -> Rule:
+    def register(shape: R) -> R:
         for function in find(names):
             RULES[function] = _by_shape(function, shape)
         return shape
@@ -131,7 +132,7 @@ def _same(a: Any, *args: Any, **named: Any) -> Shape:
 
 
 @rule("copy")
-def _copy(a: Any, order: str = "K", subok: bool = False) -> Traced:
+def _copy(a: Traced, order: str = "K", subok: bool = False) -> Traced:
     return a.copy(order)
 
 

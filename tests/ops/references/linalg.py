@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -227,6 +228,8 @@ PRODUCTS: dict[str, Reference] = {
     "addmv": scaled_sum(np.matmul),
     "addr": scaled_sum(np.outer),
     "linear": linear,
+    "linalg_multi_dot": lambda matrices: functools.reduce(np.matmul, matrices),
+    "chain_matmul": lambda *matrices: functools.reduce(np.matmul, matrices),
     "tensordot": tensordot,
     "linalg_vecdot": lambda x, y, dim=-1: (x.conj() * y).sum(dim),
     "linalg_cross": lambda x, y, dim=-1: cross(x, y, dim),

@@ -1,0 +1,151 @@
+"""Calls of custom operations: forward without recording, and forward mode around it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore.autograd import anomaly_mode, forward, views
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.function_results import finish
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.autograd.nodes import gradient_edge, requires_grad
+from gradcore.autograd.variables import Variable, new, tick
+
+__all__ = ["bind", "call"]
+
+_signature = functools.lru_cache(maxsize=256)(inspect.signature)
+
+
+def bind(function: Callable[..., Any], args: Sequence[Any], named: dict[str, Any], separate: bool) -> tuple[Any, ...]:
+    """All arguments of a `forward` by position, with its defaults; without the context, unless it takes none."""
+    bound = _signature(function).bind(*(args if separate else (None, *args)), **named)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(f"{function.__qualname__}: keyword-only arguments of forward are not supported by apply()")
+    return bound.args if separate else bound.args[1:]
+
+
+def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
+    """Run a custom operation.
+
+    Parameters
+    ----------
+    cls : subclass of Function
+    args : tuple
+        The arguments of ``apply``.
+    separate : bool
+        Whether `cls` has a `setup_context`.
+
+    Returns
+    -------
+    tuple
+        The context, which is the node if the call is recorded, and the results.
+    """
+    state = local.state
+    if state.mode & DUAL:
+        level = forward.innermost_of(args)
+        if level is not None:
+            return _call_dual(cls, args, separate, level)
+    ctx = new(cls._backward_cls)
+    needs = ctx.needs_input_grad = tuple([isinstance(a, Variable) and requires_grad(a) for a in args])
+    record = bool(state.mode & GRAD) and True in needs
+    ctx._edges = tuple([gradient_edge(a) for a in args if isinstance(a, Variable)]) if record else ()
+    before, state.mode = state.mode, state.mode & ~(GRAD | DUAL)
+    try:
+        if separate:
+            result = cls.forward(*args)
+            cls.setup_context(ctx, args, result)
+        else:
+            result = cls.forward(ctx, *args)
+    finally:
+        state.mode = before
+    ctx._hooks, ctx._seq = None, tick()
+    result = finish(ctx, args, result, record, separate)
+    if record and state.mode & ANOMALY:
+        anomaly_mode.note(ctx)
+    return ctx, result
+
+
+# -- forward mode ---------------------------------------------------------------------------------------------------
+
+
+def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.Level) -> tuple[Any, Any]:
+    """The call on duals of one level: results from the primals, tangents from `jvp`."""
+    primals = tuple([forward.primal(a, level) if isinstance(a, Variable) else a for a in args])
+    ctx, result = call(cls, primals, separate)
+    outs = list(result) if isinstance(result, tuple) else [result]
+    tangents = [_tangent(a, level, ctx.materialize_grads) if isinstance(a, Variable) else None for a in args]
+    #: By the identity of a primal: the dual that it is of, and the tangent.
+    duals = {id(p): (a, t) for p, a, t in zip(primals, args, tangents, strict=True) if isinstance(a, Variable)}
+    for i, tangent in enumerate(_pushed(ctx, cls, tangents, outs)):
+        if id(outs[i]) in duals:
+            outs[i] = _written(ctx, outs[i], *duals[id(outs[i])], tangent)
+        elif tangent is not None:
+            tangent = forward.in_own_memory(tangent, outs[i], tangents)
+        if tangent is not None:
+            forward.attach(outs[i], level, tangent)
+    # What was saved are duals: for backward in this level, and for `jvp` at inner levels.
+    for saved in ctx._saved or ():
+        if id(saved.value) in duals:
+            saved.value = duals[id(saved.value)][0]
+    for name in ("to_save", "saved_for_forward"):
+        kept = getattr(ctx, name)
+        if kept:
+            setattr(ctx, name, tuple([duals.get(id(t), (t,))[0] for t in kept]))
+    return ctx, tuple(outs) if isinstance(result, tuple) else outs[0]
+
+
+def _tangent(t: Any, level: forward.Level, materialize: bool) -> Any:
+    """The tangent of an argument; zeros where there is none and they are wanted."""
+    tangent = forward.tangent_of(t, level)
+    if tangent is None and materialize and t._dtype.category > 1:
+        return TENSORS.zeros_like(forward.primal(t, level))
+    return tangent
+
+
+def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[Any]:
+    """The tangents of the results that the user's `jvp` finds, checked."""
+    ctx._forward_mode = True
+    try:
+        found = cls.jvp(ctx, *tangents)
+    finally:
+        ctx._forward_mode = False
+    found = list(found) if isinstance(found, tuple) else [found]
+    if len(found) != len(outs):
+        raise RuntimeError(
+            f"Function's jvp returned an invalid number of forward gradients (expected {len(outs)} but got {len(found)})"
+        )
+    constant = {id(t) for t in ctx.non_differentiable or ()}
+    for i, (out, tangent) in enumerate(zip(outs, found, strict=True)):
+        if tangent is None:
+            continue
+        if not isinstance(tangent, Variable):
+            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {i}.")
+        if not isinstance(out, Variable) or out._dtype.category < 2 or id(out) in constant:
+            raise RuntimeError(
+                f"Function's jvp returned a gradient at position {i}, but the corresponding forward output is not a "
+                "differentiable Tensor. You should return None at that position instead."
+            )
+        if out._is_view() and not tangent._is_view():
+            raise RuntimeError(
+                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
+            )
+        forward.check_tangent(out, tangent)
+    return found
+
+
+def _written(ctx: Any, primal: Any, dual: Any, before: Any, tangent: Any) -> Any:
+    """The argument that forward has written in place, of which it saw the primal."""
+    if tangent is not before:
+        raise RuntimeError(
+            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying "
+            "an input inplace, then the jvp function must modify the corresponding gradient inplace."
+        )
+    if primal._edge is not None and primal._edge[0] is ctx:
+        if dual._meta is not None:
+            views.check_writable(dual)
+        views.rebase(dual, primal._edge)
+    return dual

@@ -1,0 +1,214 @@
+"""Losses of probabilities: how far predicted distributions are from targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore.ops.losses import chosen_reduction, reduced, upstream, warn
+from gradcore.ops.samples import case, constants, floats
+from gradcore.ops.table import composite, general
+
+
+def _weighted(t: Any, weight: Any) -> Any:
+    return t if weight is None else t * weight
+
+
+@general(
+    lambda F, grad, self, target, weight, reduction: (
+        _weighted(upstream(grad, self.shape, reduction), weight)
+        * ((self - target) / F.clamp((1 - self) * self, 1e-12, None))
+    ),
+    target=lambda F, grad, self, weight, reduction: (
+        _weighted(upstream(grad, self.shape, reduction), weight) * (F.log1p(-self) - F.log(self))
+    ),
+    node="BinaryCrossEntropyBackward0",
+    function=False,
+    method=False,
+)
+def bce(F, self, target, weight=None, reduction: str = "mean"):
+    """`binary_cross_entropy` of tensors of one shape and dtype."""
+    rest = F.clamp(F.log1p(-self), -100, None)
+    losses = target * (rest - F.clamp(F.log(self), -100, None)) - rest
+    return reduced(F, _weighted(losses, weight), reduction)
+
+
+@bce.jvp("self")
+def _(F, t, self, target, weight, reduction):
+    return reduced(F, _weighted(t * ((self - target) / F.clamp((1 - self) * self, 1e-12, None)), weight), reduction)
+
+
+@bce.jvp("target")
+def _(F, t, self, weight, reduction):
+    return reduced(F, _weighted(t * (F.log1p(-self) - F.log(self)), weight), reduction)
+
+
+_PROBABILITY = {"low": 0.1, "high": 0.9}
+
+
+@composite(
+    path="nn.functional.binary_cross_entropy",
+    samples=lambda: [
+        case(floats(3, 4, **_PROBABILITY), floats(3, 4, **_PROBABILITY)),
+        case(floats(3, 4, **_PROBABILITY), floats(3, 4, **_PROBABILITY), constants(4, low=0.5), reduction="sum"),
+        case(floats(2, **_PROBABILITY), floats(2, **_PROBABILITY), reduction="none"),
+    ],
+)
+def binary_cross_entropy(
+    F,
+    input,
+    target,
+    weight=None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+):
+    """Cross entropy of probabilities with targets between 0 and 1; logarithms are at least -100.
+
+    `binary_cross_entropy_with_logits` takes scores instead, and is more accurate.
+    """
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
+            "Please ensure they have the same size."
+        )
+    if target.dtype is not input.dtype:
+        raise RuntimeError(f"Found dtype {target.dtype.scalar_name} but expected {input.dtype.scalar_name}")
+    for name, t in (("input", input), ("target", target)):
+        if t.is_cpu and not bool(((t >= 0) & (t <= 1)).all()):
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    return F.bce(input, target, weight, reduction)
+
+
+def _logit_loss(F: Any, self: Any, target: Any, pos_weight: Any) -> Any:
+    """``softplus(self) - target * self``; weighted, ``(1 - target) * self + w * softplus(-self)``."""
+    tail = F.log1p(F.exp(-F.abs(self)))
+    if pos_weight is None:
+        return F.clamp(self, 0, None) - self * target + tail
+    return (1 - target) * self + (1 + (pos_weight - 1) * target) * (tail + F.clamp(-self, 0, None))
+
+
+def _logit_slope(F: Any, self: Any, target: Any, pos_weight: Any) -> Any:
+    if pos_weight is None:
+        return F.sigmoid(self) - target
+    return (1 - target) - (1 + (pos_weight - 1) * target) * F.sigmoid(-self)
+
+
+def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
+    if pos_weight is None:
+        return -self
+    return (pos_weight - 1) * (F.log1p(F.exp(-F.abs(self))) + F.clamp(-self, 0, None)) - self
+
+
+@general(
+    lambda F, grad, self, target, weight, pos_weight, reduction: (
+        _weighted(upstream(grad, self.shape, reduction), weight) * _logit_slope(F, self, target, pos_weight)
+    ),
+    target=lambda F, grad, self, weight, pos_weight, reduction: (
+        _weighted(upstream(grad, self.shape, reduction), weight) * _target_slope(F, self, pos_weight)
+    ),
+    node="BinaryCrossEntropyWithLogitsBackward0",
+    function=False,
+    method=False,
+)
+def bce_with_logits(F, self, target, weight=None, pos_weight=None, reduction: str = "mean"):
+    """`binary_cross_entropy_with_logits` of tensors of one shape."""
+    return reduced(F, _weighted(_logit_loss(F, self, target, pos_weight), weight), reduction)
+
+
+@bce_with_logits.jvp("self")
+def _(F, t, self, target, weight, pos_weight, reduction):
+    return reduced(F, _weighted(t * _logit_slope(F, self, target, pos_weight), weight), reduction)
+
+
+@bce_with_logits.jvp("target")
+def _(F, t, self, weight, pos_weight, reduction):
+    return reduced(F, _weighted(t * _target_slope(F, self, pos_weight), weight), reduction)
+
+
+@composite(
+    path="nn.functional.binary_cross_entropy_with_logits",
+    samples=lambda: [
+        case(floats(3, 4), floats(3, 4, **_PROBABILITY)),
+        case(floats(3, 4), floats(3, 4, **_PROBABILITY), constants(4, low=0.5), reduction="sum"),
+        case(floats(2, low=-800, high=800), floats(2, **_PROBABILITY)),
+    ],
+)
+def binary_cross_entropy_with_logits(
+    F,
+    input,
+    target,
+    weight=None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight=None,
+):
+    """Cross entropy of the input's sigmoid with targets between 0 and 1, without overflow.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Scores and probabilities of one shape.
+    weight : Tensor, optional
+        A factor of each loss.
+    reduction : str
+        ``'mean'``, ``'sum'`` or ``'none'``.
+    pos_weight : Tensor, optional
+        A factor of the positive targets' part of each loss.
+    """
+    reduction = chosen_reduction(reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+    if target.dtype.category < 2:
+        raise RuntimeError(
+            f"result type {input.dtype.scalar_name} can't be cast to the desired output type {target.dtype.scalar_name}"
+        )
+    return F.bce_with_logits(input, target, weight, pos_weight, reduction)
+
+
+# -- distributions -------------------------------------------------------------------------------------------
+
+
+@composite(
+    path="nn.functional.kl_div",
+    samples=lambda: [
+        case(floats(3, 4), floats(3, 4, **_PROBABILITY), reduction="batchmean"),
+        case(floats(3, 4), floats(3, 4), reduction="sum", log_target=True),
+        case(floats(3, 4), floats(4, **_PROBABILITY), reduction="none"),
+    ],
+)
+def kl_div(
+    F,
+    input,
+    target,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+):
+    """Kullback-Leibler divergence of a target distribution from a predicted one.
+
+    Parameters
+    ----------
+    input : Tensor
+        Logarithms of the predicted probabilities.
+    target : Tensor
+        Probabilities, or (with `log_target`) their logarithms.
+    reduction : str
+        ``'batchmean'`` (the sum divided by the size of the first dim, which is the divergence's mean over the batch),
+        ``'mean'`` (over all elements), ``'sum'`` or ``'none'``.
+    log_target : bool
+    """
+    old = size_average is not None or reduce is not None
+    reduction = chosen_reduction(reduction, size_average, reduce, also=("batchmean",))
+    if reduction == "mean" and not old:
+        warn(
+            "reduction: 'mean' divides by the number of elements; the mean of the divergence over a batch is "
+            "reduction='batchmean'."
+        )
+    losses = F.exp(target) * (target - input) if log_target else F.xlogy(target, target) - target * input
+    if reduction == "batchmean":
+        total = F.sum(losses)
+        return total / input.shape[0] if input.ndim else total
+    return reduced(F, losses, reduction)

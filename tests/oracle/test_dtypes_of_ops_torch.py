@@ -1,0 +1,172 @@
+"""Which dtypes every operation takes, and what it makes of them, against PyTorch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import dtypes
+from gradcore.ops.table import OPS, Op
+from tests.ops.cases import Drawn, cases
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.oracle
+
+FAMILIES = """
+    activations affine arithmetic bessel comparison complex cumulative exponential extrema joining logical movement
+    polynomials products reductions rounding selection slicing softmax special triangular trigonometric
+""".split()
+#: Precision of the results; double precision is that of PyTorch's special functions.
+PRECISION = {"float16": 8e-3, "bfloat16": 6e-2, "float32": 1e-5, "complex64": 1e-5}
+DOUBLE = 2e-8
+INTEGERS = {"uint8", "int8", "int16", "int32", "int64"}
+
+#: What PyTorch takes and gradcore refuses: names of cases by reason, and the dtypes.
+REFUSED: dict[str, tuple[set[str], set[str]]] = {
+    "integers times a fraction, which PyTorch cuts off to 0": (
+        {"addmm-1", "baddbmm-1", "addbmm-1", "addmv-1"},
+        INTEGERS,
+    ),
+    "there is no complex32": ({"view_as_complex"}, {"float16"}),
+    "complex numbers have no order; PyTorch does not look at a single one": (
+        {"cummax-2", "cummin-2"},
+        {"complex64", "complex128"},
+    ),
+    "matrices of bools; PyTorch does not look at empty ones": ({"mm", "bmm", "mv"}, {"bool"}),
+}
+#: Other dtypes than PyTorch's, ours and theirs.
+OTHER = {("complex", "float16"): (["complex64"], ["complex32"])}
+
+
+def their_function(op: Op) -> Callable[..., Any] | None:
+    """PyTorch's function of that path, or its method."""
+    if op.function:
+        home: Any = torch
+        for part in op.path.split("."):
+            home = getattr(home, part, None)
+        if home is not None:
+            return home  # type: ignore[no-any-return]
+    name = op.method if isinstance(op.method, str) else op.path.rpartition(".")[2]
+    return getattr(torch.Tensor, name, None)
+
+
+DTYPES = list(dtypes.DTYPES.values())
+OPERATIONS = [
+    op
+    for op in OPS.values()
+    if op.module.rpartition(".")[2] in FAMILIES and (op.function or op.method) and not op.random
+    if their_function(op) is not None
+]
+
+
+class Outcome(NamedTuple):
+    """What a call gives: dtypes and values, or an error."""
+
+    dtypes: list[str] | None
+    values: list[Any]
+    error: str = ""
+
+
+def numbers(array: Any, dtype: dtypes.dtype) -> Any:
+    """The drawn numbers as that dtype can have them."""
+    if array.dtype.kind not in "fc":
+        return np.array(array)
+    if dtype.category < 2:
+        array = np.trunc(3 * array)
+    return np.array(abs(array) if dtype.name == "uint8" else array)
+
+
+def walk(value: Any, tensor: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [t for v in value for t in walk(v, tensor)]
+    return [value] if isinstance(value, tensor) else []
+
+
+def outcome(function: Callable[[], Any], tensor: Any) -> Outcome:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = walk(function(), tensor)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            return Outcome(None, [], f"{type(error).__name__}: {error}")
+    return Outcome([str(t.dtype).rpartition(".")[2] for t in found], [widened(t) for t in found])
+
+
+def widened(t: Any) -> Any:
+    """On the host, as the widest dtype of its kind."""
+    wide = "complex128" if t.is_complex() else "float64" if t.is_floating_point() else "int64"
+    t = t.detach().to(dtype=getattr(torch if isinstance(t, torch.Tensor) else gc, wide))
+    return t.resolve_conj().resolve_neg().numpy()
+
+
+def outcomes(case: Drawn, dtype: dtypes.dtype) -> tuple[Outcome, Outcome]:
+    """Ours and theirs, where the floating-point arguments of a case have this dtype."""
+    kinds = [dtype if a.dtype.kind in "fc" else None for a in case.arrays()]
+    arrays = [numbers(a, dtype) for a in case.arrays()]
+    ours = [gc.tensor(a, dtype=kind) for a, kind in zip(arrays, kinds, strict=True)]
+    theirs = [
+        torch.tensor(a) if kind is None else torch.tensor(a).to(getattr(torch, kind.name))
+        for a, kind in zip(arrays, kinds, strict=True)
+    ]
+    other = case._replace(op=Theirs(case.op))  # type: ignore[arg-type]
+    return outcome(lambda: case.call(ours), gc.Tensor), outcome(lambda: other.call(theirs), torch.Tensor)
+
+
+class Theirs:
+    """PyTorch's function in the place of an operation."""
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+
+    def call(self, *args: Any, **settings: Any) -> Any:
+        if self.op.varargs and isinstance(args[0], tuple):
+            args = (*args[0], *args[1:])
+        function = their_function(self.op)
+        assert function is not None
+        return function(*args, **settings)
+
+
+def representatives(op: Op) -> list[Drawn]:
+    """The first cases: how dtypes are treated does not depend on what the others vary."""
+    return [c for c in cases(op) if not any(np.iscomplexobj(a) for a in c.arrays())][:3]
+
+
+def refused(case: Drawn, dtype: str) -> bool:
+    return any({case.label, case.op.name} & names and dtype in kinds for names, kinds in REFUSED.values())
+
+
+def agree(case: Drawn, dtype: str, ours: Outcome, theirs: Outcome) -> None:
+    """Either both refuse, or both give the same; what only gradcore computes is more than PyTorch has a kernel for."""
+    if theirs.dtypes is None:
+        return
+    if ours.dtypes is None:
+        assert refused(case, dtype), f"{dtype}: only gradcore refuses: {ours.error}"
+        return
+    if ours.dtypes != theirs.dtypes:
+        assert OTHER.get((case.op.name, dtype)) == (ours.dtypes, theirs.dtypes), dtype
+        return
+    for name, a, b in zip(ours.dtypes, ours.values, theirs.values, strict=True):
+        tolerance = PRECISION.get(name, DOUBLE)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=dtype)
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for op in OPERATIONS for c in representatives(op)])
+def test_dtypes(case: Drawn) -> None:
+    for dtype in DTYPES:
+        agree(case, dtype.name, *outcomes(case, dtype))
+
+
+def test_pytorch_takes_most_of_what_gradcore_takes() -> None:
+    """The comparison does not pass because nothing can be called."""
+    counts = [0, 0]
+    for op in OPERATIONS:
+        for dtype in DTYPES:
+            ours, theirs = outcomes(representatives(op)[0], dtype)
+            if ours.dtypes is not None:
+                counts[theirs.dtypes is None] += 1
+    assert counts[0] > 20 * counts[1]
