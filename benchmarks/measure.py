@@ -189,6 +189,5 @@ def measure(
             problems[library] = f"{type(error).__name__}: {error}"
     times = take_turns(samples, plan, order)
     return [
-        Result(case, group, library, nodes, times.get(library, []), problems.get(library, ""))
-        for library in makers
+        Result(case, group, library, nodes, times.get(library, []), problems.get(library, "")) for library in makers
     ]

@@ -72,16 +72,12 @@ class Report:
                 shown = _time(base.median) if base is not None and base.seconds else "-"
                 rows.append([f"  {case}", shown, *(self._cell(case, library) for library in others)])
             mean = means.get(group, {})
-            rows.append(
-                ["  geometric mean", "1.00", *(_ratio(mean[o]) if o in mean else "-" for o in others)]
-            )
+            rows.append(["  geometric mean", "1.00", *(_ratio(mean[o]) if o in mean else "-" for o in others)])
         yield from _aligned(rows)
         per_node = [r for r in self.results if r.nodes and r.seconds]
         if per_node:
             yield from ("", "Nanoseconds a node, forward and backward.")
-            yield from _aligned(
-                [f"  {r.case}", r.library, f"{r.median / r.nodes * 1e9:.0f}"] for r in per_node
-            )
+            yield from _aligned([f"  {r.case}", r.library, f"{r.median / r.nodes * 1e9:.0f}"] for r in per_node)
         if self.problems:
             yield from ("", "Not measured.")
             yield from (f"  {r.case}, {r.library}: {r.problem}" for r in self.problems)
@@ -117,9 +113,7 @@ class Report:
         path.write_text(json.dumps(content, indent=1) + "\n")
 
 
-def describe(
-    device: str, threads: int, ready: Mapping[str, Library], missing: Mapping[str, str]
-) -> dict[str, Any]:
+def describe(device: str, threads: int, ready: Mapping[str, Library], missing: Mapping[str, str]) -> dict[str, Any]:
     """Return what the figures belong to."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="minutes"),

@@ -45,4 +45,3 @@ globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
 from gradcore import fft, func, linalg, nn, special, utils  # noqa: E402  (reads the functions that were installed just now)
-

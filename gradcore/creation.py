@@ -56,7 +56,9 @@ def _finished(out: Any, requires_grad: bool) -> Any:
     return out
 
 
-def place(array: np.ndarray[Any, Any], device: Any, dtype: dtypes.dtype | None = None, requires_grad: bool = False) -> Any:
+def place(
+    array: np.ndarray[Any, Any], device: Any, dtype: dtypes.dtype | None = None, requires_grad: bool = False
+) -> Any:
     """A tensor of a fresh NumPy array, copied to a device where that is not the CPU."""
     where = resolve(device)
     return _finished(wrap(moved(array, CPU, where), where, dtype), requires_grad)
@@ -168,7 +170,9 @@ def tensor(
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
-        out = data.detach().to(device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True)
+        out = data.detach().to(
+            device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True
+        )
         return _finished(out, requires_grad)  # type: ignore[no-any-return]
     if hasattr(data, "__cuda_array_interface__"):
         return _finished(as_tensor(data, dtype, device).clone(), requires_grad)  # type: ignore[no-any-return]
@@ -282,7 +286,12 @@ def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: b
     if not isinstance(input, Tensor):
         raise TypeError(f"{maker}_like(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     return _filled(
-        maker, input._array.shape, dtype or input._dtype, input._device if device is None else device, requires_grad, *value
+        maker,
+        input._array.shape,
+        dtype or input._dtype,
+        input._device if device is None else device,
+        requires_grad,
+        *value,
     )
 
 
@@ -487,7 +496,13 @@ def arange(
 
 
 def range(
-    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
     start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
@@ -559,12 +574,16 @@ def _triangle(rows: tuple[Any, Any], dtype: Any, device: Any) -> Any:
     return place(np.stack(rows).astype(wanted.numpy), device, wanted)
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+) -> Tensor:
     """Row and column indices (2 by n) of the lower triangle of a `row` by `col` matrix."""
     return _triangle(np.tril_indices(row, offset, col), dtype, device)  # type: ignore[no-any-return]
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+) -> Tensor:
     """Row and column indices (2 by n) of the upper triangle of a `row` by `col` matrix."""
     return _triangle(np.triu_indices(row, offset, col), dtype, device)  # type: ignore[no-any-return]
 
@@ -582,7 +601,9 @@ def _new_full(
     return _filled("full", sizes((size,)), dtype or self._dtype, where, requires_grad, fill_value)  # type: ignore[no-any-return]
 
 
-def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def _new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor with a copy of `data`, by default with this tensor's dtype and device."""
     where = self._device if device is None else device
     return tensor(data, dtype=dtype or self._dtype, device=where, requires_grad=requires_grad)
@@ -618,8 +639,20 @@ def _formula_zeros(input: Tensor, size: Sequence[int]) -> Tensor:
 
 for _method in (_new_zeros, _new_ones, _new_empty):
     setattr(Tensor, _method.__name__, _method)
-for _name, _function in (("new_full", _new_full), ("new_tensor", _new_tensor)):
-    setattr(Tensor, _name, _function)
-for _function in (as_tensor, empty, empty_like, full, full_like, number_as_tensor, ones, ones_like, tensor, zeros, zeros_like):
+setattr(Tensor, "new_full", _new_full)  # noqa: B010 - mypy does not take assignments to methods
+setattr(Tensor, "new_tensor", _new_tensor)  # noqa: B010
+for _function in (
+    as_tensor,
+    empty,
+    empty_like,
+    full,
+    full_like,
+    number_as_tensor,
+    ones,
+    ones_like,
+    tensor,
+    zeros,
+    zeros_like,
+):
     setattr(TENSORS, _function.__name__, _function)
 TENSORS.new_zeros = _formula_zeros

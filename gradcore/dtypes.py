@@ -376,9 +376,7 @@ def _combine(high: dtype | None, low: dtype | None) -> dtype | None:
     return promote_types(high, low)
 
 
-def result_dtype(
-    dims: Iterable[dtype] = (), zero_dims: Iterable[dtype] = (), scalars: Iterable[Any] = ()
-) -> dtype:
+def result_dtype(dims: Iterable[dtype] = (), zero_dims: Iterable[dtype] = (), scalars: Iterable[Any] = ()) -> dtype:
     """Return the type in which an operation computes.
 
     Tensors with dimensions decide; a 0-dim tensor counts only if its category is higher than theirs, and a
@@ -456,9 +454,7 @@ class finfo(_Limits):
     def __init__(self, type: DTypeLike | None = None) -> None:
         d = get_default_dtype() if type is None else as_dtype(type)
         if d.category < FLOATING:
-            raise TypeError(
-                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{d}'"
-            )
+            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{d}'")
         d = d.to_real()
         self.dtype = d.name
         self.bits = 8 * d.itemsize

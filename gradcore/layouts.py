@@ -42,7 +42,9 @@ SPARSE = (
     "_coalesced_ _dimI _dimV _indices _nnz _values coalesce col_indices crow_indices indices is_coalesced smm sparse_mask "
     "sparse_resize_ sparse_resize_and_clear_ sspaddmm values"
 ).split()
-QUANTIZED = "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme".split()
+QUANTIZED = (
+    "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme".split()
+)
 CONVERSIONS = "_to_sparse_csr to_sparse to_mkldnn".split()
 
 #: What PyTorch removed, and what to use in its place.
@@ -53,6 +55,10 @@ REMOVED = {
     "symeig": "gradcore.linalg.eigh",
     "reinforce": "the log-probability of what was sampled, times the reward",
 }
+
+
+def _giving(value: Any) -> Callable[[Any], Any]:
+    return lambda self: value
 
 
 def _refusing(name: str, error: type[Exception], text: str) -> Callable[..., Any]:
@@ -85,7 +91,7 @@ def _install() -> None:
         ("layout", strided, "``gradcore.strided``."),
         ("name", None, "None; kept for PyTorch's old programs."),
     ):
-        setattr(Tensor, name, property(lambda self, value=value: value, doc=doc))
+        setattr(Tensor, name, property(_giving(value), doc=doc))
 
 
 def _plain_methods() -> dict[str, Callable[..., Any]]:

@@ -178,9 +178,9 @@ def _sample(
     if where.type == "meta":
         return TENSORS.empty(shape, dtype=dtype, device=where)
     with where.backend.use_index(where.index):
-        words = _draw(philox.word_count(count, dtype.numpy), where, generator)
-        array = distribution(where.backend.xp, words, dtype.numpy, *parameters)[:count].reshape(shape)
-    return wrap(array, where, dtype)
+        place = (generator or default_generator)._state.draw(philox.word_count(count, dtype.numpy))
+        array = where.backend.random_numbers(distribution, count, dtype.numpy, *place, *parameters)
+    return wrap(array.reshape(shape), where, dtype)
 
 
 def _floating(
@@ -189,7 +189,7 @@ def _floating(
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
     if wanted.category < 2:
-        raise NotImplementedError(f'"{name}" not implemented for \'{wanted.scalar_name}\'')
+        raise NotImplementedError(f"\"{name}\" not implemented for '{wanted.scalar_name}'")
     distribution = philox.uniform if name == "rand" else philox.normal
     if wanted.is_complex:
         real = wanted.to_real()
@@ -222,7 +222,9 @@ def rand(
     dtype, device, requires_grad
         As in `gradcore.zeros`.
     """
-    made = _floating("rand", sizes((named["size"],) if "size" in named else size), dtype, device, generator, requires_grad)
+    made = _floating(
+        "rand", sizes((named["size"],) if "size" in named else size), dtype, device, generator, requires_grad
+    )
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
@@ -238,7 +240,9 @@ def randn(
     **named: Any,
 ) -> Tensor:
     """Numbers from the normal distribution with mean 0 and variance 1; parameters as in `rand`."""
-    made = _floating("randn", sizes((named["size"],) if "size" in named else size), dtype, device, generator, requires_grad)
+    made = _floating(
+        "randn", sizes((named["size"],) if "size" in named else size), dtype, device, generator, requires_grad
+    )
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
@@ -360,7 +364,7 @@ def normal(
         shape = np.broadcast_shapes(*(t._array.shape for t in tensors))
         drawn = randn(shape, generator=generator, dtype=tensors[0]._dtype, device=tensors[0]._device)
         made = (drawn * std + mean).detach()
-    return made if out is None else out.copy_(made)
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor:
@@ -376,7 +380,14 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     else:
         _check_probability(p)
         probability = p
-    made = _sample(philox.bernoulli, shape, input._dtype if input._dtype.category == 2 else dtypes.float32, where, generator, probability)
+    made = _sample(
+        philox.bernoulli,
+        shape,
+        input._dtype if input._dtype.category == 2 else dtypes.float32,
+        where,
+        generator,
+        probability,
+    )
     made = made.to(input._dtype)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
@@ -414,7 +425,9 @@ def multinomial(
     if input._array.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not input._dtype.is_floating_point:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input._dtype.scalar_name}")
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {input._dtype.scalar_name}"
+        )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     where, weights = input._device, input._array
@@ -457,11 +470,13 @@ def _fill(self: Tensor, made: Any) -> Tensor:
 
 def _working(self: Tensor, name: str) -> dtypes.dtype:
     if self._dtype.category < 2:
-        raise NotImplementedError(f'"{name}" not implemented for \'{self._dtype.scalar_name}\'')
+        raise NotImplementedError(f"\"{name}\" not implemented for '{self._dtype.scalar_name}'")
     return self._dtype
 
 
-def _filler(name: str, distribution: Callable[..., Any], doc: str, *defaults: tuple[str, float]) -> Callable[..., Tensor]:
+def _filler(
+    name: str, distribution: Callable[..., Any], doc: str, *defaults: tuple[str, float]
+) -> Callable[..., Tensor]:
     names = [n for n, _ in defaults]
 
     def fill(self: Tensor, *values: Any, generator: Generator | None = None, **named: Any) -> Tensor:
@@ -475,7 +490,9 @@ def _filler(name: str, distribution: Callable[..., Any], doc: str, *defaults: tu
         dtype = _working(self, name)
         if dtype.is_complex:
             parts = (*self._array.shape, 2)
-            made = TENSORS.view_as_complex(_sample(distribution, parts, dtype.to_real(), self._device, generator, *given.values()))
+            made = TENSORS.view_as_complex(
+                _sample(distribution, parts, dtype.to_real(), self._device, generator, *given.values())
+            )
         else:
             made = _sample(distribution, self._array.shape, dtype, self._device, generator, *given.values())
         return _fill(self, made)
@@ -540,9 +557,13 @@ def _bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = Non
 
 def _methods() -> dict[str, Callable[..., Any]]:
     return {
-        "uniform_": _filler("uniform_", philox.uniform, "Fill with numbers from [low, high).", ("from_", 0.0), ("to", 1.0)),
+        "uniform_": _filler(
+            "uniform_", philox.uniform, "Fill with numbers from [low, high).", ("from_", 0.0), ("to", 1.0)
+        ),
         "normal_": _filler("normal_", philox.normal, "Fill with normal numbers.", ("mean", 0.0), ("std", 1.0)),
-        "log_normal_": _filler("log_normal_", philox.log_normal, "Fill with log-normal numbers.", ("mean", 1.0), ("std", 2.0)),
+        "log_normal_": _filler(
+            "log_normal_", philox.log_normal, "Fill with log-normal numbers.", ("mean", 1.0), ("std", 2.0)
+        ),
         "cauchy_": _filler("cauchy_", philox.cauchy, "Fill with Cauchy numbers.", ("median", 0.0), ("sigma", 1.0)),
         "exponential_": _filler("exponential_", philox.exponential, "Fill with exponential numbers.", ("lambd", 1.0)),
         "geometric_": _filler("geometric_", philox.geometric, "Fill with geometric numbers.", ("p", 0.5)),

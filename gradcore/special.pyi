@@ -1,7 +1,7 @@
 """Written by gradcore.stubs from the table of operations."""
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gradcore.dtypes import dtype
@@ -10,7 +10,6 @@ from gradcore.tensor import Tensor
 Number: TypeAlias = builtins.bool | builtins.int | builtins.float | builtins.complex
 Ints: TypeAlias = builtins.int | Sequence[builtins.int]
 Dims: TypeAlias = Ints | None
-
 
 def bessel_j0(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def bessel_j0_(input: Tensor, *args: Any, **named: Any) -> Tensor: ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,15 +24,18 @@ __all__ = ["stubs", "write"]
 HEADER = '''"""Written by gradcore.stubs from the table of operations."""
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 '''
+IMPORTS = "from gradcore.dtypes import dtype\nfrom gradcore.tensor import Tensor\n"
+#: The longest line of a stub file, as for all source.
+WIDTH = 120
 
-ALIASES = '''Number: TypeAlias = builtins.bool | builtins.int | builtins.float | builtins.complex
+ALIASES = """Number: TypeAlias = builtins.bool | builtins.int | builtins.float | builtins.complex
 Ints: TypeAlias = builtins.int | Sequence[builtins.int]
 Dims: TypeAlias = Ints | None
-'''
+"""
 
 #: Types of settings by the annotation in a declaration; what is not here is checked when it is called only.
 TYPES = {
@@ -40,6 +44,33 @@ TYPES = {
     "Steps | None": "Ints | None", "Tensor | None": "Tensor | None",
 }  # fmt: skip
 BUILTIN = re.compile(r"\b(bool|int|float|complex|str|tuple)\b")
+
+#: Python's comparisons, which `object` has too; of these `object` promises that they return bools.
+COMPARISONS = ("__eq__", "__ge__", "__gt__", "__le__", "__lt__", "__ne__")
+OVERRIDES = ("__eq__", "__ne__")
+UNARY = ("__abs__", "__invert__", "__neg__", "__pos__")
+#: Parameters and result of the methods by which Python finds its way, other than operators.
+PROTOCOL = {
+    "__array_wrap__": (["self", "array: Any", "context: Any = ...", "return_scalar: builtins.bool = ..."], "Tensor"),
+    "__delitem__": (["self", "index: Any"], "None"),
+    "__getitem__": (["self", "index: Any"], "Tensor"),
+    "__long__": (["self"], "builtins.int"),
+    "__nonzero__": (["self"], "builtins.bool"),
+    "__setitem__": (["self", "index: Any", "value: Any"], "None"),
+    "__setstate__": (["self", "state: Any"], "None"),
+}
+ANYTHING = ["*args: Any", "**named: Any"]
+
+
+def _def(name: str, parameters: list[str], returned: str, indent: str = "") -> str:
+    """A declaration, with its lines broken as `ruff format` breaks them."""
+    line = f"{indent}def {name}({', '.join(parameters)}) -> {returned}: ..."
+    if len(line) <= WIDTH:
+        return line
+    inner = f"{indent}    {', '.join(parameters)}"
+    if len(inner) > WIDTH:
+        inner = "\n".join(f"{indent}    {parameter}," for parameter in parameters)
+    return f"{indent}def {name}(\n{inner}\n{indent}) -> {returned}: ..."
 
 
 def _type(op: Op, position: int) -> str:
@@ -63,7 +94,7 @@ def _returned(op: Op) -> str:
     return "Tensor"
 
 
-def _signature(op: Op, method: bool) -> str:
+def _signature(op: Op, method: bool) -> list[str]:
     parts: list[str] = []
     variadic = method and op.parameters and op.parameters[-1].annotation == "Sizes"
     for i, parameter in enumerate(op.parameters):
@@ -80,7 +111,7 @@ def _signature(op: Op, method: bool) -> str:
         parts.append(f"{name}: {_type(op, i)}{default}")
     if not method and not op.view and not op.path.startswith("nn."):
         parts += ([] if "*" in parts else ["*"]) + ["out: Any = ..."]
-    return ", ".join(parts)
+    return parts
 
 
 def _functions(path: str) -> Iterator[str]:
@@ -88,11 +119,11 @@ def _functions(path: str) -> Iterator[str]:
     for name, function in sorted(namespaces.functions(path).items()):
         op = by_call.get(id(function))
         if op is None:  # an in-place function
-            yield f"def {name}(input: Tensor, *args: Any, **named: Any) -> Tensor: ..."
+            yield _def(name, ["input: Tensor", *ANYTHING], "Tensor")
         elif op.varargs or any(p.kind is p.VAR_POSITIONAL for p in op.parameters):
-            yield f"def {name}(*args: Any, **named: Any) -> {_returned(op)}: ..."
+            yield _def(name, ANYTHING, _returned(op))
         else:
-            yield f"def {name}({_signature(op, False)}) -> {_returned(op)}: ..."
+            yield _def(name, _signature(op, False), _returned(op))
 
 
 def _methods() -> Iterator[str]:
@@ -102,27 +133,37 @@ def _methods() -> Iterator[str]:
             by_function[op.method if isinstance(op.method, str) else op.name] = op
             if op.method is True:
                 by_function |= dict.fromkeys(op.aliases, op)
-    for name in sorted(n for n in dir(Tensor) if n not in _declared()):
+    attributes = {op.name for op in OPS.values() if op.attribute}
+    indent = " " * 4
+    for name in sorted(set(dir(Tensor)) - _declared()):
         value = inspect.getattr_static(Tensor, name)
-        op = by_function.get(name.removesuffix("_") if name.removesuffix("_") in by_function else name)
+        method = by_function.get(name.removesuffix("_") if name.removesuffix("_") in by_function else name)
         if isinstance(value, property):
-            yield f"    @property\n    def {name}(self) -> Any: ..."
-        elif op is not None and not any(p.kind is p.VAR_POSITIONAL for p in op.parameters):
-            yield f"    def {name}({_signature(op, True)}) -> {'Tensor' if name.endswith('_') else _returned(op)}: ..."
+            yield f"{indent}@property"
+            yield _def(name, ["self"], "Tensor" if name in attributes else "Any", indent)
+            if value.fset is not None:
+                yield f"{indent}@{name}.setter"
+                yield _def(name, ["self", "value: Any"], "None", indent)
+        elif isinstance(value, (staticmethod, classmethod)):
+            kind, first = ("classmethod", ["cls"]) if isinstance(value, classmethod) else ("staticmethod", [])
+            yield f"{indent}@{kind}"
+            yield _def(name, first + ANYTHING, "Any", indent)
+        elif method is not None and not any(p.kind is p.VAR_POSITIONAL for p in method.parameters):
+            yield _def(name, _signature(method, True), "Tensor" if name.endswith("_") else _returned(method), indent)
+        elif name in PROTOCOL:
+            yield _def(name, *PROTOCOL[name], indent)
         elif name.startswith("__"):
-            yield f"    def {name}(self, {'' if name in _UNARY else 'other: Any'}) -> {_OPERATOR_TYPES.get(name, 'Tensor')}: ..."
+            comment = "  # type: ignore[override]" if name in OVERRIDES else ""
+            yield _def(name, ["self"] if name in UNARY else ["self", "other: Any"], "Tensor", indent) + comment
         elif callable(value):
-            yield f"    def {name}(self, *args: Any, **named: Any) -> Any: ..."
-
-
-_UNARY = {"__neg__", "__pos__", "__abs__", "__invert__", "__long__", "__nonzero__"}
-_OPERATOR_TYPES = {"__long__": "builtins.int", "__nonzero__": "builtins.bool"}
+            yield _def(name, ["self", *ANYTHING], "Any", indent)
 
 
 def _declared() -> set[str]:
     """Names that the class `Tensor` itself, or one of its bases, declares in source."""
     own = {name for name, value in vars(Tensor).items() if _home(value) == "gradcore.tensor"}
-    return own | set(dir(object)) | {"__module__", "__slots__", "__dict__", "__weakref__", "__annotations__", "__array_priority__"}
+    special = {"__annotations__", "__array_priority__", "__dict__", "__module__", "__slots__", "__weakref__"}
+    return own | special | set(dir(object)) - set(COMPARISONS)
 
 
 def _home(value: Any) -> str:
@@ -131,24 +172,28 @@ def _home(value: Any) -> str:
     return "gradcore.tensor" if code is not None and code.co_filename.endswith("/tensor.py") else ""
 
 
-def _reexports(module: ModuleType) -> Iterator[str]:
+def _reexports(module: ModuleType) -> list[str]:
     """Everything public of a package that is not an operation, from where it is defined."""
-    ops = set(namespaces.functions(""))
-    for name, value in sorted(vars(module).items()):
-        if name.startswith("_") or name in ops or name in dtypes.DTYPES or name in dtypes.ALIASES or name == "annotations":
+    others = {*namespaces.functions(""), *dtypes.DTYPES, *dtypes.ALIASES, "annotations"}
+    imports, values = [], []
+    for name, value in vars(module).items():
+        if name.startswith("_") or name in others:
             continue
         if isinstance(value, ModuleType):
             if value.__name__ == f"{module.__name__}.{name}":
-                yield f"from {module.__name__} import {name} as {name}"
+                imports.append((module.__name__, name))
+            continue
+        home = str(getattr(value, "__module__", None))
+        where = home if home.startswith("gradcore.") else _defining_module(name, value)
+        if where is None:
+            values.append(f"{name}: Any")
         else:
-            home = getattr(value, "__module__", None)
-            home = _defining_module(name, value) if home in (None, "gradcore") or not str(home).startswith("gradcore") else home
-            yield f"from {home} import {name} as {name}" if home else f"{name}: Any"
+            imports.append((where, name))
+    in_order = sorted(imports, key=lambda pair: (pair[0], pair[1][0].islower(), pair[1]))
+    return [*(f"from {home} import {name} as {name}" for home, name in in_order), "", *sorted(values)]
 
 
 def _defining_module(name: str, value: Any) -> str | None:
-    import sys
-
     for path, module in sorted(sys.modules.items()):
         if path.startswith("gradcore.") and vars(module).get(name) is value and name in getattr(module, "__all__", ()):
             return path
@@ -163,18 +208,25 @@ def _root() -> str:
 
 def _namespace(path: str, module: ModuleType) -> str:
     names = namespaces.functions(path)
-    extra = [
-        f"from {value.__module__} import {n} as {n}" if value.__module__ != module.__name__ else f"def {n}(*args: Any, **named: Any) -> Any: ..."
-        for n, value in sorted(vars(module).items())
-        if n in getattr(module, "__all__", ()) and n not in names and callable(value) and not isinstance(value, type)
+    public = {n: vars(module)[n] for n in sorted(getattr(module, "__all__", ())) if n not in names}
+    classes = [f"class {n}({_base(value)}): ..." for n, value in public.items() if isinstance(value, type)]
+    functions = {n: value for n, value in public.items() if callable(value) and not isinstance(value, type)}
+    imports = [
+        f"from {f.__module__} import {n} as {n}" for n, f in functions.items() if f.__module__ != module.__name__
     ]
-    classes = [
-        f"class {n}({value.__base__.__name__}): ..."
-        for n, value in sorted(vars(module).items())
-        if isinstance(value, type) and n in getattr(module, "__all__", ())
-    ]
-    lines = ["from gradcore.dtypes import dtype", "from gradcore.tensor import Tensor", "", ALIASES, *classes, *extra, ""]
-    return HEADER + "\n".join([*lines, *_functions(path)]) + "\n"
+    own = [_def(n, ANYTHING, "Any") for n, f in functions.items() if f.__module__ == module.__name__]
+    lines = [*imports, "", ALIASES, *_apart(classes), *own, *_functions(path)]
+    return HEADER + IMPORTS + "\n".join(lines) + "\n"
+
+
+def _base(cls: type) -> str:
+    assert cls.__base__ is not None
+    return cls.__base__.__name__
+
+
+def _apart(lines: list[str]) -> list[str]:
+    """The lines, and an empty one where there are any."""
+    return [*lines, ""] if lines else []
 
 
 def stubs() -> dict[str, str]:
@@ -187,9 +239,19 @@ def stubs() -> dict[str, str]:
         "special.pyi": lambda: _namespace("special", gradcore.special),
     }
     found = {path: make() for path, make in texts.items()}
-    lines = ["from gradcore.dtypes import dtype", "from gradcore.tensor import Tensor", "", ALIASES, "class Methods:"]
-    found["methods.pyi"] = HEADER + "\n".join([*lines, *_methods()]) + "\n"
-    return found
+    found["methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
+    return {path: _without_unused(text) for path, text in found.items()}
+
+
+def _without_unused(text: str) -> str:
+    """The text without the imports that it makes no use of."""
+    for line, name in (
+        ("from collections.abc import Sequence\n", "Sequence"),
+        (IMPORTS.partition("\n")[0] + "\n", "dtype"),
+    ):
+        if len(re.findall(rf"\b{name}\b", text.replace(line, ""))) == 0:
+            text = text.replace(line, "")
+    return text
 
 
 def write() -> None:

@@ -169,9 +169,7 @@ class Tensor(Variable, Methods):
                 return
             self._meta = Meta()
         if on and self._meta.inference and not local.state.mode & INFERENCE:
-            raise RuntimeError(
-                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
-            )
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         self._meta.requires_grad = on
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -473,9 +471,7 @@ class Tensor(Variable, Methods):
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, (Tensor, bool, int, float, complex)):
             return bool((self == element).any())
-        raise RuntimeError(
-            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
-        )
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
     def __hash__(self) -> int:
         return id(self)
@@ -530,7 +526,11 @@ class Tensor(Variable, Methods):
         if tangents:
             suffixes.append(f"tangent={next(reversed(tangents.values()))!r}")
         name = repr(self._dtype)
-        shown = name if printing.shows_dtype(name, repr(dtypes.get_default_dtype()), 0 if self.is_meta else self.numel()) else None
+        shown = (
+            name
+            if printing.shows_dtype(name, repr(dtypes.get_default_dtype()), 0 if self.is_meta else self.numel())
+            else None
+        )
         if self.is_meta:
             return printing.meta_str(self.shape, shown, suffixes)
         device_text = None if self._device is CPU else str(self._device)
@@ -640,3 +640,4 @@ def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: d
 
 graph.tensor_type.cls = Tensor
 TENSORS.to = transfer.to
+TENSORS.detach = Tensor.detach

@@ -148,9 +148,7 @@ def test_not_a_dtype(x):
 @pytest.mark.parametrize("name", ["uint16", "uint32", "uint64", "object", "str", "datetime64", "V4"])
 def test_unsupported_numpy_type(name):
     numpy_dtype = np.dtype(name)
-    pattern = (
-        rf"can't convert np.ndarray of type numpy.{numpy_dtype.type.__name__}. The only supported types are: "
-    )
+    pattern = rf"can't convert np.ndarray of type numpy.{numpy_dtype.type.__name__}. The only supported types are: "
     with pytest.raises(TypeError, match=pattern) as caught:
         D.from_numpy(numpy_dtype)
     assert all(supported in str(caught.value) for supported in D.DTYPES)
@@ -336,9 +334,7 @@ def test_result_dtype_of_nothing():
 # Limits
 
 
-@pytest.mark.parametrize(
-    "d", [D.float16, D.float32, D.float64, D.complex64, D.complex128], ids=lambda d: d.name
-)
+@pytest.mark.parametrize("d", [D.float16, D.float32, D.float64, D.complex64, D.complex128], ids=lambda d: d.name)
 def test_finfo_agrees_with_numpy(d):
     ours, numpys = D.finfo(d), np.finfo(d.numpy)
     for name in ("bits", "eps", "max", "min", "tiny", "smallest_normal", "resolution"):
@@ -378,9 +374,7 @@ def test_limits_compare_by_type():
 
 def test_limits_of_the_wrong_category():
     for d in (D.bool_, D.int32):
-        with pytest.raises(
-            TypeError, match=r"requires a floating point input type\. Use torch\.iinfo to handle"
-        ):
+        with pytest.raises(TypeError, match=r"requires a floating point input type\. Use torch\.iinfo to handle"):
             D.finfo(d)
     for d in (D.float32, D.complex64):
         with pytest.raises(TypeError, match=r"requires an integer input type\. Use torch\.finfo to handle"):

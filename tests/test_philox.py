@@ -77,9 +77,7 @@ class TestWords:
 
         def read(key):
             for block in range(0, 1000, 10):
-                if not np.array_equal(
-                    philox.words(40, key, 5 + block), expected[key][4 * block : 4 * block + 40]
-                ):
+                if not np.array_equal(philox.words(40, key, 5 + block), expected[key][4 * block : 4 * block + 40]):
                     wrong.append((key, block))
                 philox.words(4, key + 100, 0)
 
@@ -128,9 +126,7 @@ class TestState:
         with pytest.raises(TypeError, match="uint8"):
             PhiloxState.from_bytes(data.astype(np.int64))
 
-    @pytest.mark.parametrize(
-        "duplicate", [PhiloxState.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))]
-    )
+    @pytest.mark.parametrize("duplicate", [PhiloxState.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
     def test_copies_are_independent(self, duplicate):
         state = PhiloxState(7, 5)
         other = duplicate(state)
@@ -142,8 +138,7 @@ class TestState:
     def test_threads_get_words_of_their_own(self):
         state, drawn = PhiloxState(), []
         threads = [
-            threading.Thread(target=lambda: drawn.extend([state.draw(1)[1] for _ in range(2000)]))
-            for _ in range(4)
+            threading.Thread(target=lambda: drawn.extend([state.draw(1)[1] for _ in range(2000)])) for _ in range(4)
         ]
         for thread in threads:
             thread.start()
@@ -172,18 +167,14 @@ def edge_words(many):
 
 
 class TestFormulas:
-    @pytest.mark.parametrize(
-        ("name", "digits"), [("float16", 11), ("bfloat16", 8), ("float32", 24), ("float64", 53)]
-    )
+    @pytest.mark.parametrize(("name", "digits"), [("float16", 11), ("bfloat16", 8), ("float32", 24), ("float64", 53)])
     def test_uniform(self, many, name, digits):
         dtype, w = real_dtype(name), edge_words(many)
         values = philox.uniform(np, w, dtype)
         h = w if name == "float64" else w.astype("<u8").view("<u4")
         bits = 8 * h.dtype.itemsize
         assert values.dtype == dtype
-        assert np.array_equal(
-            values.astype(np.float64), (h >> (bits - digits)).astype(np.float64) / 2**digits
-        )
+        assert np.array_equal(values.astype(np.float64), (h >> (bits - digits)).astype(np.float64) / 2**digits)
         assert len(np.unique(values[:2000])) > (200 if digits == 8 else 1000)
 
     @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
@@ -207,13 +198,9 @@ class TestFormulas:
     def test_normal_float64(self, many):
         w = edge_words(many)
         q = (w.view(np.int64).astype(np.float64) + 0.5) / 2**64
-        in_tail = np.where(
-            q < 0, w - np.uint64(2**63), np.uint64(2**63 - 1) - w
-        )  # wraps where it is not used
+        in_tail = np.where(q < 0, w - np.uint64(2**63), np.uint64(2**63 - 1) - w)  # wraps where it is not used
         t = np.minimum((in_tail.astype(np.float64) + 0.5) / 2**64, 0.5)
-        reference = np.where(
-            np.abs(q) < 0.25, special.erfinv(2 * q) * math.sqrt(2), -np.sign(q) * special.ndtri(t)
-        )
+        reference = np.where(np.abs(q) < 0.25, special.erfinv(2 * q) * math.sqrt(2), -np.sign(q) * special.ndtri(t))
         values = philox.normal(np, w, np.float64)
         assert np.abs(values / reference - 1).max() < 2e-15
         assert values.max() == -values.min()
@@ -240,9 +227,7 @@ class TestFormulas:
         bits = 8 * h.dtype.itemsize
         signed = h.view(h.dtype.str.replace("u", "i"))
         q = (signed.astype(np.longdouble) + 0.5) / 2**bits
-        angle = np.where(np.abs(q) > 0.25, np.sign(q) * 0.5 - q, q) * np.arctan2(
-            np.longdouble(0), np.longdouble(-1)
-        )
+        angle = np.where(np.abs(q) > 0.25, np.sign(q) * 0.5 - q, q) * np.arctan2(np.longdouble(0), np.longdouble(-1))
         reference = np.where(np.abs(q) > 0.25, 1 / np.tan(angle), np.tan(angle)).astype(np.float64)
         assert units(philox.cauchy(np, w, dtype), reference).max() < limit
 
@@ -257,9 +242,9 @@ class TestFormulas:
         info = np.finfo(dtype)
         x = np.geomspace(float(info.tiny), float(info.max) / 2, 100_001).astype(dtype)
         assert units(exact.log(x), np.log(x.astype(np.float64))).max() < 3
-        x = np.linspace(
-            np.log(float(info.smallest_subnormal)) * 1.1, np.log(float(info.max)) * 1.1, 100_001
-        ).astype(dtype)
+        x = np.linspace(np.log(float(info.smallest_subnormal)) * 1.1, np.log(float(info.max)) * 1.1, 100_001).astype(
+            dtype
+        )
         with np.errstate(over="ignore", under="ignore"):
             values, reference = exact.exp(np, x), np.exp(x.astype(np.float64)).astype(dtype)
         finite = np.isfinite(reference)
@@ -452,9 +437,7 @@ class TestSampling:
         for replacement, used in ((True, 20), (False, 50)):
             together = sampling.multinomial(np, many[: 3 * used], rows, 20, replacement)
             for i in range(3):
-                alone = sampling.multinomial(
-                    np, many[i * used : (i + 1) * used], rows[i : i + 1], 20, replacement
-                )
+                alone = sampling.multinomial(np, many[i * used : (i + 1) * used], rows[i : i + 1], 20, replacement)
                 assert np.array_equal(together[i : i + 1], alone)
 
     @pytest.mark.parametrize("rate", [0.01, 1.0, 9.99, 10.0, 40.0, 1000.0])

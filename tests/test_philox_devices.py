@@ -87,9 +87,7 @@ def launch(kernels, name, out, parameters=(), offset=0, counter=COUNTER):
 def convert(kernels, name, values, dtype):
     """Call a loop of the shim."""
     out = np.empty(values.size, dtype)
-    getattr(kernels, name)(
-        *map(ctypes.c_void_p, [values.ctypes.data, out.ctypes.data]), ctypes.c_uint64(out.size)
-    )
+    getattr(kernels, name)(*map(ctypes.c_void_p, [values.ctypes.data, out.ctypes.data]), ctypes.c_uint64(out.size))
     return out
 
 
@@ -214,9 +212,7 @@ class TestCompilation:
             for d in ("uniform", "normal", "exponential")
             for t in ("float16", "bfloat16", "float32", "float64")
         ]
-        assert sorted(re.findall(r"\.entry (\w+)", ptx)) == sorted(
-            f"philox_{name}" for name in [*names, "words"]
-        )
+        assert sorted(re.findall(r"\.entry (\w+)", ptx)) == sorted(f"philox_{name}" for name in [*names, "words"])
         assert "div.rn.f32" in ptx
         assert "sqrt.rn.f64" in ptx
         assert not re.search(r"\bfma\.|\bmad\.\w*\.?f|approx|ftz", ptx)
@@ -257,9 +253,7 @@ def digest():
     """A fingerprint of all draws."""
     bits = hashlib.sha256()
     for name, values in draws(np, numpy_words):
-        bits.update(
-            name.encode() + np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes()
-        )
+        bits.update(name.encode() + np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes())
     return bits.hexdigest()
 
 
@@ -291,9 +285,7 @@ class TestEqualBits:
     def test_another_array_library(self):
         """Whole arrays instead of tiles and sparse tails: the path that CuPy takes."""
         other = types.SimpleNamespace(**vars(np))
-        for (name, expected), (_, values) in zip(
-            draws(np, numpy_words), draws(other, numpy_words), strict=True
-        ):
+        for (name, expected), (_, values) in zip(draws(np, numpy_words), draws(other, numpy_words), strict=True):
             assert same_bits(values, expected), name
 
     @pytest.mark.parametrize("tile", [4, 100, 1 << 20])
@@ -328,7 +320,5 @@ class TestEqualBits:
         def cuda_words(n, counter):
             return fill("philox_words", cupy.empty(n, np.uint64), counter)
 
-        for (name, expected), (_, values) in zip(
-            draws(np, numpy_words), draws(cupy, cuda_words), strict=True
-        ):
+        for (name, expected), (_, values) in zip(draws(np, numpy_words), draws(cupy, cuda_words), strict=True):
             assert same_bits(values.get(), expected), name

@@ -188,9 +188,7 @@ def test_suffixes():
     text = tensor_str(np.zeros(2), suffixes=suffixes)
     assert text == "tensor([0., 0.], grad_fn=<ViewBackward0>)"
     text = tensor_str(np.zeros((1, 0)), dtype_name="torch.float16", device="cuda:0", suffixes=suffixes)
-    assert text == (
-        "tensor([], device='cuda:0', size=(1, 0), dtype=torch.float16,\n       grad_fn=<ViewBackward0>)"
-    )
+    assert text == ("tensor([], device='cuda:0', size=(1, 0), dtype=torch.float16,\n       grad_fn=<ViewBackward0>)")
 
 
 def test_the_last_line_decides_where_suffixes_go():

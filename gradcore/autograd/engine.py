@@ -103,7 +103,12 @@ class _Task:
     )  # fmt: skip
 
     def __init__(
-        self, raw: bool, retain: bool, create: bool, captures: dict[Node, list[tuple[int, int]]] | None, accumulate: bool
+        self,
+        raw: bool,
+        retain: bool,
+        create: bool,
+        captures: dict[Node, list[tuple[int, int]]] | None,
+        accumulate: bool,
     ) -> None:
         self.raw, self.retain, self.create, self.accumulate = raw, retain or create, create, accumulate
         #: Gradients of nodes that wait: a gradient, or a list of them for nodes with several outputs.
@@ -233,7 +238,13 @@ class _Task:
                     backend = device.backend
                 if type(grad) is _PerDevice or type(grad) is list:
                     grad = self.gathered(grad, device)
-                if node.is_leaf_sink and plain and not captures and node._hooks is None and not node.variable._meta.hooks:  # type: ignore[attr-defined]
+                if (
+                    node.is_leaf_sink
+                    and plain
+                    and not captures
+                    and node._hooks is None
+                    and not node.variable._meta.hooks
+                ):  # type: ignore[attr-defined]
                     self.accumulate_grad(node, grad)
                     break
                 if node._hooks is not None or node.is_leaf_sink or (captures and node in captures):

@@ -100,7 +100,9 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             "supported."
         )
     if tangent_of(tangent, where) is not None:
-        raise RuntimeError("Setting a forward grad that itself has a forward gradient at the same level is not supported.")
+        raise RuntimeError(
+            "Setting a forward grad that itself has a forward gradient at the same level is not supported."
+        )
     check_tangent(tensor, tangent)
     dual = same_as(tensor, gradient_edge(tensor))
     if tensor._meta is not None and tensor._meta.tangents:

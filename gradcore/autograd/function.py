@@ -164,7 +164,9 @@ class BackwardFunction(FunctionCtx, Node):
         shape, dtype, device = meta
         if grad._array.shape != shape:
             if not _expandable(shape, grad._array.shape):
-                raise self._invalid(i, f"got {list(grad._array.shape)} but expected shape compatible with {list(shape)}")
+                raise self._invalid(
+                    i, f"got {list(grad._array.shape)} but expected shape compatible with {list(shape)}"
+                )
             grad = TENSORS.sum_to_size(grad, shape)
         if grad._dtype is not dtype:
             if grad._dtype.is_complex and not dtype.is_complex:
@@ -182,9 +184,7 @@ class BackwardFunction(FunctionCtx, Node):
 
 def _expandable(shape: Sequence[int], to: Sequence[int]) -> bool:
     """Whether a tensor of `shape` can be broadcast to the shape `to`."""
-    return len(shape) <= len(to) and all(
-        a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False)
-    )
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 
 class Function:

@@ -79,10 +79,12 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.L
     outs = list(result) if isinstance(result, tuple) else [result]
     tangents = [_tangent(a, level, ctx.materialize_grads) if isinstance(a, Variable) else None for a in args]
     #: By the identity of a primal: the dual that it is of, and the tangent.
-    duals = {id(p): (a, t) for p, a, t in zip(primals, args, tangents, strict=True) if isinstance(a, Variable)}
+    rows = [row for row in zip(primals, args, tangents, strict=True) if isinstance(row[0], Variable)]
+    duals = {id(p): (dual, tangent) for p, dual, tangent in rows}
     for i, tangent in enumerate(_pushed(ctx, cls, tangents, outs)):
         if id(outs[i]) in duals:
-            outs[i] = _written(ctx, outs[i], *duals[id(outs[i])], tangent)
+            position = next(k for k, row in enumerate(rows) if row[0] is outs[i])
+            outs[i] = _written(ctx, outs[i], *duals[id(outs[i])], tangent, position)
         elif tangent is not None:
             tangent = forward.in_own_memory(tangent, outs[i], tangents)
         if tangent is not None:
@@ -137,8 +139,8 @@ def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[An
     return found
 
 
-def _written(ctx: Any, primal: Any, dual: Any, before: Any, tangent: Any) -> Any:
-    """The argument that forward has written in place, of which it saw the primal."""
+def _written(ctx: Any, primal: Any, dual: Any, before: Any, tangent: Any, position: int) -> Any:
+    """The argument that forward has written in place, of which it saw the primal; it is the tensor at that position."""
     if tangent is not before:
         raise RuntimeError(
             "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying "
@@ -147,5 +149,5 @@ def _written(ctx: Any, primal: Any, dual: Any, before: Any, tangent: Any) -> Any
     if primal._edge is not None and primal._edge[0] is ctx:
         if dual._meta is not None:
             views.check_writable(dual)
-        views.rebase(dual, primal._edge)
+        views.rebase(dual, primal._edge, position)
     return dual

@@ -77,16 +77,16 @@ def _scalar(outputs: Tensors, several: bool, where: str) -> None:
     if several:
         raise RuntimeError(f"The function given to {where} should return a single Tensor")
     if outputs[0].numel() != 1:
-        raise RuntimeError(
-            f"The Tensor returned by the function given to {where} should contain a single element"
-        )
+        raise RuntimeError(f"The Tensor returned by the function given to {where} should contain a single element")
 
 
 def _pulled(
     outputs: Sequence[Any], inputs: Tensors, v: Sequence[Any] | None, create_graph: bool, retain: bool | None = None
 ) -> list[Any]:
     """The vector-Jacobian product; None where an input does not matter."""
-    pairs = [(out, None if v is None else v[i]) for i, out in enumerate(outputs) if out is not None and requires_grad(out)]
+    pairs = [
+        (out, None if v is None else v[i]) for i, out in enumerate(outputs) if out is not None and requires_grad(out)
+    ]
     if not pairs:
         return [None] * len(inputs)
     outs, vs = zip(*pairs, strict=True)

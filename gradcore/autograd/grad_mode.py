@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 from gradcore.autograd.modes import GRAD, INFERENCE, WISHED, local, recording, set_recording
 from gradcore.autograd.variables import Inference
 
-__all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled"]
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]
 
 C = TypeVar("C", bound=Callable[..., Any])
 

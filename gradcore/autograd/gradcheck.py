@@ -195,9 +195,7 @@ class _Check:
 
     def check_constant(self) -> None:
         """Outputs without history must not depend on the inputs."""
-        floating = [
-            i for i, t in enumerate(self.results) if isinstance(t, Variable) and t._dtype.category > 1
-        ]
+        floating = [i for i, t in enumerate(self.results) if isinstance(t, Variable) and t._dtype.category > 1]
         for k in self.places:
             if any(np.any(m != 0) for m in numerical_jacobian(self.func, self.inputs, k, self.options.eps, floating)):
                 raise GradcheckError("Numerical gradient for function expected to be zero")
@@ -251,14 +249,14 @@ class _Check:
             if wrong.any():
                 raise GradcheckError(self.mismatch(a, n, wrong, j, k, part, forward))
 
-    def mismatch(
-        self, a: Matrix, n: Matrix, wrong: Matrix, j: int, k: int, part: int | None, forward: bool
-    ) -> str:
+    def mismatch(self, a: Matrix, n: Matrix, wrong: Matrix, j: int, k: int, part: int | None, forward: bool) -> str:
         error = np.where(wrong, np.nan_to_num(np.abs(a - n), nan=np.inf), -1)
         place = np.unravel_index(np.argmax(error), error.shape)
         entries = [
             tuple(map(int, np.unravel_index(i, t._array.shape)))
-            for i, t in zip(place, (self.outputs[j], self.inputs[k]) if forward else (self.inputs[k], self.outputs[j]), strict=True)
+            for i, t in zip(
+                place, (self.outputs[j], self.inputs[k]) if forward else (self.inputs[k], self.outputs[j]), strict=True
+            )
         ]
         if forward:
             entries.reverse()
@@ -331,7 +329,11 @@ class _Check:
                 continue
             if np.any(g.host() != 0):
                 raise GradcheckError("backward not multiplied by grad_output")
-            for name, a, b in (("type", g._dtype, t._dtype), ("device", g._device, t._device), ("size", g.shape, t.shape)):
+            for name, a, b in (
+                ("type", g._dtype, t._dtype),
+                ("device", g._device, t._device),
+                ("size", g.shape, t.shape),
+            ):
                 if a != b:
                     raise GradcheckError(f"grad is incorrect {name}")
 
@@ -340,12 +342,12 @@ class _Check:
             pair = [tensor_of(self.random.standard_normal(count_of(out)), out) for _ in range(2)]
             expected = [grad(out, self.checked, v, retain_graph=True, materialize_grads=True) for v in pair]
             stacked = TENSORS.stack(pair)
-            found = grad(
-                out, self.checked, stacked, retain_graph=True, is_grads_batched=True, materialize_grads=True
-            )
+            found = grad(out, self.checked, stacked, retain_graph=True, is_grads_batched=True, materialize_grads=True)
             for k, batch, single in zip(self.places, found, zip(*expected, strict=True), strict=True):
                 if not np.allclose(batch.host(), [g.host() for g in single], equal_nan=True):
-                    raise GradcheckError(f"Batched gradients differ for output {j} and input {k}.\nGot:\n{batch}\nExpected:\n{single}")
+                    raise GradcheckError(
+                        f"Batched gradients differ for output {j} and input {k}.\nGot:\n{batch}\nExpected:\n{single}"
+                    )
 
     def check_sum_of_tangents(self) -> None:
         for k in self.places:
@@ -366,7 +368,9 @@ class _Check:
             zero = pushed(self.func, self.inputs, {**rest, k: TENSORS.zeros_like(full[k])}, self.chosen)
             for j, (a, b) in enumerate(zip(missing, zero, strict=True)):
                 if not np.allclose(a, b, equal_nan=True):
-                    raise GradcheckError(f"Mismatch in tangent values for output with index: {j} when input {k} has an undefined tangent value.")
+                    raise GradcheckError(
+                        f"Mismatch in tangent values for output with index: {j} when input {k} has an undefined tangent value."
+                    )
 
     def check_missing_upstream(self) -> None:
         """An output without upstream gradient is one with a gradient of zeros."""
@@ -374,8 +378,8 @@ class _Check:
         if len(self.chosen) > 1:
             cases += [range(j, j + 1) for j in range(len(self.chosen))]
         for undefined in cases:
-            outs = as_tuple(self.func(*self.inputs))
-            outs = [_without_gradient(outs[i]) if j in undefined else outs[i] for j, i in enumerate(self.chosen)]
+            found = as_tuple(self.func(*self.inputs))
+            outs = [_without_gradient(found[i]) if j in undefined else found[i] for j, i in enumerate(self.chosen)]
             zeros = [TENSORS.zeros_like(out) for out in outs]
             try:
                 gradients = grad(outs, self.checked, zeros, allow_unused=True)

@@ -39,11 +39,15 @@ def _roots(outputs: tuple[Any, ...], grads: tuple[Any, ...], create_graph: bool)
         edge = _edge_of(output, "tensors", i)
         if grad is None:
             if not isinstance(output, Variable):
-                raise RuntimeError("grad can be implicitly created only for scalar outputs: give one for a GradientEdge")
+                raise RuntimeError(
+                    "grad can be implicitly created only for scalar outputs: give one for a GradientEdge"
+                )
             if output._array.size != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if output._dtype.is_complex:
-                raise RuntimeError("grad can be implicitly created only for real scalar outputs but got " + repr(output._dtype))
+                raise RuntimeError(
+                    "grad can be implicitly created only for real scalar outputs but got " + repr(output._dtype)
+                )
             grad = _one(output)
         elif not isinstance(grad, Variable):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
@@ -206,7 +210,9 @@ def grad(
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     if materialize_grads:
         if allow_unused is False:
-            raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+            raise ValueError(
+                "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+            )
         allow_unused = True
     grads = (None,) * len(outs) if grad_outputs is None else _tuple(grad_outputs)
     if is_grads_batched:
@@ -262,5 +268,3 @@ def _batched(
         for k in range(n)
     ]  # fmt: skip
     return tuple(None if column[0] is None else TENSORS.stack(list(column)) for column in zip(*rows, strict=True))
-
-

@@ -54,7 +54,9 @@ def tensor_of(numbers: Matrix, like: Any) -> Any:
     flat = numbers.view(np.complex128) if like._dtype.is_complex else numbers
     device = like._device
     with device.backend.use_index(device.index):
-        return wrap(device.backend.from_host(flat.reshape(like._array.shape).astype(like._dtype.numpy)), device, like._dtype)
+        return wrap(
+            device.backend.from_host(flat.reshape(like._array.shape).astype(like._dtype.numpy)), device, like._dtype
+        )
 
 
 def unit(like: Any, i: int) -> Any:
@@ -134,9 +136,7 @@ def _like(gradient: Any, t: Any) -> Any:
     return TENSORS.to(gradient, t._dtype) if gradient._dtype.is_complex != t._dtype.is_complex else gradient
 
 
-def forward_jacobian(
-    func: Callable[..., Any], inputs: Sequence[Any], k: int, chosen: Sequence[int]
-) -> list[Matrix]:
+def forward_jacobian(func: Callable[..., Any], inputs: Sequence[Any], k: int, chosen: Sequence[int]) -> list[Matrix]:
     """In forward mode: for each output in `chosen` the Jacobian with respect to input `k`."""
     rows = [pushed(func, inputs, {k: _direction(inputs[k], i)}, chosen) for i in range(count_of(inputs[k]))]
     return _by_output(rows, chosen)

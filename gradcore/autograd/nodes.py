@@ -431,7 +431,10 @@ class OpNode(Node):
         return self.saved[position]
 
     def __dir__(self) -> list[str]:
-        return [*object.__dir__(self), *(f"_saved_{n.replace('_shape', '_sym_sizes')}" for n in self.saves if n != "needs")]
+        return [
+            *object.__dir__(self),
+            *(f"_saved_{n.replace('_shape', '_sym_sizes')}" for n in self.saves if n != "needs"),
+        ]
 
 
 def edge_of_result(node: Node, number: int) -> Edge:

@@ -147,12 +147,6 @@ class CopySlices(Node):
 
     __slots__ = ("_inner", "chain", "order", "position")
 
-    chain: tuple[Any, ...]
-    #: The dims of the base by their steps in memory, where that is not their own order.
-    order: tuple[int, ...] | None
-    #: Which edge of the write's node leads to what the written part was before.
-    position: int
-
     #: The views that lead from the base to the written part.
     chain: tuple[Any, ...]
     #: The base's dims in the order of its memory; None where that is their own order.
@@ -229,4 +223,3 @@ def _replaced(values: Any, position: int, value: Any) -> tuple[Any, ...]:
 
 
 CopySlices.__module__ = "builtins"
-

@@ -7,6 +7,7 @@ written against ``xp``, and what a library does differently), and the bodies tha
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 from collections.abc import Callable
@@ -133,3 +134,10 @@ class Backend(
     def random_words(self, n: int, key: int, counter: int) -> Any:
         """`n` words of the random number generator on the current device."""
         return self.from_host(philox.words(n, key, counter))
+
+    def random_numbers(
+        self, distribution: Callable[..., Any], n: int, dtype: Any, key: int, counter: int, *parameters: Any
+    ) -> Any:
+        """`n` numbers of a distribution of `gradcore.backends.philox` on the current device."""
+        words = self.random_words(philox.word_count(n, dtype), key, counter)
+        return distribution(self.xp, words, dtype, *parameters)[:n]

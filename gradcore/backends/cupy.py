@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradcore.backends import philox
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy_indexing import CudaIndexing
 from gradcore.backends.cupy_linalg import CudaLinearAlgebra
@@ -133,16 +134,46 @@ class CupyBackend(CudaIndexing, CudaLinearAlgebra, Backend):
 
     def random_words(self, n: int, key: int, counter: int) -> Any:
         words = self.xp.empty(n, "uint64")
-        if n:
-            pieces = [*_pieces(key, 2), *_pieces(counter, 4)]
-            blocks = min(-(-n // (4 * _THREADS)), _MOST_BLOCKS)
-            kernel = self._philox.get_function("philox_words")
-            kernel((blocks,), (_THREADS,), (words, np.uint64(n), *pieces, np.uint64(0)))
+        self._fill("philox_words", words, n, key, counter)
         return words
+
+    def random_numbers(
+        self, distribution: Callable[..., Any], n: int, dtype: Any, key: int, counter: int, *parameters: Any
+    ) -> Any:
+        """One kernel, from words to numbers, where there is one: bit for bit the same numbers."""
+        arguments = _ARGUMENTS.get(distribution.__name__)
+        if arguments is None:
+            return super().random_numbers(distribution, n, dtype, key, counter, *parameters)
+        real = np.float64 if dtype.itemsize == 8 else np.float32
+        numbers = self.xp.empty(n, "uint16" if dtype.itemsize == 2 else dtype)
+        words = philox.word_count(n, dtype)
+        name = f"philox_{distribution.__name__}_{dtype.name}"
+        self._fill(name, numbers, words, key, counter, *map(real, arguments(dtype.type, real, *parameters)))
+        return numbers.view(dtype)
+
+    def _fill(self, name: str, out: Any, words: int, key: int, counter: int, *parameters: Any) -> None:
+        """Launch a kernel of random numbers, which takes so many words."""
+        if words:
+            blocks = min(-(-words // (4 * _THREADS)), _MOST_BLOCKS)
+            stream = np.uint64(out.size), *_pieces(key, 2), *_pieces(counter, 4), np.uint64(0)
+            self._philox.get_function(name)((blocks,), (_THREADS,), (out, *stream, *parameters))
 
 
 #: Threads of a block, and blocks at most (each thread goes on with what is left), of the kernels of random numbers.
 _THREADS, _MOST_BLOCKS = 256, 4096
+
+
+def _uniform(kind: Any, real: Any, low: float = 0.0, high: float = 1.0) -> tuple[Any, ...]:
+    first, end = kind(low), kind(high)
+    return first, real(end) - real(first), np.nextafter(end, first)
+
+
+#: The arguments of the kernels of random numbers, given a type, the type it is computed in, and the parameters.
+_ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "uniform": _uniform,
+    "normal": lambda kind, real, mean=0.0, std=1.0: (mean, std),
+    "exponential": lambda kind, real, rate=1.0: (rate,),
+}
 
 
 def _pieces(value: int, count: int) -> list[np.uint64]:

@@ -250,9 +250,7 @@ def log_normal(xp: Any, words: Array, dtype: Any, mean: float = 1.0, std: float 
 def _standard_exponential(h: Array, form: Format) -> Array:
     k = (h >> 1).view(form.signed)
     scale = 1 - form.bits
-    return exact.minus_log_complement(
-        exact.midpoints(k, scale), exact.midpoints(np.iinfo(form.signed).max - k, scale)
-    )
+    return exact.minus_log_complement(exact.midpoints(k, scale), exact.midpoints(np.iinfo(form.signed).max - k, scale))
 
 
 @_in_tiles
@@ -366,9 +364,7 @@ def geometric(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
 def integer_words(low: int, high: int) -> int:
     """How many words a random integer in [low, high) takes: 1, or 2 for more than 2**32 values."""
     if not low < high <= low + 2**64:
-        raise ValueError(
-            f"expected from 1 to 2**64 integers in [low, high), but got low={low} and high={high}"
-        )
+        raise ValueError(f"expected from 1 to 2**64 integers in [low, high), but got low={low} and high={high}")
     return 1 if high - low <= 2**32 else 2
 
 

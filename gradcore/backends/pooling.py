@@ -52,9 +52,7 @@ def max_pool(
     return _max(xp, input, by_dim, starts, kernel, dilation, with_indices)
 
 
-def adaptive_max_pool(
-    xp: Any, input: Any, output_size: Sequence[int], with_indices: bool = True
-) -> tuple[Any, Any]:
+def adaptive_max_pool(xp: Any, input: Any, output_size: Sequence[int], with_indices: bool = True) -> tuple[Any, Any]:
     """Return the maximum of each of `output_size` equal parts, with or without its index."""
     by_dim = list(map(_parts, input.shape[2:], output_size))
     starts = [_bounds(taps.inputs, taps.outputs)[0] for taps in by_dim]

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-
 __all__ = ["Reductions"]
 
 Dims = tuple[int, ...] | None

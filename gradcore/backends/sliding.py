@@ -137,9 +137,7 @@ class Windows:
         self.overlaps = [
             [
                 overlap(each.residue - p, s, size, extent)
-                for each, s, p, size, extent in zip(
-                    phase, stride, padding, x.shape[2:], self.extent, strict=True
-                )
+                for each, s, p, size, extent in zip(phase, stride, padding, x.shape[2:], self.extent, strict=True)
             ]
             for phase in self.phases
         ]

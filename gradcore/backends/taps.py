@@ -38,15 +38,11 @@ class Taps:
         #: Every output has a tap.
         self.complete = covered == outputs
         #: How many steps at the beginning are for all outputs.
-        everywhere = (
-            isinstance(step.outputs, slice) and step.outputs == slice(0, outputs, 1) for step in steps
-        )
+        everywhere = (isinstance(step.outputs, slice) and step.outputs == slice(0, outputs, 1) for step in steps)
         self.whole = len(list(takewhile(bool, everywhere)))
 
     @classmethod
-    def of_windows(
-        cls, size: int, kernel: int, stride: int, padding: int, dilation: int, outputs: int
-    ) -> Taps:
+    def of_windows(cls, size: int, kernel: int, stride: int, padding: int, dilation: int, outputs: int) -> Taps:
         """Windows that move by `stride`; taps in the padding do not count."""
         steps = []
         begun = outputs  # from here on outputs had a tap
@@ -81,9 +77,7 @@ class Taps:
         """Whether one output has all inputs, unweighted."""
         if self.outputs != 1 or len(self.steps) != self.inputs:
             return False
-        return all(
-            step.inputs == slice(i, i + 1, 1) and step.weights is None for i, step in enumerate(self.steps)
-        )
+        return all(step.inputs == slice(i, i + 1, 1) and step.weights is None for i, step in enumerate(self.steps))
 
     @cached_property
     def sliced(self) -> bool:

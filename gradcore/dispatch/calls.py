@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gradcore import dtypes
@@ -60,7 +61,7 @@ def _simple(op: Op, args: tuple[Any, ...], state: State) -> Any:
     out._dtype = dtype
     edge = t._edge if t._meta is None else gradient_edge(t)
     if edge is not None and state.mode and op.differentiable and dtype.category > 1:
-        name = op.node_name
+        name: Any = op.node_name
         if name.__class__ is not str:
             name = name(*args)
         node = new(node_class(op, name))
@@ -99,7 +100,7 @@ def _pair(op: Op, args: tuple[Any, ...], state: State) -> Any:
     other_edge = other._edge if other._meta is None else gradient_edge(other)
     if (edge is None and other_edge is None) or not state.mode or not op.differentiable or dtype.category < 2:
         return out
-    name = op.node_name
+    name: Any = op.node_name
     if name.__class__ is not str:
         name = name(*args)
     node = new(node_class(op, name))
@@ -134,6 +135,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
     edges: list[Any] = []
     device = None
     same_device, reduced, needed = True, False, False
+    group: Sequence[Any]
     for p in op.tensors:
         value = args[p]
         if value is None and op.parameters[p].default is None:
@@ -197,7 +199,8 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
     for p in op.tensors:
         group = raw[p] if p == 0 and op.sequence else [raw[p]]
         for i, a in enumerate(group):
-            dtype = dtypes.FROM_NUMPY.get(getattr(a, "dtype", None))
+            kind: Any = getattr(a, "dtype", None)
+            dtype = dtypes.FROM_NUMPY.get(kind)
             if dtype is not None and dtype.is_reduced:
                 low = a.dtype if low is None or low == a.dtype else dtypes.float32.numpy
                 group[i] = a.astype("float32")
@@ -264,7 +267,7 @@ def _plain(op: Op, args: tuple[Any, ...], state: State) -> Any:
     out._array, out._device, out._dtype, out._edge, out._meta, out._vc = array, device, dtype, None, None, None
     if not (needed and state.mode and dtype.category == 2 and (op.differentials or op.vjps)):
         return out
-    name = op.node_name
+    name: Any = op.node_name
     node = new(node_class(op, name if name.__class__ is str else name(*operands)))
     node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
     plan = plan_of(op, tuple([edge is not None for edge in edges]))

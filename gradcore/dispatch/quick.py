@@ -51,7 +51,7 @@ def unary(op: Op) -> Callable[[Any], Any]:
             out._edge = None
             return out
         if cls is None:
-            cls = node_class(op, op.node_name)
+            cls = node_class(op, str(op.node_name))
         node = new(cls)
         node._device, node._edges, node._hooks, node.metas, node._seq = device, (edge,), None, None, tick()
         node.saved = (self,) if saves_self else _NOTHING

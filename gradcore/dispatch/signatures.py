@@ -140,7 +140,7 @@ def named(function: Any, op: Op, name: str, method: bool) -> Callable[..., Any]:
     function.__qualname__ = f"Tensor.{name}" if method else name
     function.__doc__ = op.doc
     function.__module__ = "gradcore"
-    return function
+    return function  # type: ignore[no-any-return]
 
 
 def make_inplace(op: Op) -> Callable[..., Any]:

@@ -106,9 +106,9 @@ def _jvp(
 
 
 def _tangent(out: Tensor, level: Level, strict: bool) -> Tensor:
-    tangent = tangent_of(out, level)
+    tangent: Tensor | None = tangent_of(out, level)
     if tangent is not None:
-        return tangent  # type: ignore[no-any-return]
+        return tangent
     if strict:
         raise RuntimeError(
             "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
@@ -246,9 +246,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         """The derivative in the direction `tangents`."""
         flat, other = flatten(tangents)
         if other != structure:
-            raise RuntimeError(
-                f"Expected the tangents {other!r} to have the same argspec as the primals {structure!r}"
-            )
+            raise RuntimeError(f"Expected the tangents {other!r} to have the same argspec as the primals {structure!r}")
         for i, (t, p) in enumerate(zip(flat, flat_primals, strict=True)):
             for name in ("shape", "device", "dtype"):
                 if getattr(t, name) != getattr(p, name):

@@ -48,7 +48,9 @@ class Linear(Module):
     bias: Tensor | None
     weight: Tensor
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
@@ -138,7 +140,11 @@ def _make(name: str, function: str, settings: dict[str, Any], loss: bool) -> typ
         return "" if loss else ", ".join(f"{k}={v!r}" if k != "inplace" else "inplace=True" for k, v in shown.items())
 
     body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__module__": "gradcore.nn"}
-    return type(name, (Module,), {**body, "__doc__": f"`gradcore.nn.functional.{function}` as a module.", "__signature__": signature})
+    return type(
+        name,
+        (Module,),
+        {**body, "__doc__": f"`gradcore.nn.functional.{function}` as a module.", "__signature__": signature},
+    )
 
 
 if TYPE_CHECKING:  # the classes of the tables

@@ -115,12 +115,14 @@ class Module:
             elif isinstance(value, Module):
                 own["_modules"][name] = value
             else:
-                self.register_buffer(name, value, value.persistent)  # type: ignore[attr-defined]
+                self.register_buffer(name, value, value.persistent)
             return
         for table, kind in (("_parameters", "parameter"), ("_modules", "child module"), ("_buffers", "buffer")):
             if name in own.get(table, ()):
                 if value is not None and not (kind == "buffer" and isinstance(value, Tensor)):
-                    needed = {"parameter": "torch.nn.Parameter", "child module": "torch.nn.Module"}.get(kind, "torch.Tensor")
+                    needed = {"parameter": "torch.nn.Parameter", "child module": "torch.nn.Module"}.get(
+                        kind, "torch.Tensor"
+                    )
                     raise TypeError(
                         f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({needed} or None expected)"
                     )

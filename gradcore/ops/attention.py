@@ -117,7 +117,7 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
 def _c_name(dtype: Any) -> str:
     """A dtype's name in C++, as PyTorch's messages have it."""
     names = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}
-    return names.get(dtype.name, {"int64": "long int", "int32": "int"}.get(dtype.name, dtype.name))
+    return str(names.get(dtype.name, {"int64": "long int", "int32": "int"}.get(dtype.name, dtype.name)))
 
 
 def _additive(F: Any, query: Any, key: Any, mask: Any, is_causal: bool) -> Any:

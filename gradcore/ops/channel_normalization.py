@@ -374,8 +374,8 @@ def instance_norm(
         return None if t is None else F.repeat(t, (batch,))
 
     if not use_input_stats:
-        given = map(repeated, (running_mean, running_var, weight, bias))
-        out = _batch_norm(F, apart, *given, False, momentum, eps)
+        mean, var, weight, bias = map(repeated, (running_mean, running_var, weight, bias))
+        out = _batch_norm(F, apart, mean, var, weight, bias, False, momentum, eps)
         return F.reshape(out, input.shape)
     out, mean, var = F.native_batch_norm(apart, repeated(weight), repeated(bias), eps)
     count = prod(input.shape[2:])

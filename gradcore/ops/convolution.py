@@ -248,7 +248,7 @@ def _check_operands(n: int, input: Any, weight: Any, bias: Any, groups: int, tra
 
 
 def _c_name(t: Any) -> str:
-    return {"float32": "float", "float64": "double"}.get(t.dtype.name, t.dtype.name)
+    return str({"float32": "float", "float64": "double"}.get(t.dtype.name, t.dtype.name))
 
 
 _ARGUMENTS = """

@@ -9,7 +9,9 @@ from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import elementwise
 
 
-def _declare(name: str, described: str, first: Callable[..., Any], following: Callable[..., Any], shifted: bool = False) -> None:
+def _declare(
+    name: str, described: str, first: Callable[..., Any], following: Callable[..., Any], shifted: bool = False
+) -> None:
     """Declare the polynomials that begin with 1 and ``first(x)``.
 
     ``following(x, k, p, q)`` is the one of degree k + 1, after `p` and `q` of degrees k and k - 1. Shifted

@@ -42,15 +42,17 @@ def _(F, t, self, weight, reduction):
     return reduced(F, _weighted(t * (F.log1p(-self) - F.log(self)), weight), reduction)
 
 
-_PROBABILITY = {"low": 0.1, "high": 0.9}
+def _shares(*shape: int) -> Any:
+    """Probabilities away from 0 and 1."""
+    return floats(*shape, low=0.1, high=0.9)
 
 
 @composite(
     path="nn.functional.binary_cross_entropy",
     samples=lambda: [
-        case(floats(3, 4, **_PROBABILITY), floats(3, 4, **_PROBABILITY)),
-        case(floats(3, 4, **_PROBABILITY), floats(3, 4, **_PROBABILITY), constants(4, low=0.5), reduction="sum"),
-        case(floats(2, **_PROBABILITY), floats(2, **_PROBABILITY), reduction="none"),
+        case(_shares(3, 4), _shares(3, 4)),
+        case(_shares(3, 4), _shares(3, 4), constants(4, low=0.5), reduction="sum"),
+        case(_shares(2), _shares(2), reduction="none"),
     ],
 )
 def binary_cross_entropy(
@@ -129,9 +131,9 @@ def _(F, t, self, weight, pos_weight, reduction):
 @composite(
     path="nn.functional.binary_cross_entropy_with_logits",
     samples=lambda: [
-        case(floats(3, 4), floats(3, 4, **_PROBABILITY)),
-        case(floats(3, 4), floats(3, 4, **_PROBABILITY), constants(4, low=0.5), reduction="sum"),
-        case(floats(2, low=-800, high=800), floats(2, **_PROBABILITY)),
+        case(floats(3, 4), _shares(3, 4)),
+        case(floats(3, 4), _shares(3, 4), constants(4, low=0.5), reduction="sum"),
+        case(floats(2, low=-800, high=800), _shares(2)),
     ],
 )
 def binary_cross_entropy_with_logits(
@@ -173,9 +175,9 @@ def binary_cross_entropy_with_logits(
 @composite(
     path="nn.functional.kl_div",
     samples=lambda: [
-        case(floats(3, 4), floats(3, 4, **_PROBABILITY), reduction="batchmean"),
+        case(floats(3, 4), _shares(3, 4), reduction="batchmean"),
         case(floats(3, 4), floats(3, 4), reduction="sum", log_target=True),
-        case(floats(3, 4), floats(4, **_PROBABILITY), reduction="none"),
+        case(floats(3, 4), _shares(4), reduction="none"),
     ],
 )
 def kl_div(

@@ -111,9 +111,7 @@ def checkpoint(
         use_reentrant = True
     if not use_reentrant:
         stop = _early_stop[-1] if _early_stop else early_stop
-        return _without_reentrance(
-            function, args, named, context_fn, determinism_check, stop, preserve_rng_state
-        )
+        return _without_reentrance(function, args, named, context_fn, determinism_check, stop, preserve_rng_state)
     if named:
         raise ValueError("Unexpected keyword arguments: " + ",".join(named))
     if context_fn is not noop_context_fn or debug:
@@ -332,7 +330,9 @@ class CheckpointFunction(Function):
             with enable_grad():
                 outputs = ctx.function(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        pairs = [(out, g) for out, g in zip(outputs, grads, strict=True) if isinstance(out, Tensor) and out.requires_grad]
+        pairs = [
+            (out, g) for out, g in zip(outputs, grads, strict=True) if isinstance(out, Tensor) and out.requires_grad
+        ]
         if not pairs:
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         backward([out for out, _ in pairs], [g for _, g in pairs])

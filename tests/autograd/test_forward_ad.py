@@ -180,9 +180,9 @@ def test_jvp_gets_tangents_and_what_was_saved(level):
     y = Square.apply(dual([3.0], [2.0]))
     assert unpack_dual(y).primal.tolist() == [9.0]
     assert tangent(y) == [12.0]
-    assert gc.func.jvp(
-        lambda x: gc.func.jvp(Square.apply, (x,), (gc.ones(1),))[1], (gc.ones(1),), (gc.ones(1),)
-    )[1].tolist() == [2.0]
+    assert gc.func.jvp(lambda x: gc.func.jvp(Square.apply, (x,), (gc.ones(1),))[1], (gc.ones(1),), (gc.ones(1),))[
+        1
+    ].tolist() == [2.0]
 
 
 @pytest.mark.parametrize(("materialize", "expected"), [(True, [0.0]), (False, None)])
@@ -224,7 +224,10 @@ def jvp_returning(value, forward=lambda x: x * 2):
             jvp_returning(lambda t: (t, t), lambda x: (x * 2, 5)),
             "returned a gradient at position 1, but the corresponding forward output is not a differentiable Tensor",
         ),
-        (jvp_returning(lambda t: t * 2, lambda x: x.view(1, 1)), "forward gradient that has a different size|not returning a view"),
+        (
+            jvp_returning(lambda t: t * 2, lambda x: x.view(1, 1)),
+            "forward gradient that has a different size|not returning a view",
+        ),
         (jvp_returning(lambda t: t, lambda x: x), "is returning a view .* but the jvp is not returning a view"),
     ],
 )

@@ -139,7 +139,11 @@ def test_outputs_without_history_must_be_constant(fast_mode):
 def test_dtypes_of_gradients_are_checked_on_request(fast_mode):
     with pytest.warns(UserWarning, match="Input #0 requires gradient and is not a double precision"):
         assert gradcheck(
-            lambda x: x.double() * 2, gc.ones(2, requires_grad=True), eps=1e-2, check_grad_dtypes=True, fast_mode=fast_mode
+            lambda x: x.double() * 2,
+            gc.ones(2, requires_grad=True),
+            eps=1e-2,
+            check_grad_dtypes=True,
+            fast_mode=fast_mode,
         )
 
 

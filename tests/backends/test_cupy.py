@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import philox
+from gradcore.backends import cupy_indexing, philox
 from gradcore.backends.cupy import CupyBackend
 from tests.strict.device import COUNTS
 
@@ -142,6 +143,53 @@ def test_negative_indices(strict: str) -> None:
         x.tolist()
 
 
+#: The check of one index, as CuPy calls it for each, in C++.
+CHECK = """
+using u64 = unsigned long long;
+static u64 atomicCAS(u64* place, u64 expected, u64 value) {
+    const u64 old = *place;
+    if (old == expected) *place = value;
+    return old;
+}
+template <class T> void check(const T* all, long n, long long low, long long high, long long number, long long* first) {
+    for (long i = 0; i < n; ++i) { const T index = all[i]; %s }
+}
+#define CHECK(T, name) extern "C" void name(const T* all, long n, long long low, long long high, long long number, \
+    long long* first) { check(all, n, low, high, number, first); }
+CHECK(long long, int64) CHECK(int, int32) CHECK(unsigned char, uint8)
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_the_check_on_the_device(tmp_path: Path, strict: str) -> None:
+    """The CUDA source says what the strict device's stand-in says."""
+    (tmp_path / "check.cpp").write_text(CHECK % cupy_indexing._NOTE)
+    command = [
+        "g++",
+        "-O1",
+        "-Wall",
+        "-Werror",
+        "-fno-strict-aliasing",
+        "-shared",
+        "-fPIC",
+        "check.cpp",
+        "-o",
+        "check.so",
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    library = ctypes.CDLL(str(tmp_path / "check.so"))
+    for dtype, indices in (
+        ("int64", [0, 3, -4, 2**40, -5]), ("int64", [0, 3, -4]), ("int32", [1, -5, 4]), ("uint8", [3, 250, 4]), ("int64", []),
+    ):  # fmt: skip
+        index, first, expected = np.array(indices, dtype), np.zeros(2, "i8"), gc.zeros(2, dtype=gc.int64, device=strict)
+        places = [ctypes.c_void_p(a.ctypes.data) for a in (index, first)]
+        numbers = [ctypes.c_longlong(n) for n in (-4, 4, 7)]
+        getattr(library, dtype)(places[0], ctypes.c_long(index.size), *numbers, places[1])
+        device = gc.tensor(index).to(strict)
+        device._device.backend.note_bad_index(device._array, -4, 4, 7, expected._array)
+        np.testing.assert_array_equal(first, expected.cpu().numpy())
+
+
 # -- sums and extrema at given places --------------------------------------------------------------------------
 
 
@@ -203,19 +251,17 @@ def test_solving_with_broadcast_batches(strict: str) -> None:
 
 # -- random numbers --------------------------------------------------------------------------------------------
 
-#: CUDA's words for C++, and a function that calls the kernel for every thread of a grid.
+#: CUDA's words for C++; the kernels find their place in a grid in these variables.
 SHIM = """
 #define __global__
 #define __device__
 static struct { unsigned x; } threadIdx, blockIdx, blockDim, gridDim;
-#include "philox.cu"
-extern "C" void launch(unsigned blocks, unsigned threads, u64* out, STREAM) {
-    gridDim.x = blocks; blockDim.x = threads;
-    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
-        for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x)
-            philox_words(out, n, key0, key1, counter0, counter1, counter2, counter3, offset);
+extern "C" void set_thread(unsigned blocks, unsigned threads, unsigned block, unsigned thread) {
+    gridDim.x = blocks; blockDim.x = threads; blockIdx.x = block; threadIdx.x = thread;
 }
+#include "philox.cu"
 """
+C_TYPES = {np.uint64: ctypes.c_uint64, np.float32: ctypes.c_float, np.float64: ctypes.c_double}
 
 
 class CompiledForTheHost:
@@ -246,29 +292,55 @@ class CompiledForTheHost:
         self.library = ctypes.CDLL(str(self.folder / "k.so"))
 
     def get_function(self, name: str) -> Callable[..., None]:
-        assert name == "philox_words"
-
         def kernel(grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
             out, *numbers = arguments
-            assert all(isinstance(n, np.uint64) for n in numbers)
+            given = [ctypes.c_void_p(out.ctypes.data), *(C_TYPES[type(n)](n.item()) for n in numbers)]
             self.launches.append((*grid, *block))
-            self.library.launch(
-                *grid, *block, ctypes.c_void_p(out.ctypes.data), *(ctypes.c_uint64(int(n)) for n in numbers)
-            )
+            for place in itertools.product(range(*grid), range(*block)):
+                self.library.set_thread(*grid, *block, *place)
+                getattr(self.library, name)(*given)
 
         return kernel
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_random_words_are_those_of_the_cpu(tmp_path: Path) -> None:
-    module = type("Module", (CompiledForTheHost,), {"folder": tmp_path, "launches": []})
-    fake = SimpleNamespace(ndarray=np.ndarray, empty=np.empty, RawModule=module)
-    backend = CupyBackend(fake, 1)
-    key, counter = 0x0123456789ABCDEF_FEDCBA9876543210, 2**192 + 2**64 - 3
+PLACE = 0x0123456789ABCDEF_FEDCBA9876543210, 2**192 + 2**64 - 3
+
+
+@pytest.fixture(scope="module")
+def cuda(tmp_path_factory: pytest.TempPathFactory) -> CupyBackend:
+    """The CUDA backend on NumPy arrays, with its kernels compiled for the host."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    module = type("Module", (CompiledForTheHost,), {"folder": tmp_path_factory.mktemp("kernels"), "launches": []})
+    return CupyBackend(SimpleNamespace(ndarray=np.ndarray, empty=np.empty, RawModule=module), 1)
+
+
+def test_random_words_are_those_of_the_cpu(cuda: CupyBackend) -> None:
     for n in (0, 1, 4, 1023, 1024, 1025, 50_000):
-        np.testing.assert_array_equal(backend.random_words(n, key, counter), philox.words(n, key, counter))
-    assert module.launches[:4] == [(1, 256)] * 4
-    assert module.launches[-1] == (49, 256)
+        np.testing.assert_array_equal(cuda.random_words(n, *PLACE), philox.words(n, *PLACE))
+    assert cuda.xp.RawModule.launches == [*[(1, 256)] * 4, (2, 256), (49, 256)]
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("distribution", "parameters"),
+    [
+        (philox.uniform, ()), (philox.uniform, (-0.3, 12.7)), (philox.normal, ()), (philox.normal, (0.3, 1.7)),
+        (philox.exponential, ()), (philox.exponential, (0.7,)),
+    ],
+)  # fmt: skip
+def test_random_numbers_are_those_of_the_cpu(
+    cuda: CupyBackend, distribution: Any, parameters: tuple[float, ...], name: str
+) -> None:
+    if name == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    dtype = getattr(gc, name).numpy
+    for n in (0, 1, 5, 3001):
+        found = cuda.random_numbers(distribution, n, dtype, *PLACE, *parameters)
+        stream = philox.WordStream(philox.word_count(n, dtype), *PLACE)
+        expected = distribution(np, stream, dtype, *parameters)[:n]
+        assert found.dtype == expected.dtype
+        assert found.tobytes() == expected.tobytes()
 
 
 def test_random_tensors_are_those_of_the_cpu(strict: str) -> None:

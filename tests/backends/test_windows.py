@@ -42,9 +42,7 @@ def _pairs(sizes, kernel, outputs, stride, padding, dilation):
     """Output position, tap and input position of everything inside the input."""
     for t in np.ndindex(*outputs):
         for k in np.ndindex(*kernel):
-            place = tuple(
-                a * s + b * d - p for a, b, s, d, p in zip(t, k, stride, dilation, padding, strict=True)
-            )
+            place = tuple(a * s + b * d - p for a, b, s, d, p in zip(t, k, stride, dilation, padding, strict=True))
             if all(0 <= h < size for h, size in zip(place, sizes, strict=True)):
                 yield t, k, place
 
@@ -79,9 +77,7 @@ def _convolution_case(seed):
     rng = np.random.default_rng(seed)
     dtype = draw.choice([np.float64, np.float64, np.complex128])
     x, w = (
-        (
-            rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype == np.complex128 else 0)
-        ).astype(dtype)
+        (rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype == np.complex128 else 0)).astype(dtype)
         for shape in [(draw.randint(1, 3), groups * channels, *sizes), (groups * outputs, channels, *kernel)]
     )
     spatial = tuple(map(sliding.conv_output_size, sizes, kernel, stride, padding, dilation))
@@ -377,9 +373,7 @@ def _resized(x, out, mode, *, scale=None, align_corners=False, antialias=False):
         size, scales, shape = (1, out), (None, scale), (1, 1, 1, -1)
     else:
         size, scales, shape = (out,), (scale,), (1, 1, -1)
-    return resampling.interpolate(np, x.reshape(shape), size, scales, mode, align_corners, antialias).reshape(
-        -1
-    )
+    return resampling.interpolate(np, x.reshape(shape), size, scales, mode, align_corners, antialias).reshape(-1)
 
 
 def test_nearest():
@@ -402,15 +396,11 @@ def test_cubic_weights():
     x = np.zeros(9)
     x[4] = 1
     result = _resized(x, 17, "bicubic", align_corners=True)
-    np.testing.assert_allclose(
-        result[4:13], [0, -0.09375, 0, 0.59375, 1, 0.59375, 0, -0.09375, 0], atol=1e-12
-    )
+    np.testing.assert_allclose(result[4:13], [0, -0.09375, 0, 0.59375, 1, 0.59375, 0, -0.09375, 0], atol=1e-12)
 
 
 def test_antialias_widens_the_filter():
-    np.testing.assert_allclose(
-        _resized(np.eye(6)[2], 3, "bilinear", antialias=True), [1 / 7, 3 / 8, 0], atol=1e-12
-    )
+    np.testing.assert_allclose(_resized(np.eye(6)[2], 3, "bilinear", antialias=True), [1 / 7, 3 / 8, 0], atol=1e-12)
     # Cubic convolution with parameter -0.5, not -0.75: twice as wide, half as high.
     expected = [0, 0, -0.01171875, 0.11328125, 0.43359375, -0.03515625, 0, 0]
     np.testing.assert_allclose(_resized(np.eye(16)[8], 8, "bicubic", antialias=True), expected, atol=1e-12)

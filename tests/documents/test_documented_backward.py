@@ -72,15 +72,12 @@ def test_the_gradient_argument_has_the_shape_of_the_result():
     with pytest.raises(RuntimeError) as error:
         (x * 2).backward(gc.ones(2))
     assert str(error.value).startswith(
-        "Mismatch in shape: grad_output[0] has a shape of torch.Size([2]) and "
-        "output[0] has a shape of torch.Size([3])."
+        "Mismatch in shape: grad_output[0] has a shape of torch.Size([2]) and output[0] has a shape of torch.Size([3])."
     )
 
 
 def test_what_needs_no_gradient_has_no_backward():
-    with pytest.raises(
-        RuntimeError, match="element 0 of tensors does not require grad and does not have a grad_fn"
-    ):
+    with pytest.raises(RuntimeError, match="element 0 of tensors does not require grad and does not have a grad_fn"):
         gc.ones(1).backward()
 
 
@@ -213,9 +210,7 @@ def test_grad_returns_a_tuple_and_stores_nothing():
 
 def test_grad_names_an_input_that_was_not_used():
     x = gc.ones(2, requires_grad=True)
-    with pytest.raises(
-        RuntimeError, match=r"appears to not have been used in the graph\. Set allow_unused=True"
-    ):
+    with pytest.raises(RuntimeError, match=r"appears to not have been used in the graph\. Set allow_unused=True"):
         gc.autograd.grad((x * 2).sum(), gc.ones(2, requires_grad=True))
 
 

@@ -203,8 +203,6 @@ def test_nothing_is_recorded_for_inputs_without_gradients():
 def test_a_function_is_applied_not_instantiated():
     with (
         pytest.warns(DeprecationWarning, match="should not be instantiated"),
-        pytest.raises(
-            RuntimeError, match="Legacy autograd function with non-static forward method is deprecated"
-        ),
+        pytest.raises(RuntimeError, match="Legacy autograd function with non-static forward method is deprecated"),
     ):
         Scale()(gc.ones(2, requires_grad=True), 5)

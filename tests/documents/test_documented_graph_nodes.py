@@ -180,9 +180,7 @@ def test_hooks_of_a_node_see_both_sides():
     x = gc.tensor([1.0, 2.0], requires_grad=True)
     y = x**2
     seen = []
-    handle = y.grad_fn.register_hook(
-        lambda inputs, outputs: seen.append((inputs[0].tolist(), outputs[0].tolist()))
-    )
+    handle = y.grad_fn.register_hook(lambda inputs, outputs: seen.append((inputs[0].tolist(), outputs[0].tolist())))
     y.sum().backward(retain_graph=True)
     handle.remove()
     y.sum().backward()

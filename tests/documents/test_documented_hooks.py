@@ -80,9 +80,7 @@ def test_a_hook_of_a_leaf_decides_what_is_stored():
 
 
 def test_hooks_need_a_tensor_that_requires_gradients():
-    with pytest.raises(
-        RuntimeError, match="cannot register a hook on a tensor that doesn't require gradient"
-    ):
+    with pytest.raises(RuntimeError, match="cannot register a hook on a tensor that doesn't require gradient"):
         gc.Tensor([1, 2, 3]).register_hook(print)
 
 

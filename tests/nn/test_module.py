@@ -68,7 +68,9 @@ def test_loading_what_does_not_fit_changes_nothing():
     before = {k: v.clone() for k, v in net.state_dict().items()}
     wrong = {**{k: v + 1 for k, v in before.items()}, "first.weight": gc.zeros(1), "more": gc.zeros(1)}
     del wrong["scale"]
-    with pytest.raises(RuntimeError, match=r'(?s)Missing key.*"scale".*Unexpected key.*"more".*size mismatch for first'):
+    with pytest.raises(
+        RuntimeError, match=r'(?s)Missing key.*"scale".*Unexpected key.*"more".*size mismatch for first'
+    ):
         net.load_state_dict(wrong)
     assert all(bool((v == before[k]).all()) for k, v in net.state_dict().items())
 
@@ -123,7 +125,9 @@ def test_full_backward_hooks():
     net, seen = nn.Linear(2, 3), []
     net.register_full_backward_pre_hook(lambda m, grad_output: seen.append(("pre", grad_output[0].shape)))
     net.register_full_backward_hook(
-        lambda m, grad_input, grad_output: seen.append((grad_input[0].shape, grad_output[0].shape)) or (grad_input[0] * 2,)
+        lambda m, grad_input, grad_output: (
+            seen.append((grad_input[0].shape, grad_output[0].shape)) or (grad_input[0] * 2,)
+        )
     )
     x = gc.ones(1, 2, requires_grad=True)
     net(x).sum().backward()

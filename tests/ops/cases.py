@@ -41,9 +41,7 @@ class Drawn(NamedTuple):
 
     def differentiable(self) -> list[int]:
         """Positions, among `arrays`, of those that can carry gradients."""
-        return [
-            i for i, a in enumerate(self.arrays()) if a.dtype.kind in "fc" and not isinstance(a, Constant)
-        ]
+        return [i for i, a in enumerate(self.arrays()) if a.dtype.kind in "fc" and not isinstance(a, Constant)]
 
     def call(self, tensors: list[Any]) -> Any:
         """Call the operation with these tensors in the place of the arrays."""
@@ -54,9 +52,7 @@ class Drawn(NamedTuple):
     def outputs(self, tensors: list[Any]) -> list[Any]:
         """The tensors among the results."""
         out = self.call(tensors)
-        return [
-            t for t in _leaves(out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, gc.Tensor)
-        ]
+        return [t for t in _leaves(out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, gc.Tensor)]
 
 
 def _leaves(value: Any) -> Iterator[Any]:

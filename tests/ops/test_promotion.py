@@ -224,7 +224,7 @@ POWERS: list[tuple[Any, Any, str, list[Any]]] = [
     (gc.tensor([True, False]), 2, "int64", [1, 0]),
     (gc.tensor([2.0, 3.0], dtype=gc.float16), 2, "float16", [4, 9]),
     (gc.tensor([4.0, 9.0]), gc.tensor(0.5, dtype=gc.float64), "float32", [2, 3]),
-    (gc.tensor([2.0]), 2j, "complex64", [2.0 ** 2j]),
+    (gc.tensor([2.0]), 2j, "complex64", [2.0**2j]),
 ]
 
 

@@ -154,15 +154,11 @@ def test_result_of_two_scalars(default, set_default):
         assert D.result_dtype(scalars=[a, b]) is ours(torch.result_type(a, b)), (a, b)
 
 
-@pytest.mark.parametrize(
-    "scalar", [np.float32(1), np.float64(1), np.int16(1), np.uint8(1)], ids=lambda s: s.dtype.name
-)
+@pytest.mark.parametrize("scalar", [np.float32(1), np.float64(1), np.int16(1), np.uint8(1)], ids=lambda s: s.dtype.name)
 def test_result_of_tensor_and_numpy_scalar(scalar):
     for d in ALL:
         for kind, tensor in operands(d):
-            assert D.result_dtype(**{kind: [d]}, scalars=[scalar]) is ours(
-                torch.result_type(tensor, scalar)
-            ), (kind, d)
+            assert D.result_dtype(**{kind: [d]}, scalars=[scalar]) is ours(torch.result_type(tensor, scalar)), (kind, d)
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
@@ -203,9 +199,7 @@ def test_limits_of_the_default(default, set_default):
 
 
 def test_limits_compare_as_pytorchs():
-    for (a, b), (our_info, their_info) in itertools.product(
-        PAIRS, [(D.finfo, torch.finfo), (D.iinfo, torch.iinfo)]
-    ):
+    for (a, b), (our_info, their_info) in itertools.product(PAIRS, [(D.finfo, torch.finfo), (D.iinfo, torch.iinfo)]):
         try:
             expected = their_info(theirs(a)) == their_info(theirs(b))
         except TypeError:

@@ -435,6 +435,8 @@ class StrictBackend(CupyBackend):
     def random_words(self, n: int, key: int, counter: int) -> Any:
         return _outside(philox.words(n, key, counter))
 
+    random_numbers = Backend.random_numbers
+
     def note_bad_index(self, index: Any, low: int, high: int, number: int, first: Any) -> None:
         values = _inside(index)
         bad = values[(values < low) | (values >= high)]

@@ -20,33 +20,72 @@ SAME = """
     true_divide floor_divide remainder fmod gcd lcm float_power hypot copysign nextafter heaviside logaddexp2
     maximum minimum fmax fmin logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor
     bitwise_left_shift bitwise_right_shift isclose allclose
-""".split()
+"""
 
 #: Operations that NumPy has under another name.
 RENAMED = {
-    **{"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh"},
-    **{"atanh": "arctanh", "atan2": "arctan2", "neg": "negative", "bitwise_not": "invert", "mul": "multiply"},
-    **{"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"},
-    **{"pow": "power", "sgn": "sign", "conj_physical": "conj", "resolve_conj": "positive", "resolve_neg": "positive"},
-    **{"is_complex": "iscomplexobj", "equal": "array_equal"},
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+    "atan2": "arctan2",
+    "neg": "negative",
+    "bitwise_not": "invert",
+    "mul": "multiply",
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "pow": "power",
+    "sgn": "sign",
+    "conj_physical": "conj",
+    "resolve_conj": "positive",
+    "resolve_neg": "positive",
+    "is_complex": "iscomplexobj",
+    "equal": "array_equal",
 }
 
 #: Operations of `scipy.special`.
 SPECIAL = {
-    **{n: n for n in "erf erfc erfinv erfcx ndtr ndtri log_ndtr digamma polygamma zeta xlogy xlog1py entr".split()},
-    **{n: n for n in "i0 i0e i1 i1e".split()},
-    **{f"bessel_{n}": n for n in "j0 j1 y0 y1".split()},
-    **{f"modified_bessel_{n}": n for n in "i0 i1 k0 k1".split()},
+    **{
+        n: n
+        for n in [
+            "erf",
+            "erfc",
+            "erfinv",
+            "erfcx",
+            "ndtr",
+            "ndtri",
+            "log_ndtr",
+            "digamma",
+            "polygamma",
+            "zeta",
+            "xlogy",
+            "xlog1py",
+            "entr",
+        ]
+    },
+    **{n: n for n in ["i0", "i0e", "i1", "i1e"]},
+    **{f"bessel_{n}": n for n in ["j0", "j1", "y0", "y1"]},
+    **{f"modified_bessel_{n}": n for n in ["i0", "i1", "k0", "k1"]},
     **{f"scaled_modified_bessel_{n}": f"{n}e" for n in ("k0", "k1")},
-    **{"lgamma": "gammaln", "igamma": "gammainc", "igammac": "gammaincc"},
+    "lgamma": "gammaln",
+    "igamma": "gammainc",
+    "igammac": "gammaincc",
 }
 
 #: Orthogonal polynomials: ``scipy.special.eval_...(n, x)``.
 POLYNOMIALS = {
     **{f"chebyshev_polynomial_{k}": f"cheby{k}" for k in "tu"},
     **{f"shifted_chebyshev_polynomial_{k}": f"sh_cheby{k}" for k in "tu"},
-    **{"hermite_polynomial_h": "hermite", "hermite_polynomial_he": "hermitenorm"},
-    **{"laguerre_polynomial_l": "laguerre", "legendre_polynomial_p": "legendre"},
+    "hermite_polynomial_h": "hermite",
+    "hermite_polynomial_he": "hermitenorm",
+    "laguerre_polynomial_l": "laguerre",
+    "legendre_polynomial_p": "legendre",
 }
 
 
@@ -154,7 +193,7 @@ ACTIVATIONS: dict[str, Reference] = {
 }
 
 ELEMENTWISE: dict[str, Reference] = {
-    **{name: getattr(np, name) for name in SAME},
+    **{name: getattr(np, name) for name in SAME.split()},
     **{name: getattr(np, other) for name, other in RENAMED.items()},
     **{name: getattr(special, other) for name, other in SPECIAL.items()},
     **{name: polynomial(other) for name, other in POLYNOMIALS.items()},

@@ -11,8 +11,13 @@ Array = Any
 
 #: How a group of values becomes one.
 COMBINE: dict[str, Callable[..., Any]] = {
-    **{"sum": np.sum, "add": np.sum, "prod": np.prod, "multiply": np.prod, "mean": np.mean},
-    **{"amax": np.max, "amin": np.min},
+    "sum": np.sum,
+    "add": np.sum,
+    "prod": np.prod,
+    "multiply": np.prod,
+    "mean": np.mean,
+    "amax": np.max,
+    "amin": np.min,
 }
 
 

@@ -220,7 +220,7 @@ def istft(
 
 
 PRODUCTS: dict[str, Reference] = {
-    **{n: np.matmul for n in ("matmul", "linalg_matmul", "mm", "bmm", "mv")},
+    **dict.fromkeys(("matmul", "linalg_matmul", "mm", "bmm", "mv"), np.matmul),
     **{n: getattr(np, n) for n in ("dot", "vdot", "outer", "inner", "kron", "einsum", "trace")},
     "addmm": scaled_sum(np.matmul),
     "baddbmm": scaled_sum(np.matmul),
@@ -291,9 +291,15 @@ MATRICES: dict[str, Reference] = {
 }
 
 SPECTRA: dict[str, Reference] = {
-    **{f"fft_{n}": transform(getattr(scipy.fft, n)) for n in "fft ifft rfft irfft hfft ihfft".split()},
-    **{f"fft_{n}": transforms(getattr(scipy.fft, n), (-2, -1)) for n in "fft2 ifft2 rfft2 irfft2 hfft2 ihfft2".split()},
-    **{f"fft_{n}": transforms(getattr(scipy.fft, n), None) for n in "fftn ifftn rfftn irfftn hfftn ihfftn".split()},
+    **{f"fft_{n}": transform(getattr(scipy.fft, n)) for n in ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]},
+    **{
+        f"fft_{n}": transforms(getattr(scipy.fft, n), (-2, -1))
+        for n in ["fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2"]
+    },
+    **{
+        f"fft_{n}": transforms(getattr(scipy.fft, n), None)
+        for n in ["fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn"]
+    },
     "stft": stft,
     "istft": istft,
 }

@@ -130,7 +130,9 @@ def pairwise_distance(a: Array, b: Array, p: float = 2.0, eps: float = 1e-6, kee
 
 
 def triplet(distance: Reference) -> Reference:
-    def compute(a: Array, positive: Array, negative: Array, margin: float = 1.0, swap: bool = False, **kw: Any) -> Array:
+    def compute(
+        a: Array, positive: Array, negative: Array, margin: float = 1.0, swap: bool = False, **kw: Any
+    ) -> Array:
         far = distance(a, negative, **kw)
         far = np.minimum(far, distance(positive, negative, **kw)) if swap else far
         return np.maximum(0, margin + distance(a, positive, **kw) - far)
@@ -229,7 +231,9 @@ def batch_norm(
     return per_channel(standardized(x, (0, *range(2, x.ndim)), eps), weight, bias)
 
 
-def instance_norm(x: Array, mean: None = None, var: None = None, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Array:
+def instance_norm(
+    x: Array, mean: None = None, var: None = None, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Array:
     return per_channel(standardized(x, tuple(range(2, x.ndim)), eps), weight, bias)
 
 

@@ -43,7 +43,10 @@ def unfold(x: Array, dim: int, size: int, step: int) -> Array:
 
 def as_strided(x: Array, size: Any, stride: Any, storage_offset: int = 0) -> Array:
     index = storage_offset + sum(
-        (np.arange(n).reshape(-1, *[1] * (len(size) - i - 1)) * s for i, (n, s) in enumerate(zip(size, stride, strict=True))),
+        (
+            np.arange(n).reshape(-1, *[1] * (len(size) - i - 1)) * s
+            for i, (n, s) in enumerate(zip(size, stride, strict=True))
+        ),
         start=np.zeros(size, int),
     )
     return x.ravel()[index]
@@ -122,7 +125,9 @@ def cartesian_prod(tensors: Any) -> Array:
 
 
 def combinations(x: Array, r: int = 2, with_replacement: bool = False) -> Array:
-    return np.array(list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(x, r)))
+    return np.array(
+        list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(x, r))
+    )
 
 
 def pixel_shuffle(x: Array, r: int) -> Array:

@@ -161,9 +161,7 @@ def searchsorted(ordered: Array, x: Any, out_int32: bool = False, right: bool = 
 
 
 def moments(*functions: Callable[..., Array]) -> Reference:
-    def compute(
-        x: Array, dim: Any = None, unbiased: Any = None, keepdim: bool = False, correction: Any = None
-    ) -> Any:
+    def compute(x: Array, dim: Any = None, unbiased: Any = None, keepdim: bool = False, correction: Any = None) -> Any:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         ddof = correction if correction is not None else int(unbiased is None or unbiased)
@@ -216,7 +214,9 @@ def pdist(x: Array, p: float = 2.0) -> Array:
 
 
 REDUCTIONS: dict[str, Reference] = {
-    **{n: reduction(getattr(np, n)) for n in "sum mean prod nansum nanmean amax amin any all".split()},
+    **{
+        n: reduction(getattr(np, n)) for n in ["sum", "mean", "prod", "nansum", "nanmean", "amax", "amin", "any", "all"]
+    },
     "count_nonzero": lambda x, dim=None: np.count_nonzero(x, axes(dim)),
     "logsumexp": reduction(special.logsumexp),
     "aminmax": aminmax,

@@ -55,10 +55,20 @@ def conv(n: int) -> Reference:
         else:
             pads = [(p, p) for p in each(0 if padding == "valid" else padding, n)]
         x = np.pad(x, [(0, 0), (0, 0), *pads])
-        sizes = [(m - d * (k - 1) - 1) // s + 1 for m, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)]
+        sizes = [
+            (m - d * (k - 1) - 1) // s + 1 for m, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)
+        ]
         out = np.zeros((len(x), len(weight), *sizes))
         for place in np.ndindex(*kernel):
-            taken = x[(..., *(slice(i * d, i * d + s * m, s) for i, d, s, m in zip(place, dilation, stride, sizes, strict=True)))]
+            taken = x[
+                (
+                    ...,
+                    *(
+                        slice(i * d, i * d + s * m, s)
+                        for i, d, s, m in zip(place, dilation, stride, sizes, strict=True)
+                    ),
+                )
+            ]
             for g, (xs, ws) in enumerate(zip(np.split(taken, groups, 1), np.split(weight, groups), strict=True)):
                 c = len(ws)
                 out[:, g * c : (g + 1) * c] += np.einsum("bi...,oi->bo...", xs, ws[(..., *place)])
@@ -80,10 +90,15 @@ def conv_transpose(n: int) -> Reference:
         full = [(m - 1) * s + d * (k - 1) + 1 + o for m, k, (s, _, o, d) in zip(x.shape[2:], kernel, per, strict=True)]
         out = np.zeros((len(x), c * groups, *full))
         for place in np.ndindex(*kernel):
-            target = (slice(i * d, i * d + (m - 1) * s + 1, s) for i, m, (s, _, _, d) in zip(place, x.shape[2:], per, strict=True))
+            target = (
+                slice(i * d, i * d + (m - 1) * s + 1, s)
+                for i, m, (s, _, _, d) in zip(place, x.shape[2:], per, strict=True)
+            )
             target = tuple(target)
             for g, (xs, ws) in enumerate(zip(np.split(x, groups, 1), np.split(weight, groups), strict=True)):
-                out[(slice(None), slice(g * c, (g + 1) * c), *target)] += np.einsum("bi...,io->bo...", xs, ws[(..., *place)])
+                out[(slice(None), slice(g * c, (g + 1) * c), *target)] += np.einsum(
+                    "bi...,io->bo...", xs, ws[(..., *place)]
+                )
         out = out[(..., *(slice(p, m - p) for m, (_, p, _, _) in zip(full, per, strict=True)))]
         return out if bias is None else out + bias.reshape(-1, *[1] * n)
 
@@ -102,7 +117,9 @@ def convolution(
 # -- pooling ---------------------------------------------------------------------------------------------------
 
 
-def spans(length: int, kernel: int, stride: Any, padding: int = 0, dilation: int = 1, ceil_mode: bool = False) -> list[range]:
+def spans(
+    length: int, kernel: int, stride: Any, padding: int = 0, dilation: int = 1, ceil_mode: bool = False
+) -> list[range]:
     """The positions of every window along one dim; those in the padding lie outside of 0 ... length - 1."""
     stride = stride or kernel
     free = length + 2 * padding - dilation * (kernel - 1) - 1
@@ -301,7 +318,9 @@ def interpolate(
 def affine_grid(theta: Array, size: Any, align_corners: bool = False) -> Array:
     points = np.empty((len(theta), *size[2:], len(size) - 2))
     for place in np.ndindex(*size[2:]):
-        ends = [(2 * i / (m - 1) if align_corners else (2 * i + 1) / m) - 1 for i, m in zip(place, size[2:], strict=True)]
+        ends = [
+            (2 * i / (m - 1) if align_corners else (2 * i + 1) / m) - 1 for i, m in zip(place, size[2:], strict=True)
+        ]
         points[(slice(None), *place)] = theta @ [*ends[::-1], 1]
     return points
 

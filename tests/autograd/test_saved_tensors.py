@@ -1,0 +1,204 @@
+"""Hooks on tensors that are saved for backward."""
+
+import pytest
+
+import gradcore as gc
+from gradcore.autograd import Function
+from gradcore.autograd.graph import (
+    allow_mutation_on_saved_tensors,
+    disable_saved_tensors_hooks,
+    save_on_cpu,
+    saved_tensors_hooks,
+)
+
+PROGRAMS = {
+    "input": lambda x: x * x,
+    "result": lambda x: x.exp(),
+    "both": lambda x: (x / (x + 3)) ** 3,
+    "sequence": lambda x: gc.stack([x, x * x]).prod(0),
+    "indices": lambda x: x.max(0).values,
+    "matrix": lambda x: x.view(1, 2) @ x.view(2, 1),
+    "mixed dtypes": lambda x: x * x.double(),
+    "in place": lambda x: (x * 1).exp_(),
+    "view": lambda x: (x.view(2, 1) * 2).view(2)[0].exp(),
+}
+
+
+def identity(t):
+    return t
+
+
+def leaf(*values):
+    return gc.tensor(values, requires_grad=True)
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize("pack", [identity, gc.clone, lambda t: t.tolist()], ids=["same", "copy", "list"])
+def test_gradients_are_those_without_hooks(program, pack):
+    def unpack(packed):
+        return packed if isinstance(packed, gc.Tensor) else gc.tensor(packed)
+
+    gradients = []
+    for hooks in (None, (pack, unpack)):
+        if hooks and program in (PROGRAMS["mixed dtypes"], PROGRAMS["indices"]) and pack not in (identity, gc.clone):
+            pytest.skip("lists forget dtypes")
+        x = leaf(0.5, -2.0)
+        if hooks is None:
+            y = program(x)
+        else:
+            with saved_tensors_hooks(*hooks):
+                y = program(x)
+        y.sum().backward(retain_graph=True)
+        y.sum().backward()
+        gradients.append(x.grad)
+    assert gc.allclose(*gradients)
+
+
+def test_each_saved_tensor_is_packed_and_unpacked_once():
+    calls = []
+
+    def pack(t):
+        calls.append("pack")
+        assert not gc.is_grad_enabled()
+        return t
+
+    def unpack(t):
+        calls.append("unpack")
+        return t
+
+    x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    with saved_tensors_hooks(pack, unpack):
+        z = (x / y).sum()
+    assert calls == ["pack", "pack"]
+    z.backward()
+    assert sorted(calls[2:]) == ["unpack", "unpack"]
+
+
+def test_hooks_see_tensors_with_their_history():
+    seen = []
+    x = leaf(1.0)
+    with saved_tensors_hooks(lambda t: seen.append(t) or t, identity):
+        y = x * x
+        z = (y * 2).exp()
+    assert seen[0] is x
+    assert seen[-1].grad_fn is z.grad_fn
+    assert seen[-1].requires_grad
+
+
+def test_unpacked_tensors_have_their_history():
+    x = leaf(0.5)
+    with saved_tensors_hooks(gc.clone, identity):
+        y = x * 1
+        z = (y * y).exp()
+        (first,) = gc.autograd.grad(z, x, create_graph=True)
+    (second,) = gc.autograd.grad(first, x)
+    assert second.item() == pytest.approx((2 + 4 * 0.25) * 1.2840254)
+    assert z.grad_fn._saved_result.grad_fn is z.grad_fn
+    assert (y * y).grad_fn._saved_self is y
+
+
+def test_the_innermost_pair_is_used():
+    calls = []
+
+    def noting(name):
+        return saved_tensors_hooks(lambda t: calls.append(name) or t, identity)
+
+    x = leaf(1.0)
+    with noting("outer"):
+        with noting("inner"):
+            x.exp()
+        x.exp()
+    x.exp()
+    assert calls == ["inner", "outer"]
+
+
+def test_writes_are_the_hooks_responsibility():
+    x = leaf(1.0)
+    with saved_tensors_hooks(gc.clone, identity):
+        y = x.exp()
+    y.mul_(3)
+    y.backward()
+    assert x.grad.item() == pytest.approx(3 * 2.7182818)
+
+
+def test_custom_functions_are_included():
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x, x * 2)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            _, doubled = ctx.saved_tensors
+            return grad * doubled
+
+    x = leaf(1.0, 2.0)
+    with saved_tensors_hooks(lambda t: t.detach() * 10, identity):
+        y = Square.apply(x)
+    assert y.grad_fn.saved_tensors[0].requires_grad
+    y.sum().backward()
+    assert x.grad.tolist() == [20.0, 40.0]
+
+
+def test_misuse():
+    x = leaf(1.0)
+    with pytest.raises(TypeError, match="needs two functions, got int"), saved_tensors_hooks(1, 2):
+        pass
+    with saved_tensors_hooks(identity, lambda t: 3):
+        y = x.exp()
+    with pytest.raises(TypeError, match="Output of saved tensor unpack_hook expected to be a Tensor but got result of"):
+        y.backward()
+    with (
+        pytest.raises(RuntimeError, match="A saved tensor pack hook is modifying its input in place"),
+        saved_tensors_hooks(lambda t: t.mul_(2), identity),
+    ):
+        (x * 1).exp()
+    with pytest.raises(ZeroDivisionError), saved_tensors_hooks(lambda t: 1 / 0, identity):
+        x.exp()
+    assert x.exp().grad_fn._saved_result is not None
+
+
+def test_hooks_can_be_forbidden():
+    x = leaf(1.0)
+    with disable_saved_tensors_hooks("not here"):
+        x.exp().backward()
+        with pytest.raises(RuntimeError, match="not here"), saved_tensors_hooks(identity, identity):
+            pass
+    with (
+        saved_tensors_hooks(identity, identity),
+        pytest.raises(RuntimeError, match="nor here"),
+        disable_saved_tensors_hooks("nor here"),
+    ):
+        pass
+    with saved_tensors_hooks(identity, identity):
+        x.exp()
+
+
+def test_one_saved_tensor_can_have_hooks():
+    calls = []
+    x = leaf(1.0)
+    for y, name in ((x.exp(), "result"), (x * x, "self")):
+        saved = getattr(y.grad_fn, f"_raw_saved_{name}")
+        saved.register_hooks(lambda t: calls.append("pack") or t, lambda t: calls.append("unpack") or t)
+        with pytest.raises(RuntimeError, match="hooks have already been set"):
+            saved.register_hooks(identity, identity)
+        y.backward()
+        with pytest.raises(RuntimeError, match="after it has been freed"):
+            saved.register_hooks(identity, identity)
+    assert calls == ["pack", "unpack"] * 2
+
+
+def test_save_on_cpu_and_allow_mutation():
+    x = leaf(1.0, 2.0)
+    with save_on_cpu():
+        y = x.exp() * x
+    y.sum().backward()
+    assert gc.allclose(x.grad, x.exp() * (1 + x))
+    x.grad = None
+    with allow_mutation_on_saved_tensors():
+        y = x * 1
+        z = (y * y).sum()
+        y.zero_()
+    z.backward()
+    assert x.grad.tolist() == [2.0, 4.0]
