@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-from gradcore import autograd, creation, dtypes, namespaces, printing, return_types
+from gradcore import autograd, conversion, creation, cuda, dtypes, namespaces, printing, random, return_types
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from gradcore.autograd.grad_mode import (
     enable_grad,
@@ -16,8 +16,8 @@ from gradcore.autograd.grad_mode import (
 )
 from gradcore.config import cuda_fallback, set_cuda_fallback
 from gradcore.creation import *
-from gradcore import cuda
 from gradcore.device import device, get_default_device, set_default_device
+from gradcore.diagnostics import show_config
 from gradcore.dtypes import (
     can_cast,
     dtype,
@@ -27,16 +27,13 @@ from gradcore.dtypes import (
     promote_types,
     set_default_dtype,
 )
-from gradcore.diagnostics import show_config
-from gradcore.printing import set_printoptions
-from gradcore import random
-from gradcore.random import *
-from gradcore.namespaces import register_op
 from gradcore.layouts import channels_last, contiguous_format, layout, memory_format, preserve_format, strided
+from gradcore.namespaces import register_op
+from gradcore.printing import set_printoptions
 from gradcore.queries import *
+from gradcore.random import *
 from gradcore.size import Size
 from gradcore.tensor import Tensor
-from gradcore import conversion
 
 namespaces.install()
 globals().update(dtypes.DTYPES)

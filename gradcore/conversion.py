@@ -259,8 +259,8 @@ def _install() -> None:
     _add("type", type_)
     _add("new", new_)
     for function in (
-        as_subclass, is_same_size, is_set_to, is_pinned, pin_memory, is_shared, resize_, resize_as_, set_, apply_, map_, map2_,
-        record_stream, new_empty_strided,
+        as_subclass, is_same_size, is_set_to, is_pinned, pin_memory, is_shared, resize_, resize_as_, set_, apply_, map_,
+        map2_, record_stream, new_empty_strided,
     ):  # fmt: skip
         _add(function.__name__, function)
     _add("share_memory_", lambda self: self, "The tensor itself: processes get copies.")

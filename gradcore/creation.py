@@ -26,9 +26,9 @@ __all__ = [
     "empty",
     "empty_like",
     "eye",
-    "frombuffer",
     "from_dlpack",
     "from_numpy",
+    "frombuffer",
     "full",
     "full_like",
     "linspace",
@@ -62,6 +62,18 @@ def place(
     """A tensor of a fresh NumPy array, copied to a device where that is not the CPU."""
     where = resolve(device)
     return _finished(wrap(moved(array, CPU, where), where, dtype), requires_grad)
+
+
+def _computed(
+    make: Callable[[Any], Any], device: Any, dtype: dtypes.dtype, requires_grad: bool, *, exact: bool = False
+) -> Any:
+    """A tensor of what ``make(xp)`` computes on the device; `exact` where NumPy's rounding is wanted (then copied)."""
+    where = resolve(device)
+    if exact and where.type != "meta":
+        return place(make(np), where, dtype, requires_grad)
+    with where.backend.use_index(where.index):
+        array = make(where.backend.xp)
+    return _finished(wrap(array, where, dtype), requires_grad)
 
 
 def _converted(values: Any, wanted: dtypes.dtype) -> Any:
@@ -447,7 +459,7 @@ def eye(
         if value is not None and value < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    made = place(np.eye(n, m, dtype=wanted.numpy), device, wanted, requires_grad)
+    made = _computed(lambda xp: xp.eye(n, m, dtype=wanted.numpy), device, wanted, requires_grad)
     return made if out is None else _into(out, made)
 
 
@@ -490,8 +502,12 @@ def arange(
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     wanted = _sequence_dtype((start, end, step), dtype)
     count = max(math.ceil((end - start) / step), 0)
-    steps = np.arange(count, dtype=np.int64 if wanted.category < 2 and isinstance(step, int) else np.float64)
-    made = place(_converted(start + steps * step, wanted), device, wanted, requires_grad)
+    kind = np.int64 if wanted.category < 2 and isinstance(step, int) else np.float64
+
+    def numbers(xp: Any) -> Any:
+        return _converted(start + xp.arange(count, dtype=kind) * step, wanted)
+
+    made = _computed(numbers, device, wanted, requires_grad)
     return made if out is None else _into(out, made)
 
 
@@ -508,15 +524,19 @@ def range(
     start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     count = math.floor((end - start) / step) + 1
-    return place(_converted(start + np.arange(count) * step, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
+
+    def numbers(xp: Any) -> Any:
+        return _converted(start + xp.arange(count) * step, wanted)
+
+    return _computed(numbers, device, wanted, requires_grad)  # type: ignore[no-any-return]
 
 
-def _spaced(start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> np.ndarray[Any, Any]:
+def _spaced(xp: Any, start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> Any:
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     exact = np.complex128 if wanted.is_complex else np.float64
     first, last = np.asarray(start, exact), np.asarray(end, exact)
-    return np.linspace(first, last, steps, dtype=exact)
+    return xp.linspace(first, last, steps, dtype=exact)
 
 
 def linspace(
@@ -534,10 +554,12 @@ def linspace(
     """`steps` numbers, evenly spaced from `start` to `end`, both included."""
     start, end = _numbers(start, end)
     wanted = _default_spaced(start, end, dtype)
-    values = _spaced(start, end, steps, wanted)
-    if wanted.category < 2:
-        values = np.trunc(values)
-    made = place(_converted(values, wanted), device, wanted, requires_grad)
+
+    def numbers(xp: Any) -> Any:
+        values = _spaced(xp, start, end, steps, wanted)
+        return _converted(xp.trunc(values) if wanted.category < 2 else values, wanted)
+
+    made = _computed(numbers, device, wanted, requires_grad, exact=True)
     return made if out is None else _into(out, made)
 
 
@@ -564,13 +586,20 @@ def logspace(
     """`steps` numbers, evenly spaced on a logarithmic scale from ``base**start`` to ``base**end``."""
     start, end = _numbers(start, end)
     wanted = _default_spaced(start, end, dtype)
-    values = np.power(base, _spaced(start, end, steps, wanted))
-    made = place(_converted(values, wanted), device, wanted, requires_grad)
+
+    def numbers(xp: Any) -> Any:
+        return _converted(xp.power(base, _spaced(xp, start, end, steps, wanted)), wanted)
+
+    made = _computed(numbers, device, wanted, requires_grad, exact=True)
     return made if out is None else _into(out, made)
 
 
-def _triangle(rows: tuple[Any, Any], dtype: Any, device: Any) -> Any:
+def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: Any) -> Any:
     wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    if resolve(device).type == "meta":
+        below = int(np.clip(np.arange(row) + offset + (1 if lower else 0), 0, col).sum())
+        return _filled("empty", (2, below if lower else row * col - below), wanted, device, False)
+    rows = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
     return place(np.stack(rows).astype(wanted.numpy), device, wanted)
 
 
@@ -578,14 +607,14 @@ def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
     """Row and column indices (2 by n) of the lower triangle of a `row` by `col` matrix."""
-    return _triangle(np.tril_indices(row, offset, col), dtype, device)  # type: ignore[no-any-return]
+    return _triangle(True, row, col, offset, dtype, device)  # type: ignore[no-any-return]
 
 
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
     """Row and column indices (2 by n) of the upper triangle of a `row` by `col` matrix."""
-    return _triangle(np.triu_indices(row, offset, col), dtype, device)  # type: ignore[no-any-return]
+    return _triangle(False, row, col, offset, dtype, device)  # type: ignore[no-any-return]
 
 
 # -- methods ----------------------------------------------------------------------------------------------------------

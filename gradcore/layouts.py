@@ -34,18 +34,20 @@ channels_last = memory_format("channels_last")
 
 #: Flags that are False for strided tensors on the CPU and on CUDA.
 FLAGS = (
-    "is_sparse is_sparse_csr is_quantized is_mkldnn is_xpu is_vulkan is_mps is_ipu is_mtia is_maia is_xla is_nested"
-).split()
+    "is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_xpu", "is_vulkan", "is_mps", "is_ipu", "is_mtia",
+    "is_maia", "is_xla", "is_nested",
+)  # fmt: skip
 
 #: Methods of sparse and quantized tensors, with the layout that they need.
 SPARSE = (
-    "_coalesced_ _dimI _dimV _indices _nnz _values coalesce col_indices crow_indices indices is_coalesced smm sparse_mask "
-    "sparse_resize_ sparse_resize_and_clear_ sspaddmm values"
-).split()
+    "_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_values", "coalesce", "col_indices", "crow_indices",
+    "indices", "is_coalesced", "smm", "sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "sspaddmm", "values",
+)  # fmt: skip
 QUANTIZED = (
-    "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme".split()
-)
-CONVERSIONS = "_to_sparse_csr to_sparse to_mkldnn".split()
+    "int_repr", "q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points", "q_scale", "q_zero_point",
+    "qscheme",
+)  # fmt: skip
+CONVERSIONS = ("_to_sparse_csr", "to_sparse", "to_mkldnn")
 
 #: What PyTorch removed, and what to use in its place.
 REMOVED = {

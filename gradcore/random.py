@@ -15,6 +15,7 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import wrap
+from gradcore.autograd.modes import local
 from gradcore.backends import philox, sampling
 from gradcore.backends.generator import PhiloxState
 from gradcore.backends.registry import resolve
@@ -22,7 +23,6 @@ from gradcore.creation import _finished, from_numpy, sizes
 from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace, write
 from gradcore.dtypes import DTypeLike
-from gradcore.autograd.modes import local
 from gradcore.tensor import Tensor
 
 __all__ = [

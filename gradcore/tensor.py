@@ -158,8 +158,8 @@ class Tensor(Variable, Methods):
         on = bool(on)
         if not self.is_leaf:
             hint = (
-                "" if on else " If you want to use a computed variable in a subgraph that doesn't require differentiation "
-                "use var_no_grad = var.detach()."
+                "" if on else " If you want to use a computed variable in a subgraph that doesn't require "
+                "differentiation use var_no_grad = var.detach()."
             )  # fmt: skip
             raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{hint}")
         if on and self._dtype.category < 2:
@@ -401,8 +401,8 @@ class Tensor(Variable, Methods):
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if self._device is not CPU:
             raise TypeError(
-                f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
-                "memory first."
+                f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+                "host memory first."
             )
         return self._array  # type: ignore[no-any-return]
 
@@ -482,8 +482,8 @@ class Tensor(Variable, Methods):
         if not self.is_leaf:
             raise RuntimeError(
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
-                "moment.  If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm "
-                "usage, see https://github.com/pytorch/pytorch/pull/103001"
+                "moment.  If you were attempting to deepcopy a module, this may be because of a "
+                "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001"
             )
         if id(self) in memo:
             return memo[id(self)]  # type: ignore[no-any-return]
@@ -587,8 +587,8 @@ def _warn_non_leaf_grad() -> None:
     warnings.warn(
         "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
         "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
-        "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you "
-        "access the leaf Tensor instead.",
+        "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure "
+        "you access the leaf Tensor instead.",
         stacklevel=3,
     )
 

@@ -203,10 +203,8 @@ class TestCompilation:
     @pytest.mark.parametrize("architecture", [75, 80, 90])
     @pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
     def test_exact_instructions_only(self, compiler, architecture, tmp_path):
-        if compiler == "nvrtc":
-            ptx = compile_with_nvrtc(architecture)
-        else:
-            ptx = compile_with_nvcc(architecture, tmp_path)
+        nvrtc = compiler == "nvrtc"
+        ptx = compile_with_nvrtc(architecture) if nvrtc else compile_with_nvcc(architecture, tmp_path)
         names = [
             f"{d}_{t}"
             for d in ("uniform", "normal", "exponential")

@@ -98,8 +98,8 @@ class _Task:
     """The state of one backward call."""
 
     __slots__ = (
-        "_entered", "accumulate", "captures", "create", "device", "found", "heap", "leading", "notes", "owned", "pending",
-        "raw", "reachable", "retain", "roots", "watch",
+        "_entered", "accumulate", "captures", "create", "device", "found", "heap", "leading", "notes", "owned",
+        "pending", "raw", "reachable", "retain", "roots", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -243,8 +243,8 @@ class _Task:
                     and plain
                     and not captures
                     and node._hooks is None
-                    and not node.variable._meta.hooks
-                ):  # type: ignore[attr-defined]
+                    and not node.variable._meta.hooks  # type: ignore[attr-defined]
+                ):
                     self.accumulate_grad(node, grad)
                     break
                 if node._hooks is not None or node.is_leaf_sink or (captures and node in captures):

@@ -1,8 +1,8 @@
 """Forward mode: tangents that travel with tensors.
 
-A dual tensor carries tangents by level. An operation on duals of a level computes its result from the tensors without that
-level's tangents (which may carry tangents of outer levels) and its tangent from the operation's formula on tensors, so that
-levels nest and tangents can themselves be differentiated in reverse.
+A dual tensor carries tangents by level. An operation on duals of a level computes its result from the tensors without
+that level's tangents (which may carry tangents of outer levels) and its tangent from the operation's formula on
+tensors, so that levels nest and tangents can themselves be differentiated in reverse.
 """
 
 from __future__ import annotations

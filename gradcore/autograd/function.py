@@ -108,8 +108,8 @@ class BackwardFunction(FunctionCtx, Node):
             return cls.backward
         if cls.backward is not Function.backward:
             raise RuntimeError(
-                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement "
-                "one of them."
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+                "implement one of them."
             )
         return cls.vjp
 

@@ -118,7 +118,8 @@ def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[An
     found = list(found) if isinstance(found, tuple) else [found]
     if len(found) != len(outs):
         raise RuntimeError(
-            f"Function's jvp returned an invalid number of forward gradients (expected {len(outs)} but got {len(found)})"
+            f"Function's jvp returned an invalid number of forward gradients (expected {len(outs)} but got "
+            f"{len(found)})"
         )
     constant = {id(t) for t in ctx.non_differentiable or ()}
     for i, (out, tangent) in enumerate(zip(outs, found, strict=True)):
@@ -131,9 +132,10 @@ def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[An
                 f"Function's jvp returned a gradient at position {i}, but the corresponding forward output is not a "
                 "differentiable Tensor. You should return None at that position instead."
             )
-        if out._is_view() and not tangent._is_view():
+        if out._is_view() and not tangent._is_view():  # type: ignore[attr-defined]
             raise RuntimeError(
-                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
+                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a "
+                "view."
             )
         forward.check_tangent(out, tangent)
     return found
@@ -143,8 +145,8 @@ def _written(ctx: Any, primal: Any, dual: Any, before: Any, tangent: Any, positi
     """The argument that forward has written in place, of which it saw the primal; it is the tensor at that position."""
     if tangent is not before:
         raise RuntimeError(
-            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying "
-            "an input inplace, then the jvp function must modify the corresponding gradient inplace."
+            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+            "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
         )
     if primal._edge is not None and primal._edge[0] is ctx:
         if dual._meta is not None:

@@ -52,8 +52,8 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         )
     if dirty - inputs:
         warnings.warn(
-            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should "
-            "be passed to ctx.mark_dirty().",
+            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
+            "should be passed to ctx.mark_dirty().",
             stacklevel=4,
         )
     differentiable = [
@@ -80,9 +80,9 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         elif is_input:
             if separate and id(t) in saved:
                 raise RuntimeError(
-                    "An input that has been returned as-is as output is being saved for backward. This is not supported "
-                    "if you override setup_context. You should return and save a view of the input instead, e.g. with "
-                    "x.view_as(x) or setup ctx inside the forward function itself."
+                    "An input that has been returned as-is as output is being saved for backward. This is not "
+                    "supported if you override setup_context. You should return and save a view of the input instead, "
+                    "e.g. with x.view_as(x) or setup ctx inside the forward function itself."
                 )
             t = views.same_as(t, (ctx, i))
         else:
@@ -137,8 +137,8 @@ def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) ->
                 "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
                 "return more than one Tensor. This is not supported by the current autograd engine. You should either "
                 "make sure the input is not a view (using .clone() for example) or make your Function only return one "
-                "Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single Tensor "
-                "and a second one that does the other operations)."
+                "Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single "
+                "Tensor and a second one that does the other operations)."
             )
     tensors = [a for a in args if isinstance(a, Variable)]
     views.rebase(t, (ctx, i), next((k for k, a in enumerate(tensors) if a is t), 0))

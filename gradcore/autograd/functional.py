@@ -68,8 +68,8 @@ def _check_outputs(outputs: Tensors, strict: bool) -> None:
     for i, out in enumerate(outputs):
         if strict and not requires_grad(out):
             raise RuntimeError(
-                f"Output {i} of the user-provided function does not require gradients. The outputs must be computed in a "
-                "differentiable manner from the input when running in strict mode."
+                f"Output {i} of the user-provided function does not require gradients. The outputs must be computed in "
+                "a differentiable manner from the input when running in strict mode."
             )
 
 
@@ -112,9 +112,9 @@ def _check_gradient(found: Sequence[Any], strict: bool) -> None:
         if strict and not requires_grad(g):
             raise RuntimeError(
                 f"While computing the hessian, found that the jacobian of the user-provided function with respect to "
-                f"input {i} is independent of the input. This is not allowed in strict mode. You should ensure that your "
-                "function is twice differentiable and that the jacobian depends on the inputs (this would be violated by "
-                "a linear function for example)."
+                f"input {i} is independent of the input. This is not allowed in strict mode. You should ensure that "
+                "your function is twice differentiable and that the jacobian depends on the inputs (this would be "
+                "violated by a linear function for example)."
             )
 
 
@@ -314,8 +314,8 @@ def jacobian(
     Returns
     -------
     Tensor or tuple
-        A tensor of shape ``output.shape + input.shape``; for several inputs a tuple of them, for several outputs a tuple
-        of those.
+        A tensor of shape ``output.shape + input.shape``; for several inputs a tuple of them, for several outputs a
+        tuple of those.
 
     Examples
     --------
@@ -326,8 +326,8 @@ def jacobian(
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than '
-            'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs '
+            'than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
         )
     if strategy == "forward-mode":
         for name, value in (("create_graph", create_graph), ("strict", strict)):

@@ -225,8 +225,8 @@ class _Check:
             if a.size and not np.abs(a - b).max() <= self.options.nondet_tol:
                 raise GradcheckError(
                     "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
-                    "gives different values, although analytical gradient matches numerical gradient. The tolerance for "
-                    f"nondeterminism was {self.options.nondet_tol}."
+                    "gives different values, although analytical gradient matches numerical gradient. The tolerance "
+                    f"for nondeterminism was {self.options.nondet_tol}."
                 )
         return first
 
@@ -305,8 +305,8 @@ class _Check:
             values.append(0.0 if g is None else float(numbers_of(g) @ u))
         if not abs(values[0] - values[1]) <= self.options.nondet_tol:
             raise GradcheckError(
-                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
-                f"different values. The tolerance for nondeterminism was {self.options.nondet_tol}."
+                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
+                f"gives different values. The tolerance for nondeterminism was {self.options.nondet_tol}."
             )
         return values[0]
 
@@ -369,7 +369,8 @@ class _Check:
             for j, (a, b) in enumerate(zip(missing, zero, strict=True)):
                 if not np.allclose(a, b, equal_nan=True):
                     raise GradcheckError(
-                        f"Mismatch in tangent values for output with index: {j} when input {k} has an undefined tangent value."
+                        f"Mismatch in tangent values for output with index: {j} when input {k} has an undefined "
+                        "tangent value."
                     )
 
     def check_missing_upstream(self) -> None:
@@ -440,7 +441,9 @@ def gradgradcheck(
         Whether the random ones are not contiguous in memory.
     check_fwd_over_rev, check_rev_over_rev : bool
         Whether to differentiate backward in forward mode, in reverse mode.
-    eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, fast_mode, masked
+    eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad
+        As for `gradcheck`.
+    check_grad_dtypes, check_batched_grad, fast_mode, masked
         As for `gradcheck`.
 
     Returns

@@ -184,7 +184,8 @@ def grad(
         Whether inputs that `outputs` do not depend on are allowed (their gradient is None). By default as
         `materialize_grads`.
     is_grads_batched : bool
-        Whether `grad_outputs` have a leading batch dim, one vector-Jacobian product for each entry; so have the results.
+        Whether `grad_outputs` have a leading batch dim, one vector-Jacobian product for each entry; so have the
+        results.
     materialize_grads : bool
         Whether gradients that would be None are zeros.
 
@@ -211,7 +212,8 @@ def grad(
     if materialize_grads:
         if allow_unused is False:
             raise ValueError(
-                "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+                "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+                "allow_unused=False."
             )
         allow_unused = True
     grads = (None,) * len(outs) if grad_outputs is None else _tuple(grad_outputs)
@@ -262,8 +264,8 @@ def _batched(
     keep = create if retain is None else retain
     rows = [
         grad(
-            outs, ins, [None if g is None else g[k] for g in grads], keep or k < n - 1, create, True, allow_unused, False,
-            materialize,
+            outs, ins, [None if g is None else g[k] for g in grads], keep or k < n - 1, create, True, allow_unused,
+            False, materialize,
         )
         for k in range(n)
     ]  # fmt: skip

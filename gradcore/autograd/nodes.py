@@ -110,13 +110,14 @@ def move_retained(t: Any, before: Edge | None, after: Edge | None) -> None:
 #: Why a view must not be written to in place, by the way in which it was made.
 _REASONS = {
     "multi": (
-        "This view is the output of a function that returns multiple views. Such functions do not allow the output views "
-        "to be modified inplace. You should replace the inplace operation by an out-of-place one."
+        "This view is the output of a function that returns multiple views. Such functions do not allow the output "
+        "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
     ),
     "custom": (
-        "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to "
-        "handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect "
-        "gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function."
+        "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+        "logic to handle view+inplace would override the custom backward associated with the custom Function, leading "
+        "to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom "
+        "Function."
     ),
 }
 
@@ -133,9 +134,9 @@ def refusal(view: Any, what: str = "is being") -> RuntimeError:
     else:
         header = f"{made} and {what} modified inplace."
     reason = _REASONS.get(creation) or (
-        "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
-        f"the view and the inplace either both inside the {mode if mode == 'no_grad' else 'inference_mode'} block (if you "
-        "don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+        "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
+        f"both the view and the inplace either both inside the {mode if mode == 'no_grad' else 'inference_mode'} block "
+        "(if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
     )
     return RuntimeError(f"{header} {reason}")
 
@@ -438,7 +439,7 @@ class OpNode(Node):
 
 
 def edge_of_result(node: Node, number: int) -> Edge:
-    """The history of a saved output of `node`: the node itself, or, where it wrote in place to a view, the view's node."""
+    """The history of a saved output of `node`: the node itself or, where it wrote in place to a view, the view's."""
     rebased = getattr(node, "_rebased", None)
     outer = None if rebased is None else rebased[0]()
     return (node, number) if outer is None else (outer, rebased[1])  # type: ignore[index]
@@ -508,8 +509,8 @@ class Packed:
             state.mode = before
         if t._vc.version != version:
             raise RuntimeError(
-                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot "
-                "be modified by in-place operations as this can lead to unexpected side-effects."
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+                "cannot be modified by in-place operations as this can lead to unexpected side-effects."
             )
         self.packed = alias(t, None) if own and packed is t else packed
 

@@ -20,8 +20,8 @@ __all__ = [
 ]
 
 HOOKS_TWICE = (
-    "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed "
-    "at a time."
+    "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is "
+    "allowed at a time."
 )
 
 

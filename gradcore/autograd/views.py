@@ -188,7 +188,7 @@ class CopySlices(Node):
         return _replaced(pieces, own, result)
 
     def _laid_out(self, grads: Any, copy: Any, permute: Any) -> Any:
-        """A copy of the gradient whose elements lie in memory as the base's: what is a view of one is one of the other."""
+        """A copy of the gradient that lies in memory as the base does: what is a view of one is one of the other."""
         if self.order is None:
             return copy(grads)
         back = sorted(range(len(self.order)), key=self.order.__getitem__)

@@ -2,7 +2,8 @@
 
 A backend plays the part of ``F`` in the bodies and derivative formulas of `gradcore.ops`: ``F.exp(x)`` is the kernel
 `exp` on raw arrays. Kernels come from three places, in this order: methods of the backend's class (the families below,
-written against ``xp``, and what a library does differently), and the bodies that operations declare in terms of other ones.
+written against ``xp``, and what a library does differently), and the bodies that operations declare in terms of other
+ones.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any, ClassVar
 
 from gradcore.backends import philox
 from gradcore.backends.cumulative import Cumulative
-from gradcore.backends.embedding import Embedding
 from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
+from gradcore.backends.embedding import Embedding
 from gradcore.backends.fourier import Fourier
 from gradcore.backends.indexing import Indexing
 from gradcore.backends.linear_algebra import LinearAlgebra

@@ -34,7 +34,7 @@ class NumpyBackend(NumpyElementwise, NumpyReductions, NumpySorting, Lapack, Back
 
     @property
     def transforms(self) -> Any:
-        """scipy.fft, imported when first used: several times as fast as numpy.fft for single precision and several dims."""
+        """scipy.fft, imported when first used: much faster than numpy.fft in single precision and in several dims."""
         import scipy.fft
 
         return scipy.fft

@@ -42,7 +42,8 @@ def jvp(
     Parameters
     ----------
     func : callable
-        Takes and returns tensors, or nested containers of them; with `has_aux`, returns a tuple of that and anything else.
+        Takes and returns tensors, or nested containers of them; with `has_aux`, returns a tuple of that and anything
+        else.
     primals : tuple
         Where to differentiate: the arguments of `func`.
     tangents : tuple
@@ -82,9 +83,9 @@ def _jvp(
     flat_tangents, other = flatten(tangents)
     if structure != other:
         raise RuntimeError(
-            f"{API}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple "
-            f"of 3 tensors, tangents also must be. Got primals with structure {structure!r} and tangents with structure "
-            f"{other!r}"
+            f"{API}: Expected primals and tangents to have the same python structure. For example, if primals is a "
+            f"tuple of 3 tensors, tangents also must be. Got primals with structure {structure!r} and tangents with "
+            f"structure {other!r}"
         )
     for name, values in (("primals", flat_primals), ("tangents", flat_tangents)):
         if not values:
@@ -106,9 +107,9 @@ def _jvp(
 
 
 def _tangent(out: Tensor, level: Level, strict: bool) -> Tensor:
-    tangent: Tensor | None = tangent_of(out, level)
+    tangent = tangent_of(out, level)
     if tangent is not None:
-        return tangent
+        return tangent  # type: ignore[no-any-return]
     if strict:
         raise RuntimeError(
             "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "

@@ -10,7 +10,7 @@ from gradcore.autograd import forward
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.nodes import Node, gradient_edge, requires_grad
-from gradcore.autograd.variables import Variable, alias, new, tick, wrap
+from gradcore.autograd.variables import Variable, alias, new, tick
 from gradcore.creation import zeros_like
 from gradcore.tensor import Tensor
 

@@ -108,7 +108,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     Parameters
     ----------
     func : callable
-        Takes and returns tensors, or nested containers of them; with `has_aux`, returns a tuple of that and anything else.
+        Takes and returns tensors, or nested containers of them; with `has_aux`, returns a tuple of that and anything
+        else.
     *primals : Tensor or containers of Tensor
         Where to differentiate.
     has_aux : bool
@@ -155,8 +156,8 @@ def _vjp(
         flat, structure = flatten(given)
         if structure != out_structure:
             raise RuntimeError(
-                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
-                f"cotangents: {structure!r}, primal output: {out_structure!r}"
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {structure!r}, primal output: {out_structure!r}"
             )
         return unflatten(level.gradients(flat_outputs, flat_inputs, flat, retain_graph), in_structure)
 

@@ -104,13 +104,16 @@ ACTIVATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "Hardshrink": ("hardshrink", {"lambd": 0.5}), "Softshrink": ("softshrink", {"lambd": 0.5}),
     "LogSigmoid": ("logsigmoid", {}), "GLU": ("glu", {"dim": -1}), "Softmax": ("softmax", {"dim": None}),
     "LogSoftmax": ("log_softmax", {"dim": None}), "Softmin": ("softmin", {"dim": None}),
-    "Threshold": ("threshold", {"threshold": inspect.Parameter.empty, "value": inspect.Parameter.empty, "inplace": False}),
+    "Threshold": (
+        "threshold", {"threshold": inspect.Parameter.empty, "value": inspect.Parameter.empty, "inplace": False}
+    ),
 }  # fmt: skip
 LOSSES: dict[str, tuple[str, dict[str, Any]]] = {
     "MSELoss": ("mse_loss", {}), "L1Loss": ("l1_loss", {}), "SmoothL1Loss": ("smooth_l1_loss", {"beta": 1.0}),
     "HuberLoss": ("huber_loss", {"delta": 1.0}),
     "CrossEntropyLoss": ("cross_entropy", {"weight": None, "ignore_index": -100, "label_smoothing": 0.0}),
-    "NLLLoss": ("nll_loss", {"weight": None, "ignore_index": -100}), "BCELoss": ("binary_cross_entropy", {"weight": None}),
+    "NLLLoss": ("nll_loss", {"weight": None, "ignore_index": -100}),
+    "BCELoss": ("binary_cross_entropy", {"weight": None}),
     "BCEWithLogitsLoss": ("binary_cross_entropy_with_logits", {"weight": None, "pos_weight": None}),
     "KLDivLoss": ("kl_div", {"log_target": False}),
 }  # fmt: skip

@@ -18,9 +18,9 @@ _global_forward: dict[int, Any] = {}
 _global_forward_pre: dict[int, Any] = {}
 
 _TABLES = (
-    "_forward_hooks _forward_pre_hooks _backward_hooks _backward_pre_hooks _state_dict_hooks _state_dict_pre_hooks "
-    "_load_pre_hooks _load_post_hooks"
-).split()
+    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
+    "_state_dict_pre_hooks", "_load_pre_hooks", "_load_post_hooks",
+)  # fmt: skip
 
 
 def register_module_forward_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -74,10 +74,10 @@ class Module:
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        if not (self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks):
-            if not (_global_forward or _global_forward_pre):
-                return self.forward(*args, **named)
-        return self._hooked_call(args, named)
+        own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+        if own or _global_forward or _global_forward_pre:
+            return self._hooked_call(args, named)
+        return self.forward(*args, **named)
 
     def _hooked_call(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         for hook, with_named in [*_global_forward_pre.values(), *self._forward_pre_hooks.values()]:
@@ -152,7 +152,8 @@ class Module:
         self._check_name(name, self._parameters, "parameter")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
-                f"cannot assign '{type(param).__name__}' object to parameter '{name}' (torch.nn.Parameter or None required)"
+                f"cannot assign '{type(param).__name__}' object to parameter '{name}' (torch.nn.Parameter or None "
+                "required)"
             )
         if param is not None and not param.is_leaf:
             raise ValueError(
@@ -195,7 +196,7 @@ class Module:
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all below it, with dotted names."""
+        """The module itself and all below it, with dotted names."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -207,7 +208,7 @@ class Module:
                 yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self) -> Iterator[Module]:
-        """This module and all below it."""
+        """The module itself and all below it."""
         for _, module in self.named_modules():
             yield module
 

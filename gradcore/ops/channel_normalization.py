@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from gradcore import dtypes
 from gradcore.ops.normalization import Needs, along_input, plus, with_zeros
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
@@ -275,12 +276,15 @@ def _batch_norm(
         return F.clone(input)
     if not training:
         return F.batch_norm_given(input, running_mean.detach(), running_var.detach(), weight, bias, eps)
+    dtype = input.dtype
+    if dtype.is_reduced and running_mean is not None:  # statistics are kept with more digits than half precision has
+        input, weight, bias = (t if t is None else F.to(t, dtypes.float32) for t in (input, weight, bias))
     out, mean, var = F.native_batch_norm(input, weight, bias, eps)
     count = prod(input.shape) // max(channels, 1)
     _update(F, running_mean, mean, momentum)
     if running_var is not None:
         _update(F, running_var, var.detach() * (count / (count - 1)), momentum)
-    return out
+    return F.to(out, dtype)
 
 
 @composite(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from gradcore.ops.matrix_checks import check_square
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, constant, general
@@ -153,8 +157,28 @@ def lu(F, self, pivot: bool = True, get_infos: bool = False):
     return F.linalg_lu_factor_ex(self, pivot=pivot) if get_infos else F.lu_factors(self, pivot, "torch.lu_factor")[:2]
 
 
+#: A factor that is far from singular.
+_PACKED = floats(3, 3, form="well-conditioned")
+
+
+def _pivots(*rows: int) -> Any:
+    return np.array(rows, "int32")
+
+
+def _packed_cases():
+    return [case(_PACKED, _pivots(2, 3, 3)), case(floats(4, 2), _pivots(3, 4)), case(floats(2, 4), _pivots(2, 2))]
+
+
+def _solve_cases():
+    return [
+        case(_PACKED, _pivots(3, 3, 3), floats(3, 2)),
+        case(_PACKED, _pivots(2, 3, 3), floats(3, 1), adjoint=True),
+        case(_PACKED, _pivots(1, 3, 3), floats(2, 3), left=False),
+    ]
+
+
 @general(
-    outputs=("P", "L", "U"), differentiable=(1, 2), method=False, output_type="lu_unpack", samples=list
+    outputs=("P", "L", "U"), differentiable=(1, 2), method=False, output_type="lu_unpack", samples=_packed_cases
 )  # fmt: skip
 def lu_unpack(F, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
     """What `gradcore.linalg.lu_factor` returns as a permutation and two factors; empty ones where not asked for."""
@@ -172,7 +196,7 @@ lu_unpack.jvp("LU_data")(lambda F, t: (_lower(F, t) - F.new_eye(t, t.shape[-2], 
 # -- solutions --------------------------------------------------------------------------------------------------------
 
 
-@general(path="linalg.lu_solve", method=False, broadcasts=True, samples=list)
+@general(path="linalg.lu_solve", method=False, broadcasts=True, samples=_solve_cases)
 def linalg_lu_solve(F, LU, pivots, B, *, left: bool = True, adjoint: bool = False):
     """The solution of ``A @ X = B`` (``X @ A = B`` if not `left`), or with ``A.mH``, from the LU factors of `A`."""
     check_square("linalg.lu_solve", LU)
@@ -203,7 +227,7 @@ def _(F, grad, LU, pivots, result, left, adjoint, needs):
     return _joined(F, F.matmul(by_matrix, F.hermitian(U)), F.matmul(F.hermitian(L), by_matrix)), by_b
 
 
-@composite(method="lu_solve", samples=list)
+@composite(method="lu_solve", samples=lambda: [case(floats(3, 2), _PACKED, _pivots(3, 3, 3))])
 def lu_solve(F, self, LU_data, LU_pivots):
     """The solution of ``A @ X = self`` from the LU factors of `A`; see `gradcore.linalg.lu_solve`."""
     return F.linalg_lu_solve(LU_data, LU_pivots, self)

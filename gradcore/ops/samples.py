@@ -13,7 +13,8 @@ class Floats(NamedTuple):
     shape: tuple[int, ...]
     low: float | None = None
     high: float | None = None
-    #: What the test applies to the drawn values, for example to make a matrix positive definite: ``"spd"``, ``"distinct"``.
+    #: What the test applies to the drawn values, for example to make a matrix positive definite: ``"spd"``,
+    #: ``"distinct"``.
     form: str = ""
 
 

@@ -66,7 +66,7 @@ def stft(
     x = self
     if center:
         x = F.pad(F.reshape(x, (1,) * (3 - x.ndim) + tuple(x.shape)), (n_fft // 2, n_fft // 2), pad_mode)
-        x = F.reshape(x, tuple(self.shape[:-1]) + (x.shape[-1],))
+        x = F.reshape(x, (*self.shape[:-1], x.shape[-1]))
     if x.shape[-1] < n_fft:
         raise RuntimeError(f"stft expected 0 < n_fft <= {x.shape[-1]}, but got n_fft={n_fft}")
     frames = F.unfold_dim(x, -1, n_fft, hop) * window
@@ -95,8 +95,10 @@ def istft(
     length: int | None = None,
     return_complex: bool = False,
 ):
-    """The signal of a short-time Fourier transform: frames are transformed back, windowed, added, and the sum of the
-    squared windows is divided out (least squares)."""
+    """The signal of a short-time Fourier transform, by least squares.
+
+    Frames are transformed back, windowed and added, and the sum of the squared windows is divided out.
+    """
     hop, win = _lengths(n_fft, hop_length, win_length)
     if not self.is_complex():
         raise RuntimeError(
@@ -112,12 +114,13 @@ def istft(
         )
     norm = "ortho" if normalized else "backward"
     spectra = F.transpose(self, -1, -2)
-    frames = F.fft_ifft(spectra, norm=norm) if return_complex else (
-        F.fft_irfft(spectra, n_fft, norm=norm) if onesided else F.real(F.fft_ifft(spectra, norm=norm))
-    )  # fmt: skip
+    if return_complex:
+        frames = F.fft_ifft(spectra, norm=norm)
+    else:  # of a real signal, half of the spectrum is enough
+        frames = F.fft_irfft(F.narrow(spectra, -1, 0, n_fft // 2 + 1), n_fft, norm=norm)
     window = _window(F, F.real(self), window, n_fft, win)
     count = n_fft + hop * (self.shape[-1] - 1)
-    whole = tuple(self.shape[:-2]) + (count,)
+    whole = (*self.shape[:-2], count)
     signal = F.unfold_dim_backward(frames * window, whole, len(whole) - 1, n_fft, hop)
     squares = F.expand(window * window, (self.shape[-1], n_fft))
     weight = F.unfold_dim_backward(squares, (count,), 0, n_fft, hop)

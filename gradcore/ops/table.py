@@ -88,7 +88,8 @@ class Op:
         self.tensors = tuple(
             i for i, p in enumerate(parameters) if p.annotation is p.empty or (i == 0 and self.sequence)
         )
-        #: Positions of settings that hold tuples of index tensors: never differentiated, raw in kernels, kept unchanged.
+        #: Positions of settings that hold tuples of index tensors: never differentiated, raw in kernels, kept
+        #: unchanged.
         self.indices = tuple(i for i, p in enumerate(parameters) if p.annotation == "Indices")
         self.edge_of = {position: i for i, position in enumerate(self.tensors)}
         self.body = _all_positional(function) if has_body else None
@@ -155,7 +156,7 @@ class Op:
         return self._formula(self.differentials, inputs)
 
     def vjp(self, *inputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Declare the vector-Jacobian product with respect to one input, or jointly to several (a tuple is returned)."""
+        """Declare the vector-Jacobian product with respect to one input, or jointly to several (it returns a tuple)."""
         return self._formula(self.vjps, inputs)
 
     adjoint = vjp

@@ -104,8 +104,8 @@ def checkpoint(
     """
     if use_reentrant is None:
         warnings.warn(
-            "checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, but "
-            "if you need to preserve the current default behavior, you can pass use_reentrant=True.",
+            "checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, "
+            "but if you need to preserve the current default behavior, you can pass use_reentrant=True.",
             stacklevel=2,
         )
         use_reentrant = True
@@ -241,8 +241,8 @@ class _Frame:
                     self.recomputed[holder] = tensor
                 if self.check and _kind(tensor) != self.kinds[number]:
                     raise CheckpointError(
-                        "checkpoint: Recomputed values for the following tensors have different metadata than during the "
-                        f"forward pass.\ntensor at position {number}:\nsaved metadata: {self.kinds[number]}\n"
+                        "checkpoint: Recomputed values for the following tensors have different metadata than during "
+                        f"the forward pass.\ntensor at position {number}:\nsaved metadata: {self.kinds[number]}\n"
                         f"recomputed metadata: {_kind(tensor)}"
                     )
             if self.early_stop and count == len(self.holders):
@@ -318,8 +318,8 @@ class CheckpointFunction(Function):
         if local.state.task is not None and local.state.task.captures:
             raise RuntimeError(
                 "When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
-                ".backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() without "
-                "passing the `inputs` argument."
+                ".backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() "
+                "without passing the `inputs` argument."
             )
         args = list(ctx.rest)
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):

@@ -82,7 +82,7 @@ def test_what_cannot_be_a_dual(level):
     x, whole = gc.ones(2), gc.tensor([1, 2])
     with pytest.raises(RuntimeError, match="forward gradient that has a different size"):
         make_dual(x, gc.ones(3))
-    with pytest.raises(ValueError, match="Expected primal to be floating point or complex, but got: torch.int64"):
+    with pytest.raises(ValueError, match=r"Expected primal to be floating point or complex, but got: torch\.int64"):
         make_dual(whole, x)
     with pytest.raises(ValueError, match="Expected tangent to be floating point"):
         make_dual(x, whole)

@@ -98,7 +98,7 @@ def test_a_wrong_second_derivative_is_found(fast_mode):
 
 def test_backward_must_be_linear_in_the_upstream_gradient(fast_mode):
     constant = function(lambda x: x * 2, lambda x, grad: gc.full((3,), 2.0, dtype=gc.float64) + 0 * grad)
-    with pytest.raises(GradcheckError, match="Jacobian mismatch|backward not multiplied by grad_output"):
+    with pytest.raises(GradcheckError, match=r"Jacobian mismatch|backward not multiplied by grad_output"):
         gradcheck(constant, X, fast_mode=fast_mode)
     affine = function(lambda x: x.sum() * 2, lambda x, grad: (2 * grad).expand(3) + (grad == 0) * 1.0)
     with pytest.raises(GradcheckError, match="backward not multiplied by grad_output"):

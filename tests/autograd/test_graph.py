@@ -25,7 +25,7 @@ def test_an_edge_stands_for_its_tensor():
     del y
     (gradient,) = gc.autograd.grad(z, edge, retain_graph=True)
     assert gradient.tolist() == [4.0, 8.0]
-    gc.autograd.backward(edge, gc.ones(2))
+    gc.autograd.backward(edge, gc.ones(2), retain_graph=True)
     assert x.grad.tolist() == [2.0, 2.0]
     z.backward(inputs=[get_gradient_edge(x)])
     assert x.grad.tolist() == [10.0, 18.0]
@@ -59,8 +59,8 @@ def test_the_first_gradient_comes_alone():
     y = a * b
     seen = []
     with register_multi_grad_hook((a, y, b), lambda grad: seen.append(grad.item()), mode="any"):
-        (y * 5).backward()
-        (y * 7).backward()
+        (y * 5).backward(retain_graph=True)
+        (y * 7).backward(retain_graph=True)
     (y * 9).backward()
     assert seen == [5.0, 7.0]
 

@@ -179,7 +179,8 @@ def test_the_check_on_the_device(tmp_path: Path, strict: str) -> None:
     subprocess.run(command, cwd=tmp_path, check=True)
     library = ctypes.CDLL(str(tmp_path / "check.so"))
     for dtype, indices in (
-        ("int64", [0, 3, -4, 2**40, -5]), ("int64", [0, 3, -4]), ("int32", [1, -5, 4]), ("uint8", [3, 250, 4]), ("int64", []),
+        ("int64", [0, 3, -4, 2**40, -5]), ("int64", [0, 3, -4]), ("int32", [1, -5, 4]), ("uint8", [3, 250, 4]),
+        ("int64", []),
     ):  # fmt: skip
         index, first, expected = np.array(indices, dtype), np.zeros(2, "i8"), gc.zeros(2, dtype=gc.int64, device=strict)
         places = [ctypes.c_void_p(a.ctypes.data) for a in (index, first)]

@@ -187,7 +187,9 @@ def test_containers():
     assert repr(net[1:]) == "Sequential(\n  (1): Tanh()\n  (2): Sigmoid()\n)"
     table = nn.ModuleDict({"a": nn.ReLU()})
     table["b"] = nn.Tanh()
-    assert list(table) == ["a", "b"] and "a" in table and len(table) == 2
+    assert list(table) == ["a", "b"]
+    assert "a" in table
+    assert len(table) == 2
 
 
 def test_losses_and_activations_are_the_functions():

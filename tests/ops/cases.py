@@ -24,7 +24,7 @@ class Constant(np.ndarray):
 
 
 class Symmetric(np.ndarray):
-    """A symmetric matrix that stays one where it is varied: operations read one triangle, and their gradients fill both."""
+    """A symmetric matrix that stays one where it is varied: operations read one triangle; gradients fill both."""
 
 
 class Drawn(NamedTuple):
@@ -81,9 +81,9 @@ def _draw(spec: Any, op: Op, rng: np.random.Generator) -> Any:
         if spec.form == "spd":
             values = values @ values.swapaxes(-1, -2) + spec.shape[-1] * np.eye(spec.shape[-1])
             return values.view(Symmetric)
-        elif spec.form == "symmetric":
+        if spec.form == "symmetric":
             return (values + values.swapaxes(-1, -2)).view(Symmetric)
-        elif spec.form == "well-conditioned":
+        if spec.form == "well-conditioned":
             values = values + 2 * spec.shape[-1] * np.eye(spec.shape[-2], spec.shape[-1])
         elif spec.form == "complex":
             values = values + 1j * rng.uniform(low, high, spec.shape)

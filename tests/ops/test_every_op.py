@@ -122,7 +122,7 @@ def test_raw_equals_recorded(case: Drawn) -> None:
     _, raw = gradients(case)
     _, recorded = gradients(case, create_graph=True)
     for r, t in zip(raw, recorded, strict=True):
-        assert r.dtype is t.dtype and r.shape == t.shape
+        assert (r.dtype, r.shape) == (t.dtype, t.shape)
         np.testing.assert_allclose(host(r), host(t), rtol=1e-12, atol=1e-13)
 
 
@@ -211,7 +211,7 @@ def test_strict_device(case: Drawn, strict: str) -> None:
     here, there = tensors(case), tensors(case, strict)
     outs, outs_there = case.outputs(here), case.outputs(there)
     for a, b in zip(outs, outs_there, strict=True):
-        assert a.dtype is b.dtype and a.shape == b.shape and b.device == strict
+        assert (b.dtype, b.shape, b.device) == (a.dtype, a.shape, strict)
         np.testing.assert_allclose(host(b), host(a), rtol=1e-9, atol=1e-11)
     if floating(outs):
         wanted, wanted_there = ([t for t in ts if t.requires_grad] for ts in (here, there))

@@ -110,7 +110,7 @@ def test_division_of_integers_gives_floats(dtype: str) -> None:
     assert name(t / t) == (dtype if category(dtype) > 1 else "float32")
 
 
-@pytest.mark.parametrize("dtype", [d for d in ORDER[1:10]])
+@pytest.mark.parametrize("dtype", ORDER[1:10])
 @pytest.mark.parametrize("function", [operator.floordiv, operator.mod, gc.fmod])
 def test_whole_quotients_keep_integers(dtype: str, function: Any) -> None:
     assert name(function(make(dtype), make(dtype))) == dtype

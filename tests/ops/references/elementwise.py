@@ -49,27 +49,10 @@ RENAMED = {
     "equal": "array_equal",
 }
 
-#: Operations of `scipy.special`.
+#: Operations of `scipy.special`: under the same name, and under another.
+UNCHANGED = "erf erfc erfinv erfcx ndtr ndtri log_ndtr digamma polygamma zeta xlogy xlog1py entr i0 i0e i1 i1e"
 SPECIAL = {
-    **{
-        n: n
-        for n in [
-            "erf",
-            "erfc",
-            "erfinv",
-            "erfcx",
-            "ndtr",
-            "ndtri",
-            "log_ndtr",
-            "digamma",
-            "polygamma",
-            "zeta",
-            "xlogy",
-            "xlog1py",
-            "entr",
-        ]
-    },
-    **{n: n for n in ["i0", "i0e", "i1", "i1e"]},
+    **{n: n for n in UNCHANGED.split()},
     **{f"bessel_{n}": n for n in ["j0", "j1", "y0", "y1"]},
     **{f"modified_bessel_{n}": n for n in ["i0", "i1", "k0", "k1"]},
     **{f"scaled_modified_bessel_{n}": f"{n}e" for n in ("k0", "k1")},

@@ -95,6 +95,22 @@ def lu_packed(A: Array) -> tuple[Array, Array]:
     return packed, pivots.astype(np.int32) + 1
 
 
+def lu_unpack(LU: Array, pivots: Array) -> tuple[Array, Array, Array]:
+    """The exchanges of rows as a permutation, and both factors."""
+    m, n = LU.shape
+    P = np.eye(m)
+    for i, row in enumerate(pivots):
+        P[:, [i, row - 1]] = P[:, [row - 1, i]]
+    k = min(m, n)
+    return P, np.tril(LU, -1)[:, :k] + np.eye(m, k), np.triu(LU)[:k]
+
+
+def lu_solve(LU: Array, pivots: Array, B: Array, left: bool = True, adjoint: bool = False) -> Array:
+    P, L, U = lu_unpack(LU, pivots)
+    A = (P @ L @ U).T if adjoint else P @ L @ U
+    return np.linalg.solve(A, B) if left else np.linalg.solve(A.T, B.T).T
+
+
 def svd(A: Array, some: bool = True, compute_uv: bool = True) -> Any:
     if not compute_uv:
         m, n = A.shape[-2:]
@@ -104,8 +120,7 @@ def svd(A: Array, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 def householder_product(A: Array, tau: Array) -> Array:
-    m, n = A.shape
-    return of_reflections(A, tau)[:, :n]
+    return of_reflections(A, tau)[:, : A.shape[1]]
 
 
 def of_reflections(A: Array, tau: Array) -> Array:
@@ -269,6 +284,9 @@ MATRICES: dict[str, Reference] = {
     "linalg_lu_factor": batched(lu_packed),
     "linalg_lu_factor_ex": with_info(batched(lu_packed)),
     "lu": batched(lu_packed),
+    "lu_unpack": lu_unpack,
+    "linalg_lu_solve": lu_solve,
+    "lu_solve": lambda B, LU, pivots: lu_solve(LU, pivots, B),
     "linalg_matrix_power": np.linalg.matrix_power,
     "matrix_power": np.linalg.matrix_power,
     "linalg_matrix_exp": scipy.linalg.expm,

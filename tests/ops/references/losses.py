@@ -76,8 +76,13 @@ def class_loss(x: Array, y: Array, weight: Any, ignore_index: int, reduction: st
 
 
 def cross_entropy(
-    x: Array, y: Array, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0
-) -> Array:  # fmt: skip
+    x: Array,
+    y: Array,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Array:
     axis = 1 if x.ndim > 1 else 0
     logs = log_softmax(x, axis)
     if y.dtype.kind != "f":

@@ -106,8 +106,16 @@ def conv_transpose(n: int) -> Reference:
 
 
 def convolution(
-    x: Array, weight: Array, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
-) -> Array:  # fmt: skip
+    x: Array,
+    weight: Array,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Array:
     n = x.ndim - 2
     if transposed:
         return conv_transpose(n)(x, weight, bias, stride, padding, output_padding, groups, dilation)

@@ -1,0 +1,220 @@
+"""Views and writes in place: which are refused, what happens to retained gradients and hooks, inference mode."""
+
+import pytest
+
+import gradcore as gc
+
+MULTIPLE = "output of a function that returns multiple views"
+
+
+def leaf(*values):
+    return gc.tensor(values, requires_grad=True)
+
+
+def weighted(y):
+    return (y * gc.tensor([1.0, 10.0, 100.0, 1000.0][: y.numel()])).sum()
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (lambda y: y[1:].mul_(2), [1.0, 20.0, 200.0, 2000.0]),
+        (lambda y: y.view(2, 2).t()[1].mul_(2), [1.0, 20.0, 100.0, 2000.0]),
+        (lambda y: y[::2].zero_(), [0.0, 10.0, 0.0, 1000.0]),
+        (lambda y: y[1:].add_(y[:3].clone()), [11.0, 110.0, 1100.0, 1000.0]),
+        (lambda y: y[:2].copy_(y[2:]), [0.0, 0.0, 101.0, 1010.0]),
+        (lambda y: y.view(2, 2).diagonal().neg_(), [-1.0, 10.0, 100.0, -1000.0]),
+        (lambda y: y.expand(1, 4)[0, 1:2].fill_(7.0), [1.0, 0.0, 100.0, 1000.0]),
+        (lambda y: (y[:3].mul_(2), y[2:].mul_(3)), [2.0, 20.0, 600.0, 3000.0]),
+    ],
+)
+def test_gradients_through_writes_to_views(write, expected):
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    y = x * 1
+    write(y)
+    weighted(y).backward()
+    assert x.grad.tolist() == expected
+
+
+def test_views_follow_their_base():
+    x = leaf(1.0, 2.0)
+    buffer = gc.zeros(4)
+    early, part = buffer[2:], buffer[1:3]
+    part.copy_(x)
+    assert early.requires_grad
+    assert buffer.grad_fn.name() == "CopySlices"
+    (early.sum() * 10 + buffer.sum()).backward()
+    assert x.grad.tolist() == [1.0, 11.0]
+
+
+def test_second_derivatives_through_writes_to_views():
+    x = leaf(0.3, 0.7)
+    y = x * 1
+    y[1:].tanh_()
+    (first,) = gc.autograd.grad((y * y).sum(), x, create_graph=True)
+    (second,) = gc.autograd.grad(first.sum(), x)
+    t = gc.tanh(x.detach()[1])
+    assert second.tolist() == pytest.approx([2.0, (2 * (1 - t**2) * (1 - 3 * t**2)).item()])
+
+
+def test_many_views_of_views_take_linear_memory_and_time():
+    x = gc.ones(4, requires_grad=True)
+    y = x * 1
+    view = y
+    for _ in range(20_000):
+        view = view.view(2, 2).view(4)
+    view.mul_(3)
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda y: y.unbind(0)[0], MULTIPLE),
+        (lambda y: y.split(1)[1], MULTIPLE),
+        (lambda y: y.chunk(2)[0][0], MULTIPLE),
+        (lambda y: gc.no_grad()(lambda: y[:1])(), "A view was created in no_grad mode"),
+        (lambda y: gc.inference_mode()(lambda: y[:1])(), "A view was created in inference mode"),
+    ],
+)
+def test_ambiguous_writes_are_refused(make, message):
+    y = leaf(1.0, 2.0) * 1
+    view = make(y)
+    with pytest.raises(RuntimeError, match=f"{message}(?s:.*)|Output . of .* is a view and is being .*{message}"):
+        view.mul_(2)
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="its base or another view of its base has been modified inplace"):
+        view * 1
+    assert "grad_fn=<Invalid>" in repr(view)
+    with gc.no_grad():
+        view.mul_(2)
+        assert (view * 1).grad_fn is None
+
+
+def test_a_recorded_write_to_one_of_several_views_is_refused_before_it_happens():
+    buffer = gc.zeros(2)
+    first, _ = buffer.unbind()
+    first.add_(1)
+    with pytest.raises(RuntimeError, match=MULTIPLE):
+        first.mul_(gc.tensor(3.0, requires_grad=True))
+    assert buffer.tolist() == [1.0, 0.0]
+
+
+def test_retained_gradients_are_those_of_the_newest_value():
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 2
+    part = y[:2]
+    y.retain_grad()
+    part.retain_grad()
+    part.mul_(5)
+    (y * y).sum().backward(retain_graph=True)
+    assert y.grad.tolist() == [20.0, 40.0, 12.0]
+    part.sum().backward()
+    assert part.grad.tolist() == [1.0, 1.0]
+
+
+def test_hooks_stay_with_the_value_that_they_were_registered_on():
+    x, seen = leaf(1.0), []
+    y = x * 2
+    y.register_hook(lambda grad: seen.append(("before", grad.item())))
+    y.mul_(3)
+    y.register_hook(lambda grad: seen.append(("after", grad.item())))
+    y.backward()
+    assert seen == [("after", 1.0), ("before", 3.0)]
+
+
+def test_hooks_see_missing_gradients_as_none():
+    x, seen = gc.ones(2, 3, requires_grad=True), []
+    first, second = (x * 1).unbind()
+    first.register_hook(lambda grad: seen.append(grad))
+    second.register_hook(lambda grad: seen.append(grad))
+    first.grad_fn.register_prehook(lambda grads: seen.append(len(grads)))
+    first.sum().backward()
+    assert seen[0].tolist() == [1.0, 1.0, 1.0]
+    assert seen[1:] == [None, 2]
+
+
+@pytest.mark.parametrize(
+    ("hook", "error", "message"),
+    [
+        (lambda grad: 3, TypeError, "expected Variable, but hook returned 'int'"),
+        (lambda grad: gc.ones(3), RuntimeError, "hook '<lambda>' has changed the size of value"),
+        (
+            lambda grad: grad.double(),
+            RuntimeError,
+            r"has changed the type of value \(was torch.FloatTensor got torch.DoubleTensor\)",
+        ),
+    ],
+)
+def test_hooks_return_a_gradient_of_the_same_kind(hook, error, message):
+    for register in (lambda y: y.register_hook(hook), lambda y: y.grad_fn.register_prehook(lambda g: (hook(g[0]),))):
+        y = leaf(1.0) * 1
+        register(y)
+        with pytest.raises(error, match=message):
+            y.backward()
+
+
+def test_node_hooks_return_the_right_number_of_gradients():
+    y = leaf(1.0) * 1
+    y.grad_fn.register_prehook(lambda grads: grads * 2)
+    with pytest.raises(RuntimeError, match=r"incorrect number of values \(got 2, but expected 1\)"):
+        y.backward()
+
+
+def test_the_node_of_a_leaf_has_hooks_too():
+    x, seen = leaf(1.0), []
+    y = x * 2
+    node = y.grad_fn.next_functions[0][0]
+    x.register_hook(lambda grad: seen.append("tensor"))
+    node.register_prehook(lambda grads: seen.append("before"))
+    node.register_hook(lambda inputs, outputs: seen.append(("after", inputs, outputs[0].item(), x.grad.item())))
+    gc.autograd.grad(y, x, retain_graph=True)
+    assert seen == ["tensor"]
+    y.backward()
+    assert seen[1:] == ["tensor", "before", ("after", (), 2.0, 2.0)]
+
+
+# -- inference mode ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_made_in_inference_mode_stays_apart():
+    x = leaf(1.0, 2.0)
+    with gc.inference_mode():
+        made = [gc.ones(2), gc.rand(2), x * 2, x.clone(), x[x > 1], gc.zeros_like(x), gc.stack([x, x])]
+        views = [x[:1], x.view(2), x.detach()]
+        with gc.enable_grad():
+            assert gc.is_grad_enabled()
+            assert not (x * 2).requires_grad
+        with gc.inference_mode(False):
+            assert (x * 2).requires_grad
+    assert all(t.is_inference() and not t.requires_grad for t in made)
+    assert not any(t.is_inference() for t in views)
+    assert not made[0].clone().is_inference()
+    assert made[0].view(2).is_inference()
+    assert made[0].detach().is_inference()
+
+
+def test_what_is_forbidden_outside():
+    with gc.inference_mode():
+        x = gc.ones(2)
+        x.mul_(2)
+    for write in (lambda: x.mul_(2), lambda: x[:1].mul_(2), lambda: x.__setitem__(0, 1.0), lambda: x.zero_()):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            write()
+        with gc.no_grad(), pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            write()
+    with pytest.raises(RuntimeError, match="Setting requires_grad=True on inference tensor"):
+        x.requires_grad_()
+    with pytest.raises(RuntimeError, match="Inference tensors do not track version counter"):
+        x._version  # noqa: B018
+    assert x.tolist() == [2.0, 2.0]
+
+
+def test_backward_in_inference_mode_makes_ordinary_gradients():
+    x = leaf(1.0, 2.0)
+    y = (x * x).sum()
+    with gc.inference_mode():
+        y.backward()
+    assert not x.grad.is_inference()
+    x.grad.add_(1)
