@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# What is imported here is there for users; the stub file beside this one says which names these are.
+# ruff: noqa: F401, F403
+
 __version__ = "0.1.0"
 
 from gradcore import autograd, conversion, creation, cuda, dtypes, namespaces, printing, random, return_types

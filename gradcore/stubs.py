@@ -77,7 +77,8 @@ def _type(op: Op, position: int) -> str:
     parameter = op.parameters[position]
     annotation = str(parameter.annotation)
     if position in op.tensors and not (position == 0 and op.sequence):
-        number = " | Number" if op.kind == "elementwise" and len(op.tensors) > 1 else ""
+        takes = op.kind == "elementwise" or (op.kind == "composite" and position and "." not in op.path)
+        number = " | Number" if takes and len(op.tensors) > 1 else ""
         return f"Tensor{number}" + (" | None" if parameter.default is None else "")
     if annotation in TYPES:
         return TYPES[annotation]
@@ -140,7 +141,7 @@ def _methods() -> Iterator[str]:
         method = by_function.get(name.removesuffix("_") if name.removesuffix("_") in by_function else name)
         if isinstance(value, property):
             yield f"{indent}@property"
-            yield _def(name, ["self"], "Tensor" if name in attributes else "Any", indent)
+            yield _def(name, ["self"], "Tensor" if name in attributes else _annotated(value.fget), indent)
             if value.fset is not None:
                 yield f"{indent}@{name}.setter"
                 yield _def(name, ["self", "value: Any"], "None", indent)
@@ -156,7 +157,15 @@ def _methods() -> Iterator[str]:
             comment = "  # type: ignore[override]" if name in OVERRIDES else ""
             yield _def(name, ["self"] if name in UNARY else ["self", "other: Any"], "Tensor", indent) + comment
         elif callable(value):
-            yield _def(name, ["self", *ANYTHING], "Any", indent)
+            yield _def(name, ["self", *ANYTHING], _annotated(value), indent)
+
+
+def _annotated(function: Any) -> str:
+    """What a function written by hand says that it returns, where that can be said in a stub file."""
+    annotation = str(getattr(function, "__annotations__", {}).get("return"))
+    if annotation == "Tensor":
+        return annotation
+    return f"builtins.{annotation}" if annotation in ("bool", "int", "float", "str") else "Any"
 
 
 def _declared() -> set[str]:

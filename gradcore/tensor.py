@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -41,10 +41,10 @@ class Tensor(Variable, Methods):
 
     __slots__ = ()
 
-    def __new__(cls, *args: Any, **named: Any) -> Any:
+    def __new__(cls, *args: Any, **named: Any) -> Self:
         from gradcore.creation import legacy_tensor
 
-        return legacy_tensor(cls, *args, **named)
+        return legacy_tensor(cls, *args, **named)  # type: ignore[no-any-return]
 
     # -- what it is ---------------------------------------------------------------------------------------------
 

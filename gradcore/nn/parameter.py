@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from gradcore.autograd.graph import alias, new
 from gradcore.creation import empty
@@ -31,7 +31,7 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
         shared = alias(empty(0) if data is None else data, None)
         out = new(cls)
         out._array, out._device, out._dtype, out._vc = shared._array, shared._device, shared._dtype, shared._vc
@@ -59,7 +59,7 @@ class Buffer(Tensor):
 
     persistent: bool
 
-    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Self:
         shared = alias(empty(0) if data is None else data, None)
         out = new(cls)
         out._array, out._device, out._dtype, out._vc = shared._array, shared._device, shared._dtype, shared._vc

@@ -183,10 +183,10 @@ def mse_loss(
 ):
     """``(input - target) ** 2``, with an optional `weight` for each element."""
     reduction = chosen_reduction(reduction, size_average, reduce)
-    shape = input
+    given = input
     input, target = pair(F, input, target)
     if weight is not None:
-        return weighted(F, F.square(input - target), weight, shape, reduction)
+        return weighted(F, F.square(input - target), weight, given, reduction)
     return F.mse_loss_of(input, target, reduction, 1.0)
 
 
@@ -202,10 +202,10 @@ def l1_loss(
 ):
     """``abs(input - target)``, with an optional `weight` for each element."""
     reduction = chosen_reduction(reduction, size_average, reduce)
-    shape = input
+    given = input
     input, target = pair(F, input, target)
     if weight is not None:
-        return weighted(F, F.abs(input - target), weight, shape, reduction)
+        return weighted(F, F.abs(input - target), weight, given, reduction)
     return reduced(F, F.abs(input - target), reduction)
 
 
@@ -235,11 +235,11 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
     reduction = chosen_reduction(reduction)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    shape = input
+    given = input
     input, target = pair(F, input, target)
     if weight is None:
         return F.huber_loss_of(input, target, reduction, delta)
-    if weight.shape != shape.shape:
+    if weight.shape != given.shape:
         raise ValueError("Weights and input must have the same size.")
     return reduced(F, F.huber_loss_of(input, target, "none", delta) * weight, reduction)
 

@@ -153,6 +153,8 @@ class Programs:
 
     def compare(self):
         for k, (a, b) in enumerate(zip(*self.tensors, strict=True)):
+            with contextlib.suppress(RuntimeError):
+                a.grad_fn  # noqa: B018  (until then PyTorch takes a view of what was written to for a leaf)
             assert a.shape == tuple(b.shape), self.say(f"shape of {k}")
             assert close(values(a), values(b)), self.say(f"value of {k}:\n{a}\n{b}")
             assert a._version == b._version, self.say(f"version of {k}: {a._version}, {b._version}")
@@ -174,7 +176,7 @@ class Programs:
             return
 
         def twice(T, tensors):
-            leaves = [t for t in tensors if t.requires_grad and t.is_leaf]
+            leaves = [t for t in tensors[:4] if t.requires_grad and t.is_leaf and not t._is_view()]
             gradients = T.autograd.grad(tensors[-1], leaves, create_graph=True, allow_unused=True)
             recorded = [(g * g).sum() for g in gradients if g is not None and g.requires_grad]
             if recorded:
@@ -185,7 +187,10 @@ class Programs:
         else:
             done = self.both("double backward", twice, keep=False)
         for k, (a, b) in enumerate(zip(*self.tensors, strict=True)):
-            if done and (a.is_leaf or a.retains_grad):
+            kept = False
+            with contextlib.suppress(RuntimeError):  # views that have lost their history
+                kept = a.is_leaf or a.retains_grad
+            if done and kept:
                 assert (a.grad is None) == (b.grad is None), self.say(f"gradient of {k}:\n{a.grad}\n{b.grad}")
                 assert a.grad is None or close(values(a.grad), values(b.grad)), self.say(
                     f"gradient of {k}:\n{a.grad}\n{b.grad}"
@@ -205,12 +210,12 @@ def run(seed, dual=False):
 
 @pytest.mark.parametrize("block", range(8))
 def test_gradients_of_random_programs(block):
-    for seed in range(block * 40, block * 40 + 40):
+    for seed in range(block * 400, block * 400 + 400):
         run(seed)
 
 
 @pytest.mark.parametrize("block", range(4))
 def test_tangents_of_random_programs(block):
-    for seed in range(block * 40, block * 40 + 40):
+    for seed in range(block * 400, block * 400 + 400):
         with torch.autograd.forward_ad.dual_level(), gradcore.autograd.forward_ad.dual_level():
             run(seed, dual=True)

@@ -1,0 +1,70 @@
+"""The stub files say what the table says, and type checkers understand programs by them."""
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import gradcore
+from gradcore import stubs
+
+PACKAGE = Path(gradcore.__file__).parent
+ROOT = PACKAGE.parent
+STUBS = stubs.stubs()
+
+needs_mypy = pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not installed")
+
+
+def mypy(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A run of mypy with the project's settings."""
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize("path", STUBS)
+def test_a_stub_file_is_what_the_table_gives(path: str) -> None:
+    assert (PACKAGE / path).read_text() == STUBS[path], "write it anew: python -m gradcore.stubs"
+
+
+def test_every_stub_file_is_written() -> None:
+    assert {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.pyi")} == set(STUBS)
+
+
+def test_functions_and_methods_are_declared() -> None:
+    root, methods = (set(re.findall(r"def (\w+)\(", STUBS[path])) for path in ("__init__.pyi", "methods.pyi"))
+    assert {"add", "sum", "where", "matmul"} <= root
+    assert {"add", "add_", "sum", "__add__", "__eq__", "__getitem__", "__ge__"} <= methods
+    missing = {name for name in methods if not hasattr(gradcore.Tensor, name)}
+    assert not missing
+
+
+def test_lines_are_not_too_long() -> None:
+    lines = [line for text in STUBS.values() for line in text.splitlines()]
+    assert max(map(len, lines)) <= stubs.WIDTH
+
+
+@pytest.mark.slow
+@needs_mypy
+def test_a_program_type_checks() -> None:
+    done = mypy("tests/typing/usage.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@needs_mypy
+def test_wrong_programs_do_not_type_check(tmp_path: Path) -> None:
+    program = tmp_path / "wrong.py"
+    program.write_text(
+        "import gradcore\n"
+        "x = gradcore.ones(2)\n"
+        "x.no_such_method()\n"
+        "gradcore.no_such_function(x)\n"
+        "gradcore.tanh('text')\n"
+        "flag: bool = x == x\n"
+    )
+    done = mypy(str(program))
+    found = re.findall(r"wrong\.py:(\d+): error: .*\[([\w-]+)\]", done.stdout)
+    assert found == [("3", "attr-defined"), ("4", "attr-defined"), ("5", "arg-type"), ("6", "assignment")]
