@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore import assignment, dispatch, indexing
+from gradcore.autograd import forward
 from gradcore.autograd.formulas import TENSORS, node_class
 from gradcore.autograd.graph import bump, new
 from gradcore.autograd.modes import local
+
+if TYPE_CHECKING:
+    from gradcore.tensor import Tensor
 
 __all__ = ["install"]
 
@@ -21,27 +25,29 @@ def _matrix(self: Any, name: str, batches: bool) -> None:
         raise RuntimeError(f"tensor.{name} is only supported on {what}. Got {ndim}-D tensor.{hint}")
 
 
-def transpose_all(self: Any) -> Any:
+def transpose_all(self: Any) -> Tensor:
     """A view with the dims in reversed order."""
-    return TENSORS.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))
+    return TENSORS.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))  # type: ignore[no-any-return]
 
 
-def transpose_matrix(self: Any) -> Any:
+def transpose_matrix(self: Any) -> Tensor:
     """A view with the last two dims exchanged."""
     _matrix(self, "mT", True)
-    return TENSORS.transpose(self, -2, -1) if self._array.ndim else TENSORS.permute(self, ())
+    if not self._array.ndim:
+        return TENSORS.permute(self, ())  # type: ignore[no-any-return]
+    return TENSORS.transpose(self, -2, -1)  # type: ignore[no-any-return]
 
 
-def adjoint_matrix(self: Any) -> Any:
+def adjoint_matrix(self: Any) -> Tensor:
     """The conjugate transpose of a matrix."""
     _matrix(self, "H", False)
-    return TENSORS.adjoint(self)
+    return TENSORS.adjoint(self)  # type: ignore[no-any-return]
 
 
-def adjoint_matrices(self: Any) -> Any:
+def adjoint_matrices(self: Any) -> Tensor:
     """The conjugate transposes of a batch of matrices."""
     _matrix(self, "mH", True)
-    return TENSORS.adjoint(self)
+    return TENSORS.adjoint(self)  # type: ignore[no-any-return]
 
 
 # -- in place ---------------------------------------------------------------------------------------------------------
@@ -63,6 +69,10 @@ def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[...,
         bump(self)
         if meta is not None and meta.base is not None:
             meta.chain, meta.edge_version = out._meta.chain, self._vc.version
+        for level in local.state.levels:
+            tangent = forward.tangent_of(out, level)
+            if tangent is not None:
+                forward.attach(self, level, tangent)
         return self
 
     method.__name__, method.__qualname__ = f"{name}_", f"Tensor.{name}_"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from gradcore.autograd.graph import alias, new
 from gradcore.creation import empty

@@ -227,9 +227,21 @@ def test_strict_device(case: Drawn, strict: str) -> None:
 
 @by_label(ALL)
 def test_meta_device(case: Drawn) -> None:
-    """Shapes and dtypes without data."""
+    """Shapes and dtypes without data, of results and of gradients; the strides of views."""
     if case.op.data_dependent:
         pytest.skip("the result's shape depends on the data")
-    real = case.outputs(tensors(case, grad=False))
-    traced = case.outputs(tensors(case, "meta", grad=False))
-    assert [(t.shape, t.dtype) for t in real] == [(t.shape, t.dtype) for t in traced]
+    real, ins = case.outputs(tensors(case)), tensors(case, "meta")
+    traced = case.outputs(ins)
+    assert [(t.shape, t.dtype, t.requires_grad) for t in traced] == [(t.shape, t.dtype, t.requires_grad) for t in real]
+    if case.op.view:
+        assert [t.stride() for t in traced if t.numel()] == [t.stride() for t in real if t.numel()]
+    outs, wanted = floating(traced), [t for t in ins if t.requires_grad]
+    if outs:
+        ones = [gc.ones_like(out) for out in outs]
+        try:
+            grads = gc.autograd.grad(outs, wanted, ones, materialize_grads=True, create_graph=True)
+        except NotImplementedError as error:
+            if "depends on data" not in str(error):
+                raise
+            pytest.skip("the gradient is what a mask selects")
+        assert [(g.shape, g.dtype, g.device) for g in grads] == [(t.shape, t.dtype, t.device) for t in wanted]

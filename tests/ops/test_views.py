@@ -355,6 +355,28 @@ def test_shape_in_place() -> None:
     assert row._base.tolist()[0] == [0.0] * 4
 
 
+def test_tangents_of_writes() -> None:
+    """Forward mode through views and writes in place, against central differences."""
+
+    def run(x: Any) -> Any:
+        y = x * 1
+        y[0] = x[1] * 2
+        y[[1, 2]] = x[:2] * y[0].sum()
+        y[:, 1:3].fill_(x[0, 0])
+        y[2, 3:].zero_()
+        y.t_()
+        y[0].mul_(x[:, 1])
+        y.unsqueeze_(0)
+        y.copy_(y * y)
+        return y
+
+    direction = np.cos(X)
+    out, tangent = gc.func.jvp(run, (gc.tensor(X),), (gc.tensor(direction),))
+    sides = [run(gc.tensor(X + sign * 1e-6 * direction)).numpy() for sign in (1, -1)]
+    assert tangent.shape == out.shape == (1, 4, 3)
+    np.testing.assert_allclose(tangent.numpy(), (sides[0] - sides[1]) / 2e-6, rtol=1e-6, atol=1e-6)
+
+
 # -- refusals -----------------------------------------------------------------------------------------------------
 
 
