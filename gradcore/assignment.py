@@ -46,9 +46,12 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
         dispatch.check_own_memory(self)
     tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
     edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.category > 1 else []
+    recorded = any(edge is not None for edge in edges)
+    if recorded:
+        views.check_recordable(self)
     state.run(self._device.kernels[kernel], self._array, *arrays)
     bump(self)
-    if any(edge is not None for edge in edges):
+    if recorded:
         node = dispatch.make_node(op, (self, *args), tensors, edges, self._device, [self], state)
         views.rebase(self, (node, 0))
     return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -44,6 +44,9 @@ __all__ = [
     "zeros_like",
 ]
 
+
+#: A function that makes a tensor.
+Factory: TypeAlias = Callable[..., Tensor]
 
 # -- from data --------------------------------------------------------------------------------------------------------
 
@@ -338,7 +341,7 @@ dtype, device, requires_grad
 """
 
 
-def _filled_functions(name: str, what: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
     def make(
         *size: Any,
         dtype: DTypeLike | None = None,
@@ -663,7 +666,7 @@ def number_as_tensor(value: Any, device: Any) -> Tensor:
 
 
 def _formula_zeros(input: Tensor, size: Sequence[int]) -> Tensor:
-    return _new_zeros(input, tuple(size))  # type: ignore[no-any-return]
+    return _new_zeros(input, tuple(size))
 
 
 for _method in (_new_zeros, _new_ones, _new_empty):

@@ -59,6 +59,8 @@ PROTOCOL = {
     "__setitem__": (["self", "index: Any", "value: Any"], "None"),
     "__setstate__": (["self", "state: Any"], "None"),
 }
+#: Modules that are not there when the package is imported.
+LATER = ("interop", "stubs")
 ANYTHING = ["*args: Any", "**named: Any"]
 
 
@@ -189,7 +191,7 @@ def _reexports(module: ModuleType) -> list[str]:
         if name.startswith("_") or name in others:
             continue
         if isinstance(value, ModuleType):
-            if value.__name__ == f"{module.__name__}.{name}":
+            if value.__name__ == f"{module.__name__}.{name}" and name not in LATER:
                 imports.append((module.__name__, name))
             continue
         home = str(getattr(value, "__module__", None))

@@ -376,17 +376,16 @@ def _none(value: Any, level: Level) -> bool:
 
 def write_tangents(self: Any, result: Any) -> None:
     """After an in-place write: `self` has the tangents of `result`, in its own tangents' memory where it is a view."""
-    tangents = None if result._meta is None else result._meta.tangents
     for level in local.state.levels:
-        tangent = tangents.get(level) if tangents else None
-        own = tangent_of(self, level)
+        tangent, before = tangent_of(result, level), tangent_of(self, level)
         base = None if self._meta is None else self._meta.base
-        if own is None and tangent is not None and base is not None:
-            attach(base, level, TENSORS.zeros_like(base))
-            own = tangent_of(self, level)
-        if tangent is not None:
-            attach(self, level, TENSORS.copy_(own, tangent)) if own is not None else attach(
-                self, level, TENSORS.clone(tangent)
-            )
-        elif own is not None:
-            TENSORS.zero_(own)
+        if before is None and tangent is not None and base is not None:
+            attach(base, level, laid_out_as(TENSORS.zeros_like(base), base))
+            before = tangent_of(self, level)
+        if tangent is None:
+            if before is not None:
+                TENSORS.zero_(before)
+        elif before is None:
+            attach(self, level, laid_out(tangent, self._array))
+        else:
+            TENSORS.copy_(before, tangent)

@@ -60,7 +60,7 @@ class Sorting:
         values, index = self.kthvalue_along(x, dim, (x.shape[dim] + 1) // 2, True)
         if nan is not None:
             spoilt = nan.any(axis=dim, keepdims=True)
-            values = xp.where(spoilt, xp.asarray(float("nan"), x.dtype), values)
+            values = xp.where(spoilt, xp.full((), float("nan"), x.dtype), values)
             index = xp.where(spoilt, xp.expand_dims(nan.argmax(axis=dim), dim), index)
         return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
 

@@ -18,6 +18,7 @@ class Windows:
     """Convolution, pooling, resampling, padding. Only convolution insists on a batch dim."""
 
     xp: Any
+    check_bounds: Any
 
     # -- convolution -----------------------------------------------------------------------------------------
 
@@ -87,10 +88,12 @@ class Windows:
         return _like(pooling.max_pool_gather(self.xp, _batched(x, n), _batched(indices, n)), x)
 
     def max_unpool(self, x: Any, indices: Any, size: Ints) -> Any:
-        if indices.size and (indices.min() < 0 or indices.max() >= prod(size)):
-            worst = int(indices.min()) if indices.min() < 0 else int(indices.max())
-            volume = "x".join(map(str, size))
-            raise RuntimeError(f"Found an invalid max index: {worst} (output volumes are of size {volume})")
+        volume = "x".join(map(str, size))
+        message = f"Found an invalid max index: {{index}} (output volumes are of size {volume})"
+        try:
+            self.check_bounds(indices, prod(size), 0, 0, message)
+        except IndexError as error:
+            raise RuntimeError(str(error)) from None
         planes = prod(x.shape[: -len(size)])
         result = self.xp.zeros((planes, prod(size)), dtype=x.dtype)
         rows = self.xp.arange(planes).reshape(-1, 1)

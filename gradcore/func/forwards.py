@@ -115,7 +115,7 @@ def _tangent(out: Tensor, level: Level, strict: bool) -> Tensor:
             "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
             "with strict=True."
         )
-    return zeros_like(out)  # type: ignore[no-any-return]
+    return zeros_like(out)
 
 
 def jacfwd(

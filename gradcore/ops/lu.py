@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gradcore.ops.matrix_checks import check_square
-from gradcore.ops.samples import case, floats
+from gradcore.ops.samples import case, floats, values
 from gradcore.ops.table import composite, constant, general
 
 _PRIVATE = {"function": False, "method": False}
@@ -162,7 +160,7 @@ _PACKED = floats(3, 3, form="well-conditioned")
 
 
 def _pivots(*rows: int) -> Any:
-    return np.array(rows, "int32")
+    return values(*rows, dtype="int32")
 
 
 def _packed_cases():

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Bools", "Case", "Floats", "Ints", "bools", "case", "complexes", "constants", "floats", "ints"]
+__all__ = [
+    "Bools",
+    "Case",
+    "Floats",
+    "Ints",
+    "Values",
+    "bools",
+    "case",
+    "complexes",
+    "constants",
+    "floats",
+    "ints",
+    "values",
+]
 
 
 class Floats(NamedTuple):
@@ -24,6 +37,13 @@ class Ints(NamedTuple):
     shape: tuple[int, ...]
     low: int = 0
     high: int = 5
+
+
+class Values(NamedTuple):
+    """A tensor of the given numbers, in that dtype."""
+
+    values: tuple[Any, ...]
+    dtype: str
 
 
 class Bools(NamedTuple):
@@ -67,3 +87,8 @@ def bools(*shape: int) -> Bools:
 def case(*args: Any, **settings: Any) -> Case:
     """Describe one call of an operation."""
     return Case(args, settings)
+
+
+def values(*numbers: Any, dtype: str) -> Values:
+    """Describe a tensor whose elements matter: pivots, offsets."""
+    return Values(numbers, dtype)

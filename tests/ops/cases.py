@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gradcore as gc
-from gradcore.ops.samples import Bools, Case, Floats, Ints, complexes, floats, ints
+from gradcore.ops.samples import Bools, Case, Floats, Ints, Values, complexes, floats, ints
 from gradcore.ops.table import OPS, Op
 
 ELEMENTWISE_SHAPES = {
@@ -99,6 +99,8 @@ def _draw(spec: Any, op: Op, rng: np.random.Generator) -> Any:
         elif spec.form:
             raise ValueError(f"unknown form {spec.form!r}")
         return np.asarray(values)
+    if isinstance(spec, Values):
+        return np.array(spec.values, spec.dtype)
     if isinstance(spec, Ints):
         return np.asarray(rng.integers(spec.low, spec.high, spec.shape))
     if isinstance(spec, Bools):

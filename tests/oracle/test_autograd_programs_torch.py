@@ -1,4 +1,4 @@
-"""Random programs of operations, views, writes in place, hooks and modes: run in PyTorch and here, compared step by step."""
+"""Random programs of operations, views, writes in place, hooks and modes: PyTorch and gradcore, step by step."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ WRITE = {
     "add": lambda a, b, c: a.add_(b.clone()),
     "mul": lambda a, b, c: a.mul_(b.clone()),
     "copy": lambda a, b, c: a.copy_(b.clone()),
-    "put": lambda a, b, c: a.__setitem__(0, b.reshape(-1)[0]),
+    "put": lambda a, b, c: a.__setitem__(0, b.reshape(-1)[0] * 1),
 }
 
 
