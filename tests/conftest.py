@@ -6,6 +6,9 @@ from importlib.metadata import PackageNotFoundError, version
 import pytest
 from hypothesis import settings
 
+# For type checkers only: it is not a program to run.
+collect_ignore = ["typing/usage.py"]
+
 # Property-based tests draw the same examples in every run, so that a red test is red for the next person too.
 # HYPOTHESIS_PROFILE=explore draws new ones, and more of them.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=50)
