@@ -318,8 +318,9 @@ class _Task:
             pieces = anomaly_mode.watched(node, lambda: self.pieces(node, grad, wanted))
         else:
             pieces = self.pieces(node, grad, wanted)
+        fresh = node._fresh
         if node._hooks is not None and node._hooks.post:
-            pieces = self.posthooks(node, node._hooks, pieces, grad)
+            pieces, fresh = self.posthooks(node, node._hooks, pieces, grad), False
         if not self.retain and (node._inner is None or node._inner not in self.pending):
             node.release()
         device, devices = node._device, node._input_devices
@@ -335,7 +336,7 @@ class _Task:
                 if (
                     successor.is_leaf_sink
                     and successor not in self.pending
-                    and node._fresh
+                    and fresh
                     and piece.base is None
                     and not any(piece is g for g in (grad if type(grad) is list else (grad,)))
                     and sum(piece is p for p in pieces) == 1
@@ -400,7 +401,8 @@ class _Task:
     def posthooks(self, node: Node, hooks: Hooks, pieces: Any, grad: Any) -> Any:
         self.owned.discard(node)
         outputs = tuple(self.as_tensor(g, node._device) for g in (grad if type(grad) is list else [grad]))
-        inputs = tuple(self.as_tensor(p, node._device) for p in pieces)
+        devices = node._input_devices or [node._device] * len(pieces)
+        inputs = tuple(self.as_tensor(p, device) for p, device in zip(pieces, devices, strict=True))
         return [self.as_carried(p) for p in call_posthooks(hooks.post, inputs, outputs)]
 
     def accumulate_grad(self, node: Any, grad: Any) -> None:

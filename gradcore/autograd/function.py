@@ -14,7 +14,7 @@ from gradcore.autograd.nodes import FREED, Node, requires_grad
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable, alias, new, tick, wrap
 
-__all__ = ["BackwardFunction", "Function", "FunctionCtx", "once_differentiable"]
+__all__ = ["BackwardFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 
 class FunctionCtx:
@@ -287,6 +287,10 @@ class Function:
         # Outputs among these would hold the node that holds them.
         ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
         return result
+
+
+class InplaceFunction(Function):
+    """A `Function` that may write to its arguments; any `Function` may, see `FunctionCtx.mark_dirty`."""
 
 
 class DelayedError(Node):

@@ -133,6 +133,8 @@ class NumpyReductions(Reductions, Cumulative):
         wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
         if x.size < SMALL or kind not in "fc" or wanted != x.dtype or x.itemsize < 4 or dims == ():
             return _add(x, dims, wanted, None, keepdim)
+        if dims is not None:
+            dims = tuple(d % x.ndim for d in ((dims,) if isinstance(dims, int) else dims))
         if not x.flags.c_contiguous:
             if not x.flags.f_contiguous:
                 return _add(x, dims, None, None, keepdim)
@@ -149,7 +151,7 @@ class NumpyReductions(Reductions, Cumulative):
         return total.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)]) if keepdim else total
 
     def dot_over(self, x: Any, y: Any, dim: int) -> Any:
-        if x.dtype != y.dtype or x.dtype.kind != "f" or dim != x.ndim - 1:
+        if x.dtype != y.dtype or x.dtype.kind != "f" or dim % x.ndim != x.ndim - 1:
             return super().dot_over(x, y, dim)
         return np.vecdot(x, y)[..., None]
 

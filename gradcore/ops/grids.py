@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from gradcore import dtypes
 from gradcore.ops.losses import warn
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite
@@ -40,7 +41,7 @@ def _inside(F: Any, position: Any, size: int, padding_mode: str, align_corners: 
 def _index(F: Any, position: Any, size: int) -> Any:
     """Positions that are whole numbers as int64; what is far outside, or no number, just outside."""
     position = position.detach()
-    return F.clamp(F.where(position == position, position, -1.0), -1, size).to(F.index_tensor([0], position).dtype)
+    return F.clamp(F.where(position == position, position, -1.0), -1, size).to(dtypes.int64)
 
 
 class _Image:

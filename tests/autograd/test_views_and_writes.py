@@ -218,3 +218,14 @@ def test_backward_in_inference_mode_makes_ordinary_gradients():
         y.backward()
     assert not x.grad.is_inference()
     x.grad.add_(1)
+
+
+def test_variables_are_tensors():
+    x = gc.ones(2, requires_grad=True)
+    y = gc.autograd.Variable(x * 2, requires_grad=True)
+    assert isinstance(y, gc.Tensor)
+    assert isinstance(y, gc.autograd.Variable)
+    assert y.is_leaf
+    assert not gc.autograd.Variable(x).requires_grad
+    with pytest.raises(TypeError, match="Variable data has to be a tensor, but got list"):
+        gc.autograd.Variable([1.0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import json
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 import gradcore as gc
 from gradcore.backends import cupy_indexing, philox
 from gradcore.backends.cupy import CupyBackend
+from tests.strict import api
 from tests.strict.device import COUNTS
 
 F = gc.nn.functional
@@ -30,6 +32,18 @@ def both(call: Callable[..., Any], *arrays: Any) -> tuple[Any, Any]:
     assert there.device == "strict:0"
     assert there.dtype is here.dtype
     return here.numpy(), there.cpu().numpy()
+
+
+# -- what CuPy offers ------------------------------------------------------------------------------------------
+
+
+def test_the_record_of_cupy_is_that_of_its_version() -> None:
+    """What the strict device allows where CuPy is not installed."""
+    pytest.importorskip("cupy")
+    installed, recorded = api.introspect(), json.loads(api.RECORD.read_text())
+    if installed["version"] != recorded["version"]:
+        pytest.skip(f"the record is of CuPy {recorded['version']}, and {installed['version']} is installed")
+    assert installed == recorded
 
 
 # -- waiting ---------------------------------------------------------------------------------------------------

@@ -85,3 +85,35 @@ def test_exceptions_leave_gradients_and_modes_as_they_were():
     assert x.grad is None
     (x * 3).sum().backward()
     assert x.grad.tolist() == [3.0, 3.0]
+
+
+def test_what_a_hook_returns_stays_the_users():
+    mine = gc.tensor([1.0, 2.0])
+    hooks = {
+        "tensor": lambda x, y: x.register_hook(lambda grad: mine),
+        "node": lambda x, y: y.grad_fn.register_hook(lambda inputs, outputs: (mine, *inputs[1:])),
+        "before": lambda x, y: y.grad_fn.register_prehook(lambda grads: (mine,)),
+        "leaf": lambda x, y: y.grad_fn.next_functions[0][0].register_prehook(lambda grads: (mine,)),
+    }
+    for register in hooks.values():
+        x = gc.ones(2, requires_grad=True)
+        y = x + 0
+        register(x, y)
+        for _ in range(2):
+            y.sum().backward(retain_graph=True)
+        assert x.grad.tolist() == [2.0, 4.0]
+        assert mine.tolist() == [1.0, 2.0]
+
+
+def test_a_retained_gradient_has_its_own_memory():
+    upstream = gc.ones(2)
+    x = gc.ones(2, requires_grad=True)
+    y = x * 1
+    y.retain_grad()
+    y.backward(upstream, retain_graph=True)
+    assert not shares(y.grad, upstream)
+    y = x * 1
+    y.backward(upstream, inputs=[y], create_graph=True)
+    assert not shares(y.grad, upstream)
+    x.backward(upstream, create_graph=True)
+    assert not shares(x.grad, upstream)
