@@ -83,21 +83,7 @@ class Meta:
 
 
 class Variable:
-    """The slots of a tensor; `gradcore.Tensor` adds the methods.
-
-    Called as in old programs, it makes a tensor: the memory of `data` without its history.
-
-    Parameters
-    ----------
-    data : Tensor
-    requires_grad : bool
-        Whether operations on the tensor are recorded.
-    """
-
-    def __new__(cls, data: Any, requires_grad: bool = False) -> Any:
-        if not isinstance(data, Variable):
-            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
-        return data.detach().requires_grad_(requires_grad)  # type: ignore[attr-defined]
+    """The slots of a tensor; `gradcore.Tensor` adds the methods."""
 
     __slots__ = ("__dict__", "__weakref__", "_array", "_device", "_dtype", "_edge", "_meta", "_vc")
 
@@ -111,8 +97,9 @@ class Variable:
 
     def __new__(cls, data: Any, requires_grad: bool = False) -> Any:
         """``Variable(tensor)``, from before tensors were variables: the same data as a leaf."""
-        leaf = alias(data, None)
-        return leaf.requires_grad_() if requires_grad else leaf
+        if not isinstance(data, Variable):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        return data.detach().requires_grad_(requires_grad)  # type: ignore[attr-defined]
 
 
 class _TensorType:
