@@ -92,10 +92,11 @@ def register_op(op: Op) -> Callable[..., Any]:
         function = dispatch.named(dispatch.spread(function, op), op, op.name, False)
     op.call = function
     setattr(TENSORS, op.name, function)
-    if op.inplace:
-        setattr(TENSORS, op.name + "_", dispatch.make_inplace(op))
+    writing = dispatch.make_inplace(op) if op.inplace else None
+    if writing is not None:
+        setattr(TENSORS, op.name + "_", writing)
         if not op.method and "." not in op.path:
-            setattr(Tensor, op.name + "_", dispatch.make_inplace(op))
+            setattr(Tensor, op.name + "_", writing)
     if op.attribute:
         setattr(Tensor, op.name, property(method, _copy_into(method)))
     if op.method:
@@ -103,8 +104,8 @@ def register_op(op: Op) -> Callable[..., Any]:
         aliases = [alias for alias in op.aliases if "." not in alias] if op.method is True else ()
         for each in (name, *aliases):
             setattr(Tensor, each, method)
-            if op.inplace and "." not in op.path:
-                setattr(Tensor, each + "_", dispatch.make_inplace(op))
+            if writing is not None and "." not in op.path:
+                setattr(Tensor, each + "_", writing)
     return function
 
 
