@@ -1,5 +1,6 @@
-"""Large arrays take other kernels than small ones: values and gradients must not change with that, nor with how a dim is
-counted.
+"""Large arrays take other kernels than small ones; values and gradients must not change with that.
+
+Nor may they change with the end from which a dim is counted.
 """
 
 from __future__ import annotations
