@@ -304,3 +304,13 @@ def test_parts_of_complex_numbers_are_views() -> None:
     assert z.tolist() == [10, 30 + 5j]
     assert gc.view_as_real(z).tolist() == [[10, 0], [30, 5]]
     assert gc.view_as_complex(gc.view_as_real(z)).data_ptr() == z.data_ptr()
+
+
+@pytest.mark.parametrize("exponent", [2, 3, 4.0])
+def test_derivatives_of_a_power_end_in_zeros(exponent: float) -> None:
+    """One derivative more than the degree is 0, not an error."""
+    x = gc.tensor(2.0, dtype=gc.float64, requires_grad=True)
+    y = x**exponent
+    for _ in range(int(exponent) + 1):
+        (y,) = gc.autograd.grad(y, x, create_graph=True)
+    assert y.item() == 0.0
