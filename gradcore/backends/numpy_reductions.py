@@ -134,7 +134,7 @@ class NumpyReductions(Reductions, Cumulative):
         if x.size < SMALL or kind not in "fc" or wanted != x.dtype or x.itemsize < 4 or dims == ():
             return _add(x, dims, wanted, None, keepdim)
         if dims is not None:
-            dims = tuple(d % x.ndim for d in ((dims,) if isinstance(dims, int) else dims))
+            dims = tuple(d % x.ndim for d in dims)
         if not x.flags.c_contiguous:
             if not x.flags.f_contiguous:
                 return _add(x, dims, None, None, keepdim)
