@@ -7,7 +7,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-from gradcore import autograd, conversion, creation, cuda, dtypes, namespaces, printing, random, return_types
+from gradcore import autograd, conversion, creation, cuda, dtypes, namespaces, printing, random, return_types, subclasses
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from gradcore.autograd.grad_mode import (
     enable_grad,
@@ -17,6 +17,7 @@ from gradcore.autograd.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
+from gradcore.backends.memory import empty_cache, memory_stats
 from gradcore.config import cuda_fallback, set_cuda_fallback
 from gradcore.creation import *
 from gradcore.device import device, get_default_device, set_default_device
@@ -44,4 +45,4 @@ globals().update(dtypes.ALIASES)
 globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
-from gradcore import fft, func, linalg, nn, special, utils  # noqa: E402  (reads the functions that were installed just now)
+from gradcore import fft, func, linalg, nn, optim, overrides, special, utils  # noqa: E402  (reads the functions that were installed just now)

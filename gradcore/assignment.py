@@ -101,7 +101,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         src = TENSORS.as_tensor(src, device=self._device)
     if src._array.shape != self._array.shape:
         expanded(src._array.shape, self._array.shape)
-    if src._device is not self._device:
+    if src._device.real is not self._device.real:
         src = TENSORS.to(src, self._device)
     return overwrite(OPS["copy"], self, "copy_into", (_cast(src, self),), (src, non_blocking))
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, get_args
 
-__all__ = ["Fallback", "IndexChecks", "cuda_fallback", "index_checks", "set_cuda_fallback", "set_index_checks"]
+__all__ = [
+    "Fallback",
+    "Fusion",
+    "IndexChecks",
+    "cuda_fallback",
+    "fusion",
+    "index_checks",
+    "set_cuda_fallback",
+    "set_fusion",
+    "set_index_checks",
+]
 
 Fallback = Literal["warn", "error", "silent"]
 IndexChecks = Literal["later", "now", "off"]
+Fusion = Literal["on", "off", "1", "0"]
 
 
 def _checked(choices: Any, value: str, source: str) -> Any:
@@ -25,6 +36,10 @@ def _from_environment(choices: Any, name: str) -> Any:
 
 _cuda_fallback: Fallback = _from_environment(Fallback, "GRADCORE_CUDA_FALLBACK")
 _index_checks: IndexChecks = _from_environment(IndexChecks, "GRADCORE_CUDA_INDEX_CHECKS")
+_fusion: bool = _from_environment(Fusion, "GRADCORE_FUSION") in ("on", "1")
+
+#: Whether the process keeps the memory of freed arrays for new ones: see `gradcore.backends.memory`.
+KEEP_MEMORY: bool = _from_environment(Literal["1", "0"], "GRADCORE_KEEP_MEMORY") == "1"
 
 
 def cuda_fallback() -> Fallback:
@@ -103,3 +118,32 @@ def set_index_checks(policy: IndexChecks) -> None:
     """
     global _index_checks
     _index_checks = _checked(IndexChecks, policy, "the policy of index checks")
+
+
+def fusion() -> bool:
+    """Whether elementwise formulas run as one generated kernel each on CUDA; see `set_fusion`."""
+    return _fusion
+
+
+def set_fusion(enabled: bool) -> None:
+    """Choose whether elementwise formulas run as one generated kernel each on CUDA.
+
+    With fusion, the body of an operation such as ``gelu``, and all of its derivatives, are one kernel each, which is
+    compiled when it is first used. Without it, each function in them is a kernel of CuPy. Both compute the same. The
+    environment variable ``GRADCORE_FUSION`` (``on`` or ``off``) sets the choice at import.
+
+    Parameters
+    ----------
+    enabled : bool
+        Whether to fuse; the default is True.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.cuda.set_fusion(False)
+    >>> gradcore.cuda.fusion()
+    False
+    >>> gradcore.cuda.set_fusion(True)
+    """
+    global _fusion
+    _fusion = bool(enabled)

@@ -81,19 +81,6 @@ def new_(self: Tensor, *args: Any, device: Any = None) -> Tensor:
     return legacy_tensor(Tensor, *args, dtype=self._dtype, device=where)  # type: ignore[no-any-return]
 
 
-def as_subclass(self: Tensor, cls: type) -> Any:
-    """The same data and history as an instance of a subclass of `Tensor`."""
-    if not issubclass(cls, Tensor):
-        raise RuntimeError(f"as_subclass expects a subclass of Tensor, but got {cls.__name__}")
-    out = new(cls)
-    shared = alias(self, None)
-    out._array, out._device, out._dtype, out._vc = shared._array, shared._device, shared._dtype, shared._vc
-    out._edge, out._meta = self.grad_fn and (self.grad_fn, self.output_nr), None
-    if self.requires_grad and out._edge is None:
-        out.requires_grad_()
-    return out
-
-
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
@@ -229,18 +216,6 @@ def record_stream(self: Tensor, stream: Any) -> None:
         raise NotImplementedError("record_stream is for CUDA tensors only")
 
 
-def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
-    """The data as a leaf of a subclass of `Tensor`."""
-    out = as_subclass(data.detach(), cls)
-    return out.requires_grad_() if require_grad else out
-
-
-def _torch_function(cls: type, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """Call a function and give its result this subclass."""
-    result = func(*args, **(kwargs or {}))
-    return as_subclass(result, cls) if isinstance(result, Tensor) and cls is not Tensor else result
-
-
 def _delitem(self: Tensor, index: Any) -> None:
     """Elements cannot be deleted."""
     raise TypeError("Tensor does not support deleting items")
@@ -259,7 +234,7 @@ def _install() -> None:
     _add("type", type_)
     _add("new", new_)
     for function in (
-        as_subclass, is_same_size, is_set_to, is_pinned, pin_memory, is_shared, resize_, resize_as_, set_, apply_, map_,
+        is_same_size, is_set_to, is_pinned, pin_memory, is_shared, resize_, resize_as_, set_, apply_, map_,
         map2_, record_stream, new_empty_strided,
     ):  # fmt: skip
         _add(function.__name__, function)
@@ -267,7 +242,7 @@ def _install() -> None:
     _add("__long__", lambda self: int(self), "The only element as an int.")
     _add("__nonzero__", lambda self: bool(self), "The truth of the only element.")
     _add("__div__", lambda self, other: self / other, "``self / other``.")
-    _add("__rdiv__", lambda self, other: other / self, "``other / self``.")
+    _add("__rdiv__", lambda self, other: Tensor.__rtruediv__(self, other), "``other / self``.")
     _add("__idiv__", lambda self, other: self.div_(other), "``self /= other``.")
     _add("__array_wrap__", _array_wrap)
     _add("__setstate__", _setstate)
@@ -280,8 +255,6 @@ def _install() -> None:
     for old in ("chunk", "split", "split_with_sizes"):
         setattr(Tensor, f"unsafe_{old}", property(operator.attrgetter(old)))
     for name, value in (
-        ("_make_subclass", staticmethod(_make_subclass)),
-        ("__torch_function__", classmethod(_torch_function)),
         ("_cdata", property(id, doc="A number that identifies the tensor.")),
     ):
         setattr(Tensor, name, value)

@@ -12,9 +12,11 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import new, wrap
-from gradcore.autograd.modes import local
+from gradcore.autograd.modes import FUNCTIONS, local
+from gradcore.autograd.variables import Subclasses, retyped
 from gradcore.backends.registry import CPU, resolve
 from gradcore.device import DeviceLike
+from gradcore.dispatch.overriding import created, overloaded
 from gradcore.dtypes import DTypeLike
 from gradcore.tensor import Tensor
 from gradcore.transfer import moved
@@ -183,8 +185,11 @@ def tensor(
     >>> gradcore.tensor(0.5, dtype=gradcore.float64, requires_grad=True)
     tensor(0.5000, dtype=torch.float64, requires_grad=True)
     """
+    if local.state.mode & FUNCTIONS:
+        return created(tensor, data, dtype=dtype, device=device, requires_grad=requires_grad)  # type: ignore[no-any-return]
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
+        data = data if data.__class__ is Tensor else retyped(data, Tensor)
         out = data.detach().to(
             device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True
         )
@@ -298,6 +303,9 @@ def _filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, require
 
 
 def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
+    if local.state.mode & FUNCTIONS or (input.__class__ not in Subclasses.plain and overloaded((input,))):
+        function = getattr(TENSORS, f"{maker}_like")
+        return created(function, input, *value, dtype=dtype, device=device, requires_grad=requires_grad)
     if not isinstance(input, Tensor):
         raise TypeError(f"{maker}_like(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     return _filled(
@@ -357,6 +365,8 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
             size = (named.pop("size"),)
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
+        if local.state.mode & FUNCTIONS:
+            return created(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
         made = _filled(name, sizes(size), dtype, device, requires_grad)
         return made if out is None else _into(out, made)
 
@@ -406,6 +416,8 @@ def full(
     out: Tensor | None = None,
 ) -> Tensor:
     """A tensor of shape `size` whose elements are all `fill_value` (its dtype is that of the value if not given)."""
+    if local.state.mode & FUNCTIONS:
+        return created(full, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
     fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
     made = _filled("full", sizes((size,)), wanted, device, requires_grad, fill_value)
@@ -458,6 +470,9 @@ def eye(
     out: Tensor | None = None,
 ) -> Tensor:
     """A matrix with ones on the diagonal and zeros elsewhere, `n` by `m` (`n` by `n` if `m` is None)."""
+    if local.state.mode & FUNCTIONS:
+        given = (n,) if m is None else (n, m)
+        return created(eye, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
     for name, value in (("n", n), ("m", m)):
         if value is not None and value < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
@@ -496,6 +511,9 @@ def arange(
     >>> gradcore.arange(1, 2.5, 0.5)
     tensor([1.0000, 1.5000, 2.0000])
     """
+    if local.state.mode & FUNCTIONS:
+        given = (start,) if end is None else (start, end) if step == 1 else (start, end, step)
+        return created(arange, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
     start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
     if step == 0:
         raise RuntimeError("step must be nonzero")
@@ -555,6 +573,8 @@ def linspace(
     out: Tensor | None = None,
 ) -> Tensor:
     """`steps` numbers, evenly spaced from `start` to `end`, both included."""
+    if local.state.mode & FUNCTIONS:
+        return created(linspace, start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
     start, end = _numbers(start, end)
     wanted = _default_spaced(start, end, dtype)
 

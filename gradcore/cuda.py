@@ -9,7 +9,7 @@ import contextlib
 from typing import Any
 
 from gradcore.backends import registry
-from gradcore.config import index_checks, set_index_checks
+from gradcore.config import fusion, index_checks, set_fusion, set_index_checks
 from gradcore.device import DeviceLike
 from gradcore.device import device as Device
 
@@ -18,12 +18,14 @@ __all__ = [
     "device",
     "device_count",
     "empty_cache",
+    "fusion",
     "get_device_name",
     "index_checks",
     "is_available",
     "max_memory_allocated",
     "memory_allocated",
     "set_device",
+    "set_fusion",
     "set_index_checks",
     "synchronize",
 ]

@@ -48,6 +48,8 @@ class device:  # PyTorch's name for the class
     kernels: dict[str, Any]
     #: Whether kernels must run with this device current (several devices of one type).
     guarded: bool
+    #: The batches (``vmap``) that tensors on this device are in, the outermost first.
+    levels: ClassVar[tuple[Any, ...]] = ()
 
     _interned: ClassVar[dict[tuple[str, int | None], device]] = {}
 
@@ -77,6 +79,11 @@ class device:  # PyTorch's name for the class
             known._name = name if index is None else f"{name}:{index}"
             known = cls._interned.setdefault((name, index), known)
         return known
+
+    @property
+    def real(self) -> device:
+        """The device itself, where it is that of batched arrays."""
+        return self
 
     def __repr__(self) -> str:
         index = "" if self.index is None else f", index={self.index}"

@@ -11,7 +11,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.ops.table import OPS, Op
 from gradcore.tensor import Tensor
 
-__all__ = ["functions", "install", "register_op"]
+__all__ = ["OPERATORS", "functions", "install", "operand", "register_op"]
 
 #: Python's operators: method name, operation, reflected method name.
 OPERATORS = (
@@ -30,24 +30,6 @@ def _load_declarations() -> None:
     """Import every module of declarations."""
     for module in ops.FAMILIES:
         importlib.import_module(f"{ops.__name__}.{module}")
-
-
-def _faces(op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The function and the method of an operation."""
-    if op.kind == "elementwise" and not op.unpromoted:
-        if len(op.names) == 1:
-            return _both(dispatch.unary(op), op)
-        if len(op.names) == 2 == len(op.tensors):
-            return _both(dispatch.binary(op), op)
-        if op.tensors == (0, 1) and all(p.default is not p.empty for p in op.parameters[2:]):
-            run = dispatch.plain_or(dispatch.binary(op), op)
-            return dispatch.make_function(op, method=False, run=run), dispatch.make_function(op, method=True, run=run)
-    return dispatch.make_function(op, method=False), dispatch.make_function(op, method=True)
-
-
-def _both(fast: Callable[..., Any], op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    name = op.path.rpartition(".")[2]
-    return dispatch.named(dispatch.with_out(fast, op), op, name, False), dispatch.named(fast, op, name, True)
 
 
 def install() -> None:
@@ -87,7 +69,7 @@ def register_op(op: Op) -> Callable[..., Any]:
     >>> x.grad
     tensor(12.)
     """
-    function, method = _faces(op)
+    function, method = dispatch.make_function(op, method=False), dispatch.make_function(op, method=True)
     if op.varargs:
         function = dispatch.named(dispatch.spread(function, op), op, op.name, False)
     op.call = function
@@ -125,7 +107,7 @@ def _install_operators() -> None:
             continue
         method = getattr(Tensor, op_name)
         unary = reflected is None and name in ("__neg__", "__pos__", "__abs__", "__invert__")
-        setattr(Tensor, name, method if unary else _operator(op, method, name))
+        setattr(Tensor, name, method if unary else _operator(op, name))
         if reflected is not None:
             setattr(Tensor, reflected, _reflected_operator(op_name, method, reflected))
             inplace = getattr(Tensor, op_name + "_", None)
@@ -136,30 +118,22 @@ def _install_operators() -> None:
 _COMMUTES = {"add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"}
 
 
-def _operator(op: Any, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _operator(op: Any, name: str) -> Callable[..., Any]:
     """The operator's method: what is neither tensor nor number is left to its own reflected method."""
+    general = dispatch.call_composite if op.kind == "composite" else dispatch.apply
 
     def foreign(op: Any, args: tuple[Any, ...]) -> Any:
-        other = _operand(args[1], args[0])
-        return NotImplemented if other is None else dispatch.apply(op, (args[0], other, *args[2:]))
+        other = operand(args[1], args[0])
+        return NotImplemented if other is None else general(op, (args[0], other, *args[2:]))
 
-    if op.kind == "elementwise" and op.tensors[:2] == (0, 1) and len(op.tensors) == 2 and not op.unpromoted:
-        call = dispatch.binary(op, foreign)
-    else:
-
-        def call(self: Any, other: Any) -> Any:
-            if isinstance(other, Tensor) or other.__class__ in _NUMBERS:
-                return method(self, other)
-            other = _operand(other, self)
-            return NotImplemented if other is None else method(self, other)
-
+    call = dispatch.make_function(op, method=True, general=foreign)
     call.__name__, call.__qualname__ = name, f"Tensor.{name}"
     return call
 
 
 def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> Callable[..., Any]:
     def call(self: Any, other: Any) -> Any:
-        other = _operand(other, self)
+        other = operand(other, self)
         if other is None:
             return NotImplemented
         if op_name in _COMMUTES:
@@ -178,7 +152,7 @@ def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> 
 _NUMBERS = frozenset((int, float, bool, complex))
 
 
-def _operand(value: Any, like: Any) -> Any:
+def operand(value: Any, like: Any = None) -> Any:
     """A number or tensor out of what stands beside a tensor in an expression; None if it is neither."""
     if isinstance(value, Tensor) or value.__class__ in _NUMBERS:
         return value

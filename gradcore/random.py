@@ -22,6 +22,7 @@ from gradcore.backends.registry import resolve
 from gradcore.creation import _finished, from_numpy, sizes
 from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace, write
+from gradcore.dispatch.overriding import overridable
 from gradcore.dtypes import DTypeLike
 from gradcore.tensor import Tensor
 
@@ -200,6 +201,7 @@ def _floating(
     return _finished(out, requires_grad)
 
 
+@overridable
 def rand(
     *size: Any,
     generator: Generator | None = None,
@@ -228,6 +230,7 @@ def rand(
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
+@overridable
 def randn(
     *size: Any,
     generator: Generator | None = None,
@@ -247,6 +250,7 @@ def randn(
 
 
 def _like(name: str) -> Callable[..., Tensor]:
+    @overridable
     def like(
         input: Tensor,
         *,
@@ -285,6 +289,7 @@ def _integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: An
     return wrap(array, where, wanted)
 
 
+@overridable
 def randint(
     low: int,
     high: Any = None,
@@ -305,6 +310,7 @@ def randint(
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
+@overridable
 def randint_like(
     input: Tensor, low: int, high: int | None = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, memory_format: Any = None, pin_memory: bool = False,
@@ -315,6 +321,7 @@ def randint_like(
     return _finished(_integers(low, high, input._array.shape, dtype or input._dtype, where, generator), requires_grad)  # type: ignore[no-any-return]
 
 
+@overridable
 def randperm(
     n: int, *, generator: Any = None, dtype: Any = dtypes.int64, device: Any = None, requires_grad: bool = False,
     out: Tensor | None = None, layout: Any = None, pin_memory: bool = False,
@@ -335,6 +342,7 @@ def _all_words(words: Any) -> Any:
     return words[:] if isinstance(words, philox.WordStream) else words
 
 
+@overridable
 def normal(
     mean: Any,
     std: Any = 1.0,
@@ -367,6 +375,7 @@ def normal(
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
+@overridable
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor:
     """Zeros and ones, one with the probability that `input` holds (or with `p`)."""
     if not input._dtype.is_floating_point and p is None:
@@ -403,6 +412,7 @@ def bernoulli_mask(shape: Sequence[int], p: float, device: Any, generator: Gener
     return _sample(philox.bernoulli, tuple(shape), dtypes.float32, where, generator, p).to(dtypes.bool_)  # type: ignore[no-any-return]
 
 
+@overridable
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Any = None
 ) -> Tensor:
@@ -449,6 +459,7 @@ def multinomial(
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
+@overridable
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers from Poisson distributions whose rates `input` holds."""
     where = input._device

@@ -97,6 +97,8 @@ def install(cls: Any) -> None:
     for name, first in (("squeeze", 3), ("unsqueeze", 1), ("transpose", 1), ("t", 1), ("as_strided", 1)):
         setattr(cls, f"{name}_", reshaped_in_place(name, _later(first)))
     cls.swapaxes_ = cls.swapdims_ = cls.transpose_
-    cls.__getitem__, cls.__setitem__ = indexing.getitem, assignment.setitem
+    for name, function in (("__getitem__", indexing.getitem), ("__setitem__", assignment.setitem)):
+        function.__name__, function.__qualname__ = name, f"Tensor.{name}"
+        setattr(cls, name, function)
     for name in ("copy_", "fill_", "fill_diagonal_", "index_put_", "zero_"):
         setattr(cls, name, getattr(assignment, name))

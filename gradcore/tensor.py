@@ -14,6 +14,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, wrap
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.modes import INFERENCE, local
+from gradcore.autograd.variables import Subclasses
 from gradcore.backends.registry import CPU, resolve
 from gradcore.methods import Methods
 from gradcore.size import Size
@@ -532,10 +533,10 @@ class Tensor(Variable, Methods):
             else None
         )
         if self.is_meta:
-            return printing.meta_str(self.shape, shown, suffixes)
+            return printing.meta_str(self.shape, shown, suffixes, indent_prefix=_prefix(type(self)))
         device_text = None if self._device is CPU else str(self._device)
         return printing.tensor_str(
-            self.host(), indent_prefix="tensor(", dtype_name=shown, device=device_text, suffixes=suffixes
+            self.host(), indent_prefix=_prefix(type(self)), dtype_name=shown, device=device_text, suffixes=suffixes
         )
 
     def __format__(self, spec: str) -> str:
@@ -570,6 +571,11 @@ class Tensor(Variable, Methods):
         from gradcore.interop import exported
 
         return exported(self).__dlpack_device__()  # type: ignore[no-any-return]
+
+
+def _prefix(cls: type) -> str:
+    """What a tensor is printed with: subclasses that take operations over have their own names."""
+    return "tensor(" if cls in Subclasses.plain else f"{cls.__name__}("
 
 
 def _detach(t: Any) -> Any:
@@ -639,5 +645,6 @@ def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: d
 
 
 graph.tensor_type.cls = Tensor
+Subclasses.plain.add(Tensor)
 TENSORS.to = transfer.to
 TENSORS.detach = Tensor.detach

@@ -6,9 +6,11 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd import anomaly_mode, forward
+from gradcore.autograd.batching import lift
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Node, Variable, gradient_edge, new, tick, wrap
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.backends.batching import Batched, over
 from gradcore.backends.registry import resolve
 
 __all__ = ["moved", "parse_to", "to", "to_copy"]
@@ -16,8 +18,10 @@ __all__ = ["moved", "parse_to", "to", "to_copy"]
 
 def moved(array: Any, source: Any, target: Any) -> Any:
     """A raw array that lies on device `source`, on device `target`."""
-    if source is target:
+    if source.real is target.real:
         return array
+    if array.__class__ is Batched:
+        return Batched(moved(array.array, source.real, target.real), array.level)
     if source.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     backend = target.backend
@@ -99,7 +103,7 @@ def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any,
         raise TypeError(f"to() received an invalid combination of arguments: {args} {named}")
     if other is not None:
         device, dtype = other._device, other._dtype
-    target = t._device if device is None else resolve(device)
+    target = t._device if device is None else over(t._device.levels, resolve(device))
     return target, t._dtype if dtype is None else dtypes.as_dtype(dtype), bool(values["copy"])
 
 
@@ -108,4 +112,6 @@ def to(t: Any, *args: Any, **named: Any) -> Any:
     device, dtype, copy = parse_to(t, args, named)
     if device is t._device and dtype is t._dtype and not copy:
         return t
+    if device.levels and not set(device.levels) <= set(t._device.levels):
+        t = lift(t, device)
     return to_copy(t, device, dtype)

@@ -54,19 +54,26 @@ def run_backward(
     """
     state = local.state
     # Raw arrays carry neither history nor tangents: only where nobody watches.
-    raw = not create_graph and not state.mode & DUAL
+    raw = not create_graph and not state.mode & DUAL and _unbatched(roots, captures, state.batches)
     task = _Task(raw, retain_graph, create_graph, captures, accumulate)
     before, outer = state.mode, state.task
     state.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
     try:
         for node, number, grad in roots:
-            task.add(node, number, grad._array if raw else grad, grad._device)
+            task.add(node, number, grad._array if raw else grad, node._device if grad._device.levels else grad._device)
         task.run(state.run)
     finally:
         state.mode, state.task = before, outer
         task.leave_device()
     return task.found
+
+
+def _unbatched(roots: Sequence[tuple[Node, int, Any]], captures: Any, batches: tuple[Any, ...]) -> bool:
+    """Whether gradients lie where their nodes do: those of a batch that nodes know nothing of are tensors."""
+    if any(grad._device is not node._device for node, _, grad in roots):
+        return False
+    return not batches or (bool(captures) and all(batches[-1] in node._device.levels for node in captures))
 
 
 def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
@@ -236,6 +243,7 @@ class _Task:
                     device = node._device
                     self.use_device(device)
                     backend = device.backend
+                    fuses = backend.fuses
                 if type(grad) is _PerDevice or type(grad) is list:
                     grad = self.gathered(grad, device)
                 if (
@@ -259,7 +267,14 @@ class _Task:
                             self.posthooks(node, node._hooks, (), grad)
                         break
                 calls = node.raw_calls
-                if not plain or calls is None or node.metas is not None or grad is None or node._hooks is not None:  # type: ignore[attr-defined]
+                if (
+                    not plain
+                    or calls is None
+                    or node.metas is not None  # type: ignore[attr-defined]
+                    or grad is None
+                    or node._hooks is not None
+                    or (fuses and node.op.kind == "elementwise")  # type: ignore[attr-defined]
+                ):
                     self.spread(node, grad)
                     break
                 if node.saved is None or Clock.last_write > node._seq:  # type: ignore[attr-defined]
@@ -414,6 +429,7 @@ class _Task:
             if grad is None:
                 pass
             elif not self.raw:
+                _check_unbatched(grad, leaf)
                 meta.grad = TENSORS.clone(grad) if old is None else old + grad
             elif old is None:
                 array = grad
@@ -429,6 +445,15 @@ class _Task:
             for hook in list(meta.post_accumulate_hooks.values()):
                 if hook(leaf) is not None:
                     raise RuntimeError("post accumulate grad hooks should return None.")
+
+
+def _check_unbatched(grad: Any, leaf: Any) -> None:
+    """Refuse to keep the gradients of single samples where one gradient is kept."""
+    if grad._device.levels and not set(grad._device.levels) <= set(leaf._device.levels):
+        raise RuntimeError(
+            "vmap: backward() would accumulate the gradients of single samples in .grad of a tensor from outside of "
+            "vmap. Use autograd.grad() or func.grad(), and return the gradients."
+        )
 
 
 def keep(tensor: Any, grad: Any) -> None:

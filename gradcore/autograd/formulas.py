@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.modes import local
+from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
 from gradcore.autograd.nodes import OpNode
 from gradcore.autograd.saved import unpacked
-from gradcore.autograd.variables import Clock, Variable
+from gradcore.autograd.variables import Clock, Subclasses, Variable
 from gradcore.ops.table import Formula, Op
 
 __all__ = ["TENSORS", "all_gradients", "fit", "node_class", "plan_of"]
@@ -193,6 +193,10 @@ def all_gradients(node: Any, grads: Any, raw: bool, wanted: Sequence[bool] | Non
         return pieces
     F = node._device.backend if raw else TENSORS
     needed = [edge is not None and (wanted is None or wanted[i]) for i, edge in enumerate(edges)]
+    if raw and F.fuses and op.kind == "elementwise":
+        fused = _fused_gradients(node, grads, F, needed)
+        if fused is not None:
+            return fused
     upcast = raw and node.metas is not None and op.upcast and F.upcasts and _reduced(grads)
     if upcast:
         grads = _upcast(grads)
@@ -222,6 +226,24 @@ def all_gradients(node: Any, grads: Any, raw: bool, wanted: Sequence[bool] | Non
     return pieces
 
 
+def _fused_gradients(node: Any, grad: Any, F: Any, needed: Sequence[bool]) -> list[Any] | None:
+    """The gradients of an elementwise operation by one kernel; None where its formulas cannot be one."""
+    op = node.op
+    rows = [(op.edge_of[op.position[keys[0]]], *rest) for keys, *rest in type(node).rows]
+    rows = [row for row in rows if needed[row[0]]]
+    values = {n: get(node) for _, formula, getters in rows for n, get in zip(formula.names, getters[0], strict=True)}
+    metas = node.metas or [(grad.shape, grad.dtype)] * len(needed)
+    stored = [metas[i][1] if metas[i][0] == grad.shape else None for i, *_ in rows]
+    formulas = [formula for _, formula, _ in rows]
+    found = local.state.run(F.fused_gradients, op.name, formulas, grad, values, not op.vjps, stored)
+    if found is None:
+        return None
+    pieces: list[Any] = [None] * len(needed)
+    for (i, *_), piece in zip(rows, found, strict=True):
+        pieces[i] = fit(piece, *metas[i], F, True)
+    return pieces
+
+
 def _evaluate(op: Op, function: Any, F: Any, grads: Any, values: list[Any], raw: bool) -> Any:
     """The formula's value; a differential is conjugated before and after for complex numbers."""
     holomorphic = op.kind == "elementwise" and not op.vjps
@@ -232,7 +254,17 @@ def _evaluate(op: Op, function: Any, F: Any, grads: Any, values: list[Any], raw:
         return F.conj(function(F, grads, *values))
     if raw:
         return local.state.run(function, F, grads, *values)
-    return function(F, grads, *values)
+    return function(F, grads, *values) if not Subclasses.used else _unseen(function, F, grads, values)
+
+
+def _unseen(function: Any, F: Any, grads: Any, values: list[Any]) -> Any:
+    """A formula's value on tensors, with subclasses of tensors taken for plain ones."""
+    state = local.state
+    before, state.mode = state.mode, (state.mode | PLAINLY) & ~FUNCTIONS
+    try:
+        return function(F, grads, *values)
+    finally:
+        state.mode = before
 
 
 def _any_complex(values: list[Any]) -> bool:

@@ -79,7 +79,7 @@ def _checked(output: Any, grad: Any, i: int) -> Any:
             "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
             f"grad_output[{i}] has a dtype of {grad._dtype!r} and output[{i}] has a dtype of {output._dtype!r}."
         )
-    if grad._device is not output._device:
+    if grad._device.real is not output._device.real:
         raise RuntimeError(
             f"grad_output[{i}] lies on {grad._device} and output[{i}] on {output._device}; move it with .to()"
         )

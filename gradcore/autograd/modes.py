@@ -9,12 +9,30 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ANOMALY", "DUAL", "GRAD", "INFERENCE", "PACK", "State", "local", "recording", "set_flag", "set_recording"]
+__all__ = [
+    "ANOMALY",
+    "AUTOCAST",
+    "DUAL",
+    "FUNCTIONS",
+    "GRAD",
+    "INFERENCE",
+    "PACK",
+    "PLAINLY",
+    "PROFILE",
+    "State",
+    "local",
+    "recording",
+    "set_flag",
+    "set_recording",
+]
 
 #: Bits of `State.mode`. Everything above GRAD is off the fast path.
 GRAD, DUAL, PACK, INFERENCE, ANOMALY = 1, 2, 4, 8, 16
 #: In inference mode nothing is recorded: this stands for GRAD until it ends.
 WISHED = 32
+#: What intercepts operations: modes that see every call, autocasting, a profiler. PLAINLY switches off what subclasses
+#: of tensors do with operations: they are computed with as plain tensors.
+FUNCTIONS, AUTOCAST, PROFILE, PLAINLY = 64, 128, 256, 512
 
 
 def _silent_floating_point() -> None:
@@ -33,6 +51,8 @@ class State:
         (A context in which they are off is entered: the caller's own `numpy.errstate` stays as it is.)
     levels : tuple
         The open forward-mode levels, innermost last.
+    batches : tuple
+        The levels of the `vmap` calls that are running, innermost last.
     pack_hooks : tuple
         Pairs of functions around saved tensors, innermost last.
     hooks_disabled : str or None
@@ -43,9 +63,18 @@ class State:
         With anomaly detection on, the node whose backward is running.
     check_nan : bool
         Whether anomaly detection takes nan for an error.
+    functions : tuple
+        The modes that see every call, innermost last.
+    autocast : object
+        What chooses the dtypes of operations, or None: its `arguments` converts those of a call.
+    profiler : object
+        What takes the time of operations, or None: its `call` makes a call and notes it.
     """
 
-    __slots__ = ("check_nan", "evaluated", "hooks_disabled", "levels", "mode", "pack_hooks", "run", "task")
+    __slots__ = (
+        "autocast", "batches", "check_nan", "evaluated", "functions", "hooks_disabled", "levels", "mode", "pack_hooks", "profiler",
+        "run", "task",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.mode = GRAD
@@ -53,11 +82,15 @@ class State:
         context.run(_silent_floating_point)
         self.run: Callable[..., Any] = context.run
         self.levels: tuple[Any, ...] = ()
+        self.batches: tuple[Any, ...] = ()
         self.pack_hooks: tuple[Any, ...] = ()
         self.hooks_disabled: str | None = None
         self.task: Any = None
         self.evaluated: Any = None
         self.check_nan = True
+        self.functions: tuple[Any, ...] = ()
+        self.autocast: Any = None
+        self.profiler: Any = None
 
 
 class _Local(threading.local):

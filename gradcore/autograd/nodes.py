@@ -5,15 +5,16 @@ from __future__ import annotations
 import weakref
 from typing import Any, ClassVar
 
-from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.messages import FREED, modified_in_place, operation_of, refusal
+from gradcore.autograd.modes import FUNCTIONS, GRAD, PLAINLY, local
 from gradcore.autograd.variables import (
     Edge,
     Meta,
+    Subclasses,
     Variable,
     alias,
     new,
     tick,
-    type_name,
     version_counter,
     wrap,
 )
@@ -107,40 +108,6 @@ def move_retained(t: Any, before: Edge | None, after: Edge | None) -> None:
             after[0]._own_hooks().retain[after[1]] = reference
 
 
-#: Why a view must not be written to in place, by the way in which it was made.
-_REASONS = {
-    "multi": (
-        "This view is the output of a function that returns multiple views. Such functions do not allow the output "
-        "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
-    ),
-    "custom": (
-        "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
-        "logic to handle view+inplace would override the custom backward associated with the custom Function, leading "
-        "to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom "
-        "Function."
-    ),
-}
-
-
-def refusal(view: Any, what: str = "is being") -> RuntimeError:
-    """The error for a write in place to a view that does not allow it; `what` says who was written to."""
-    creation, edge = view._meta.creation, view._edge
-    mode = creation if creation in ("no_grad", "inference") else "no_grad"
-    normal = "with grad mode enabled" if mode == "no_grad" else "in normal mode"
-    made = "" if edge is None else f"Output {edge[1]} of {operation_of(edge[0])} is a view"
-    if creation == mode or not made:
-        made = f"{made} of a view which was created in" if made else "A view was created in"
-        header = f"{made} {mode} mode and {what} modified inplace {normal}."
-    else:
-        header = f"{made} and {what} modified inplace."
-    reason = _REASONS.get(creation) or (
-        "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
-        f"both the view and the inplace either both inside the {mode if mode == 'no_grad' else 'inference_mode'} block "
-        "(if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
-    )
-    return RuntimeError(f"{header} {reason}")
-
-
 def steps(chain: tuple[Any, ...]) -> list[Any]:
     """The view operations, with their settings, that lead from a base to a view: ``((((), first), second) ...)``."""
     found = []
@@ -153,7 +120,7 @@ def steps(chain: tuple[Any, ...]) -> list[Any]:
 def replay(base: Any, chain: tuple[Any, ...]) -> Any:
     """Apply the recorded view operations to another tensor (recorded in turn)."""
     state = local.state
-    before, state.mode = state.mode, state.mode | GRAD
+    before, state.mode = state.mode, (state.mode | GRAD | (PLAINLY if Subclasses.used else 0)) & ~FUNCTIONS
     try:
         for op, args in steps(chain):
             base = op.call(base, *args) if not isinstance(args, Chosen) else op.call(base, *args.args)[args.index]
@@ -182,14 +149,6 @@ def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------
-
-FREED = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
-    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
-    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
-    "saved tensors after calling backward."
-)
-
 
 class Hooks:
     """The hooks of one node, by kind, in the order of registration."""
@@ -290,11 +249,6 @@ class Node:
         """Run this node's backward on tensors."""
         results = self.backward(grads[0] if self._n_outputs == 1 else list(grads), False)
         return results[0] if len(results) == 1 else tuple(results)
-
-
-def operation_of(node: Node) -> str:
-    """A node's name without ``Backward0``, as error messages have it."""
-    return type(node).__name__.rstrip("0123456789").removesuffix("Backward")
 
 
 Node.__module__ = "builtins"  # nodes print as PyTorch's: <AddBackward0 object at 0x...>
@@ -465,19 +419,6 @@ def with_edge(t: Any, edge: Edge | None) -> Any:
         other._meta = Meta()
         other._meta.tangents = t._meta.tangents
     return other
-
-
-def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
-    """The error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
-    source = ""
-    if edge is not None and not edge[0].is_leaf_sink:
-        source = f", which is output {edge[1]} of {operation_of(edge[0])},"
-    return RuntimeError(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{type_name(t)} {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
-        f"expected version {expected} instead. Hint: enable anomaly detection to find the operation that failed to "
-        "compute its gradient, with gradcore.autograd.set_detect_anomaly(True, check_nan=False)."
-    )
 
 
 class Packed:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradcore import dtypes
 from gradcore.autograd.modes import INFERENCE, local
@@ -16,11 +17,14 @@ __all__ = [
     "Edge",
     "Inference",
     "Meta",
+    "Subclasses",
     "Variable",
     "VersionCounter",
     "alias",
     "bump",
+    "bump_all",
     "new",
+    "retyped",
     "tensor_type",
     "tick",
     "type_name",
@@ -54,6 +58,15 @@ class Clock:
 class Inference:
     """Whether inference mode has ever been entered: else new tensors need not look at the mode."""
 
+    used = False
+
+
+class Subclasses:
+    """Which classes of tensors operations take as they are, and whether any takes operations over."""
+
+    #: Tensors, and the subclasses that do nothing with operations.
+    plain: ClassVar[set[type]] = set()
+    #: Whether there is a subclass that does.
     used = False
 
 
@@ -128,6 +141,14 @@ def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -
     return t
 
 
+def retyped(t: Any, cls: type) -> Any:
+    """The same tensor as an instance of another class."""
+    other = new(cls)
+    other._array, other._device, other._dtype = t._array, t._device, t._dtype
+    other._edge, other._meta, other._vc = t._edge, t._meta, t._vc
+    return other
+
+
 def alias(t: Any, edge: Edge | None) -> Any:
     """Another tensor of the same memory, with the given history and no other."""
     other = new(tensor_type.cls)
@@ -152,6 +173,19 @@ def bump(t: Any) -> None:
     vc.written = Clock.last_write = tick()
     if vc.version == 1:
         vc.first_written = vc.written
+
+
+def bump_all(tensors: Iterable[Any]) -> None:
+    """Note one in-place write to the memory of each of several tensors."""
+    now = Clock.last_write = tick()
+    for t in tensors:
+        vc = t._vc
+        if vc is None:
+            vc = version_counter(t)
+        vc.version += 1
+        vc.written = now
+        if vc.version == 1:
+            vc.first_written = now
 
 
 def type_name(t: Any) -> str:

@@ -23,6 +23,7 @@ from gradcore.backends.indexing import Indexing
 from gradcore.backends.linear_algebra import LinearAlgebra
 from gradcore.backends.movement import Movement
 from gradcore.backends.normalization import Normalization
+from gradcore.backends.optimizers import Optimizers
 from gradcore.backends.products import Products
 from gradcore.backends.reductions import Reductions
 from gradcore.backends.sorting import Sorting
@@ -58,6 +59,7 @@ class Backend(
     Normalization,
     Targets,
     Embedding,
+    Optimizers,
 ):
     """An array library (`xp`, with NumPy's interface) and the devices that it drives.
 
@@ -75,11 +77,20 @@ class Backend(
     type: ClassVar[str]
     #: Bodies of operations, written against ``F``: what a backend runs where it has no kernel of that name.
     bodies: ClassVar[dict[str, Callable[..., Any]]] = {}
+    #: Parameters of the elementwise operations, by the name of their kernel.
+    elementwise: ClassVar[dict[str, tuple[str, ...]]] = {}
+    #: Whether elementwise formulas become kernels: `fused_forward` and `fused_gradients` are there.
+    fuses: Any = False
 
     def __init__(self, xp: Any, array_type: builtins.type) -> None:
         self.xp = xp
         self.array_type = array_type
-        self.kernels = Kernels(functools.partial(getattr, self))
+        self.kernels = Kernels(self.kernel_of)
+
+    def kernel_of(self, name: str) -> Callable[..., Any]:
+        """The kernel of an operation, for the dispatch table."""
+        kernel: Callable[..., Any] = getattr(self, name)
+        return kernel
 
     def __getattr__(self, name: str) -> Any:
         if name in RENAMED:

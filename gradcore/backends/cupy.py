@@ -12,6 +12,7 @@ import numpy as np
 
 from gradcore.backends import philox
 from gradcore.backends.base import Backend
+from gradcore.backends.cupy_fusion import CudaFusion
 from gradcore.backends.cupy_indexing import CudaIndexing
 from gradcore.backends.cupy_linalg import CudaLinearAlgebra
 from gradcore.errors import Unavailable
@@ -55,7 +56,7 @@ def _logical(name: str) -> Callable[..., Any]:
     return kernel
 
 
-class CupyBackend(CudaIndexing, CudaLinearAlgebra, Backend):
+class CupyBackend(CudaFusion, CudaIndexing, CudaLinearAlgebra, Backend):
     """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
 
     type: ClassVar[str] = "cuda"

@@ -6,17 +6,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends import philox
+from gradcore import config
+from gradcore.backends import memory, philox
 from gradcore.backends.base import Backend
 from gradcore.backends.lapack import Lapack
 from gradcore.backends.numpy_elementwise import NumpyElementwise
+from gradcore.backends.numpy_normalization import NumpyNormalization
 from gradcore.backends.numpy_reductions import NumpyReductions
+from gradcore.backends.numpy_softmax import NumpySoftmax
 from gradcore.backends.numpy_sorting import NumpySorting
+from gradcore.backends.numpy_targets import NumpyTargets
 
 __all__ = ["NumpyBackend"]
 
 
-class NumpyBackend(NumpyElementwise, NumpyReductions, NumpySorting, Lapack, Backend):
+class NumpyBackend(NumpyElementwise, NumpySoftmax, NumpyReductions, NumpySorting, NumpyTargets, NumpyNormalization, Lapack, Backend):
     """NumPy arrays on the CPU."""
 
     type: ClassVar[str] = "cpu"
@@ -24,6 +28,8 @@ class NumpyBackend(NumpyElementwise, NumpyReductions, NumpySorting, Lapack, Back
     def __init__(self) -> None:
         super().__init__(np, np.ndarray)
         self.asarray = np.asarray  # type: ignore[assignment, method-assign]
+        if config.KEEP_MEMORY:
+            memory.keep_freed()
 
     @property
     def special(self) -> Any:

@@ -15,7 +15,7 @@ from gradcore.backends.base import Backend, Kernels
 from gradcore.device import DeviceLike, device, get_default_device
 from gradcore.errors import DeviceFallbackWarning, Unavailable
 
-__all__ = ["CPU", "find", "register", "resolve", "unavailable"]
+__all__ = ["CPU", "connect", "find", "register", "resolve", "unavailable"]
 
 
 def _numpy() -> Backend:
@@ -129,7 +129,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _connect(place: device, backend: Backend) -> device:
-    """Give a device its backend and its dispatch table."""
+    """Connect a device that exists with its backend."""
     count = backend.device_count()
     if count and not (place.index is not None and place.index < count):
         raise RuntimeError(
@@ -137,6 +137,11 @@ def _connect(place: device, backend: Backend) -> device:
             f"{'are' if count > 1 else 'is'} available, with index 0{f' to {count - 1}' if count > 1 else ''}"
         )
     place.guarded = count > 1
+    return connect(place, backend)
+
+
+def connect(place: device, backend: Backend) -> device:
+    """Give a device its backend and its dispatch table; kernels make a guarded device current."""
     place.kernels = Kernels(functools.partial(_guarded, backend, place.index)) if place.guarded else backend.kernels
     place.backend = backend
     return place
@@ -162,7 +167,7 @@ def resolve(where: DeviceLike | None) -> device:
     """
     place = get_default_device() if where is None else device(where)
     if hasattr(place, "backend") and place.type in _backends:
-        return place
+        return place.real
     reason = unavailable(place.type)
     if reason is None:
         backend = _backends[place.type]

@@ -8,12 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import numpy as np
-
 __all__ = ["Targets"]
-
-# Elements from which a pass over them costs more than a look at the maxima.
-_LARGE = 4096
 
 
 class Targets:
@@ -24,6 +19,7 @@ class Targets:
     check_bounds: Any
     max_over: Any
     sum_over: Any
+    bodies: dict[str, Any]
 
     def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
         """The score of each target's class."""
@@ -54,45 +50,49 @@ class Targets:
     def softmax_nll(
         self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
     ) -> tuple[Any, Any, Any, Any]:
-        """Cross entropy, the sum of weights, and of each row the maximum and the sum of exponentials less that."""
+        """Cross entropy, the sum of weights, the exponentials of differences from the maximum, and their sums."""
         xp, dim = self.xp, min(x.ndim, 2) - 1
         known, ignored = self._known_classes(target, x.shape[dim], ignore_index)
         highest = xp.asarray(self.max_over(x, (dim,), True))
-        if xp is np and x.size >= _LARGE and highest.min() >= -4 and highest.max() <= 16:
-            highest = np.zeros_like(highest)  # moderate numbers: accurate without a pass to subtract the maximum
-        powers = _powers(xp, x, highest)
+        powers = xp.asarray(x - highest)
+        powers = xp.exp(powers, out=powers)
         total = self.sum_over(powers, (dim,), True)
         losses = xp.log(total).reshape(target.shape) - (self._picked(x, known) - highest.reshape(target.shape))
-        weights = self.class_weights(target, weight, x, ignore_index)
+        return *self._weighted(losses, target, weight, ignored, reduction, ignore_index), powers, total
+
+    def _weighted(
+        self, losses: Any, target: Any, weight: Any, ignored: Any, reduction: str, ignore_index: int
+    ) -> tuple[Any, Any]:
+        """Losses, weighted and reduced, and the sum of weights."""
+        weights = self.class_weights(target, weight, losses, ignore_index)
         if weight is not None or ignored is not None:
             losses = self._without_ignored(losses, ignored) * weights
-        return *_reduced(losses, weights, reduction), highest, total
+        return _reduced(losses, weights, reduction)
 
     def softmax_nll_backward(
         self,
         grad: Any,
+        grad_powers: Any,
         grad_total: Any,
-        x: Any,
         target: Any,
         weight: Any,
         total_weight: Any,
-        highest: Any,
+        powers: Any,
         total: Any,
         reduction: str,
         ignore_index: int,
     ) -> Any:
         """The formula of that name, in place."""
-        result = _powers(self.xp, x, highest)
-        if grad is None:
-            result *= grad_total
-            return result
-        known, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
+        if grad is None or grad_powers is not None or grad_total is not None:
+            return self.bodies["softmax_nll_backward"](
+                self, grad, grad_powers, grad_total, target, weight, total_weight, powers, total, reduction, ignore_index
+            )
+        known, ignored = self._known_classes(target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
         if reduction == "mean":
             grad = grad / total_weight
         if weight is not None or ignored is not None or not grad.ndim:
-            grad = self._without_ignored(self.class_weights(target, weight, x, ignore_index) * grad, ignored)
-        scale = grad.reshape(total.shape) / total
-        result *= scale if grad_total is None else scale + grad_total
+            grad = self._without_ignored(self.class_weights(target, weight, powers, ignore_index) * grad, ignored)
+        result = powers * (grad.reshape(total.shape) / total)
         view, key = self._class_places(result, known)
         view[key] -= grad.reshape(key[1].shape)
         return result
@@ -126,14 +126,6 @@ class Targets:
         n = prod(x.shape[2:])
         rows, columns = self.xp.arange(batch).reshape(batch, 1), self.xp.arange(n)
         return x.reshape(batch, classes, n), (rows, target.reshape(batch, n), columns)
-
-
-def _powers(xp: Any, x: Any, highest: Any) -> Any:
-    """``exp(x - highest)`` in a new array."""
-    if xp is np and not highest.any():
-        return np.exp(x)
-    result = x - highest
-    return xp.exp(result, out=result)
 
 
 def _reduced(losses: Any, weights: Any, reduction: str) -> tuple[Any, Any]:

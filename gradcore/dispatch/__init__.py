@@ -12,7 +12,6 @@ from gradcore.dispatch.operands import (
     shape_error,
     type_error,
 )
-from gradcore.dispatch.quick import binary, plain_or, unary
 from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node, saved_result
 from gradcore.dispatch.signatures import (
     NUMPY_NAMES,
@@ -21,7 +20,6 @@ from gradcore.dispatch.signatures import (
     make_inplace,
     named,
     spread,
-    with_out,
 )
 
 __all__ = [
@@ -32,7 +30,6 @@ __all__ = [
     "Number",
     "apply",
     "apply_inplace",
-    "binary",
     "call_composite",
     "check_inplace",
     "check_own_memory",
@@ -47,12 +44,9 @@ __all__ = [
     "named",
     "on_device",
     "out_of",
-    "plain_or",
     "saved_result",
     "shape_error",
     "spread",
     "type_error",
-    "unary",
-    "with_out",
     "write",
 ]

@@ -16,14 +16,18 @@ from gradcore.autograd.graph import (
     tick,
     wrap,
 )
-from gradcore.autograd.modes import DUAL, GRAD, State, local
+from gradcore.autograd.modes import AUTOCAST, DUAL, GRAD, PLAINLY, PROFILE, State, local
+from gradcore.autograd.variables import Subclasses
 from gradcore.backends.registry import CPU
-from gradcore.dispatch.operands import Number, common_device, constant, index_array, on_device, shape_error, type_error
+from gradcore.dispatch.operands import Number, common_device, constant, in_batches_of, index_array, on_device, shape_error
+from gradcore.dispatch.overriding import foreign, overloaded, routed, watched
 from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node, saved_result
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
 
 __all__ = ["apply", "call_composite", "elementwise"]
+
+PLAIN = Subclasses.plain
 
 
 def apply(op: Op, args: tuple[Any, ...]) -> Any:
@@ -43,8 +47,8 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
 def _simple(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """A call of an operation of one tensor with one result: `_call` without its loops."""
     t = args[0]
-    if not isinstance(t, Variable):
-        raise type_error(op, 0, t)
+    if t.__class__ not in PLAIN:
+        return foreign(op, 0, t, args)
     dtype, device = t._dtype, t._device
     if op.view:
         return views.view_of(t, device.kernels[op.kernel](t._array, *args[1:]), op, args[1:], op.node_name, state)
@@ -83,7 +87,7 @@ _ONE = (True,)
 def _pair(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """A call of an operation of two tensors of one real dtype with one result: `_call` without its loops."""
     t, other = args[0], args[1]
-    if not isinstance(t, Variable) or not isinstance(other, Variable):
+    if t.__class__ not in PLAIN or other.__class__ not in PLAIN:
         return _call(op, args, state)
     dtype, device = t._dtype, t._device
     if other._dtype is not dtype or other._device is not device or dtype.category != 2 or dtype.is_reduced:
@@ -121,6 +125,17 @@ def _pair(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """A call that something intercepts: from the outside, what takes it over, a profiler, autocasting, forward mode."""
+    if watched(args, state.mode):
+        return routed(op, args)
+    if state.mode & PROFILE:
+        return state.profiler.call(op, args, _intercepted, state)
+    return _intercepted(op, args, state)
+
+
+def _intercepted(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    if state.mode & AUTOCAST:
+        args = state.autocast.arguments(op, args)
     if state.mode & DUAL:
         level = forward.innermost(op, args)
         if level is not None:
@@ -151,8 +166,8 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         else:
             group = (value,)
         for i, t in enumerate(group):
-            if not isinstance(t, Variable):
-                raise type_error(op, p, t)
+            if t.__class__ not in PLAIN and not (isinstance(t, Variable) and state.mode & PLAINLY):
+                return foreign(op, p, t, args)
             if device is None:
                 device = t._device
             elif t._device is not device:
@@ -176,6 +191,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         device = common_device([t for t in tensors if t is not None])
         raw = _moved(op, args, raw, device)
     for p in op.indices:
+        device = in_batches_of(args[p], device)
         raw[p] = tuple(index_array(t, device) for t in args[p])
     if reduced and op.upcast and device.backend.upcasts:
         results = _upcast_call(op, raw, device, state)
@@ -227,7 +243,7 @@ def _plain(op: Op, args: tuple[Any, ...], state: State) -> Any:
                 return None
             continue
         edge = None
-        if isinstance(value, Variable):
+        if value.__class__ in PLAIN:
             if p in op.unpromoted:
                 if value._dtype is not dtypes.bool_:
                     return None
@@ -294,14 +310,14 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     numbers_: list[Any] = []
     for p in op.tensors:
         value = args[p]
-        if isinstance(value, Variable):
+        if value.__class__ in PLAIN or (isinstance(value, Variable) and state.mode & PLAINLY):
             tensors.append(value)
         elif isinstance(value, Number) and p in op.numbers:
             numbers_.append(value)
         elif value is not None or op.parameters[p].default is not None:
-            raise type_error(op, p, value)
+            return foreign(op, p, value, args)
     if not tensors:
-        raise type_error(op, op.tensors[0], args[op.tensors[0]])
+        return foreign(op, op.tensors[0], args[op.tensors[0]], args)
     device = common_device(tensors)
     compute, result_type = RULES[op.promotion](op, tensors, numbers_, args)
     upcast = compute.is_reduced and op.upcast and device.backend.upcasts
@@ -310,7 +326,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     raw = list(args)
     operands: list[Any] = []
     edges: list[Any] = []
-    needed = False
+    needed = converts = False
     for p in op.tensors:
         t = args[p]
         if t is None:
@@ -320,7 +336,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
         if isinstance(t, Variable):
             array = on_device(t, device)
             if p not in op.unpromoted and getattr(array, "dtype", target) != target:
-                array = state.run(device.backend.astype, array, target)
+                converts = True
             edge = t._edge if t._meta is None else gradient_edge(t)
             needed = needed or edge is not None
         else:
@@ -330,7 +346,9 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
         operands.append(t)
         edges.append(edge)
     try:
-        result = state.run(device.kernels[op.kernel], *raw)
+        result = _converted_and_computed(op, raw, target, result_type, device, state) if converts else None
+        if result is None:
+            result = state.run(device.kernels[op.kernel], *raw)
     except ValueError as error:
         raise shape_error(tensors) or error from None
     if result_type is not None and result.dtype != result_type.numpy:
@@ -345,6 +363,21 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     return out
 
 
+def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: Any, device: Any, state: State) -> Any:
+    """The result where dtypes differ, by a backend that converts in its kernels; else convert what `raw` holds."""
+    backend = device.backend
+    if backend.fuses:
+        compute = [target if p in op.tensors and p not in op.unpromoted else None for p in range(len(raw))]
+        stored = None if result_type is None else result_type.numpy
+        result = state.run(backend.fused_forward, op.kernel, raw, compute, stored)
+        if result is not None:
+            return result
+    for p in op.tensors:
+        if p not in op.unpromoted and getattr(raw[p], "dtype", target) != target:
+            raw[p] = state.run(backend.astype, raw[p], target)
+    return None
+
+
 def _as_computed(t: Any, compute: dtypes.dtype) -> Any:
     """The operand in the dtype that the operation computed in, for the derivative's formula."""
     if t._dtype is compute or getattr(t, "_constant", False):
@@ -354,5 +387,29 @@ def _as_computed(t: Any, compute: dtypes.dtype) -> Any:
 
 def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
     """Run a composite operation's body on tensors."""
+    state = local.state
+    if state.mode > GRAD:
+        return _special_composite(op, args, state)
+    for p in op.tensors:
+        if args[p].__class__ not in PLAIN and overloaded(args):
+            return routed(op, args)
+    return _composite(op, args, state)
+
+
+def _special_composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    if watched(args, state.mode) or overloaded(args):
+        return routed(op, args)
+    if state.mode & PROFILE:
+        return state.profiler.call(op, args, _cast_composite, state)
+    return _cast_composite(op, args, state)
+
+
+def _cast_composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    if state.mode & AUTOCAST:
+        args = state.autocast.arguments(op, args)
+    return _composite(op, args, state)
+
+
+def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
     results = op.body(TENSORS, *args)  # type: ignore[misc]
     return results if op.output_type is None else OUTPUT_TYPES[op.output_type](*results)

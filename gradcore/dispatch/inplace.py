@@ -16,9 +16,11 @@ from gradcore.autograd.graph import (
     requires_grad,
     version_counter,
 )
-from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
+from gradcore.autograd.modes import AUTOCAST, DUAL, GRAD, INFERENCE, PROFILE, State, local
+from gradcore.autograd.variables import Subclasses
 from gradcore.dispatch.calls import apply, call_composite
 from gradcore.dispatch.operands import type_error
+from gradcore.dispatch.overriding import routed, watched
 from gradcore.ops.table import Op
 
 __all__ = ["apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
@@ -91,6 +93,27 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
     if not isinstance(self, Variable):
         raise type_error(op, 0, self)
     state = local.state
+    if state.mode > GRAD or Subclasses.used:
+        return _special(op, args, state)
+    return _write_result(op, args, state)
+
+
+def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """An in-place call that something intercepts; it is never autocast."""
+    if watched(args, state.mode):
+        return routed(op, args, getattr(TENSORS, f"{op.name}_"))
+    casting = state.mode & AUTOCAST
+    state.mode &= ~AUTOCAST
+    try:
+        if state.mode & PROFILE:
+            return state.profiler.call(op, args, _write_result, state, f"{op.name}_")
+        return _write_result(op, args, state)
+    finally:
+        state.mode |= casting
+
+
+def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    self = args[0]
     check_inplace(self, state)
     if state.mode & GRAD and _reads_input(op) and any(isinstance(a, Variable) and requires_grad(a) for a in args):
         args = (_original(self), *args[1:])
@@ -114,6 +137,8 @@ def _original(self: Any) -> Any:
 
 def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """Call an operation and put its results in the tensors given as ``out=``."""
+    if watched((*args, out), local.state.mode):
+        return routed(op, args, out=out)
     results = call_composite(op, args) if op.kind == "composite" else apply(op, args)
     several = isinstance(results, tuple)
     for target, result in zip(out if several else (out,), results if several else (results,), strict=True):

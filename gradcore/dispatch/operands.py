@@ -15,10 +15,11 @@ from gradcore.autograd.graph import (
     tensor_type,
 )
 from gradcore.autograd.modes import local
+from gradcore.backends.batching.devices import over
 from gradcore.backends.registry import CPU
 from gradcore.ops.table import Op
 
-__all__ = ["NUMBERS", "Number", "common_device", "constant", "index_array", "on_device", "shape_error", "type_error"]
+__all__ = ["NUMBERS", "Number", "common_device", "constant", "in_batches_of", "index_array", "on_device", "shape_error", "type_error"]
 
 
 Number = numbers.Number
@@ -39,6 +40,9 @@ def type_error(op: Op, position: int, value: Any) -> TypeError:
 
 def common_device(tensors: Sequence[Any]) -> Any:
     """The device on which an operation of these tensors runs; 0-dim CPU tensors go anywhere."""
+    batches = {level for t in tensors for level in t._device.levels}
+    if batches:
+        return over(tuple(batches), common_device([_Placed(t) for t in tensors]))
     found = None
     for t in tensors:
         numbers_only = found is CPU and all(s._device is not CPU or not s._array.ndim for s in tensors)
@@ -53,9 +57,24 @@ def common_device(tensors: Sequence[Any]) -> Any:
     return found
 
 
+def in_batches_of(indices: Sequence[Any], device: Any) -> Any:
+    """The device with the batches that index tensors are in; these may lie on any device."""
+    levels = {level for t in indices if isinstance(t, Variable) for level in t._device.levels}
+    return over(tuple(levels), device) if levels else device
+
+
+class _Placed:
+    """A tensor as it is without batches."""
+
+    __slots__ = ("_array", "_device")
+
+    def __init__(self, t: Any) -> None:
+        self._array, self._device = t._array, t._device.real
+
+
 def on_device(t: Any, device: Any) -> Any:
     """The array of a tensor on `device`, which differs only for 0-dim CPU tensors."""
-    if t._device is device:
+    if t._device is device or t._device.real is device.real:
         return t._array
     return device.backend.scalar(t._array[()], t._array.dtype)
 
@@ -68,6 +87,7 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
     key = (value, dtype, device._name)
     t = _constants.get(key)
     if t is None:
+        device = device.real
         t = new(tensor_type.cls)
         t._array = local.state.run(device.backend.scalar, value, dtype.numpy)
         t._device, t._dtype = device, dtype
@@ -84,11 +104,11 @@ def index_array(index: Any, device: Any) -> Any:
     """The array of an index tensor on `device`; indices come from anywhere."""
     if not isinstance(index, Variable):
         return index
-    return index._array if index._device is device else TENSORS.to(index, device)._array
+    return index._array if index._device.real is device.real else TENSORS.to(index, device)._array
 
 
 def shape_error(tensors: Sequence[Any]) -> Exception | None:
-    shapes = [t._array.shape for t in tensors]
+    shapes = [t._array.shape for t in tensors if t is not None]
     for a, b in pairwise(shapes):
         for back in range(1, min(len(a), len(b)) + 1):
             if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):

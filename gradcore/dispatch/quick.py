@@ -8,7 +8,6 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.autograd.formulas import node_class
 from gradcore.autograd.graph import (
-    Variable,
     VersionCounter,
     gradient_edge,
     new,
@@ -16,12 +15,15 @@ from gradcore.autograd.graph import (
     tick,
 )
 from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.variables import Subclasses
 from gradcore.dispatch.calls import apply, elementwise
 from gradcore.dispatch.operands import constant, shape_error
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 
 __all__ = ["binary", "plain_or", "unary"]
+
+PLAIN = Subclasses.plain
 
 
 def unary(op: Op) -> Callable[[Any], Any]:
@@ -34,7 +36,7 @@ def unary(op: Op) -> Callable[[Any], Any]:
     def call(self: Any) -> Any:
         nonlocal cls
         state = local.state
-        if not isinstance(self, Variable) or state.mode > GRAD or not exact:
+        if self.__class__ not in PLAIN or state.mode > GRAD or not exact:
             return apply(op, (self,))
         dtype = self._dtype
         if dtype.category != 2 or dtype.is_reduced:
@@ -83,10 +85,10 @@ def _comparison(op: Op, foreign: Callable[..., Any]) -> Callable[[Any, Any], Any
 
     def call(self: Any, other: Any) -> Any:
         state = local.state
-        if state.mode > GRAD or not isinstance(self, Variable):
+        if state.mode > GRAD or self.__class__ not in PLAIN:
             return foreign(op, (self, other))
         dtype, device = self._dtype, self._device
-        if isinstance(other, Variable):
+        if other.__class__ in PLAIN:
             b, like = other._array, other._dtype is dtype and other._device is device
         else:
             b, like = other, takes_numbers and (other.__class__ is float or other.__class__ is int)
@@ -152,11 +154,11 @@ def binary(op: Op, foreign: Callable[..., Any] = apply) -> Callable[[Any, Any], 
 
     def call(self: Any, other: Any) -> Any:
         state = local.state
-        if state.mode > GRAD or not exact or not isinstance(self, Variable):
+        if state.mode > GRAD or not exact or self.__class__ not in PLAIN:
             return foreign(op, (self, other, *settings))
         dtype = self._dtype
         device = self._device
-        if not isinstance(other, Variable):
+        if other.__class__ not in PLAIN:
             if not takes_numbers or (other.__class__ is not float and other.__class__ is not int):
                 return foreign(op, (self, other, *settings))
             if dtype.category != 2 or dtype.is_reduced:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd import anomaly_mode, views
+from gradcore.autograd import anomaly_mode, batching, views
 from gradcore.autograd import saved as saved_tensors
 from gradcore.autograd.formulas import node_class, plan_of
 from gradcore.autograd.graph import (
@@ -62,6 +62,8 @@ def make_node(
     name = op.node_name
     if not isinstance(name, str):
         name = name(*args)
+    if device.levels:
+        edges = _lifted(edges, tensors, device)
     node: Any = new(node_class(op, name))
     node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
     if op.sequence:
@@ -109,6 +111,14 @@ def make_node(
     if state.mode & ANOMALY:
         anomaly_mode.note(node)
     return node
+
+
+def _lifted(edges: list[Any], tensors: Sequence[Any], device: Any) -> list[Any]:
+    """The edges, with a sum over the samples of a batch on those of tensors that all samples share."""
+    return [
+        edge if edge is None or t._device is device else batching.lift_edge(edge, t._device, device)
+        for edge, t in zip(edges, tensors, strict=True)
+    ]
 
 
 def _metas(op: Op, tensors: Sequence[Any], out: Any) -> Any:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import (
-    Variable,
-)
+from gradcore.autograd.graph import Variable
 from gradcore.dispatch.calls import apply, call_composite
+from gradcore.dispatch.direct import has_plain_call, lines_of, scope_of
 from gradcore.dispatch.inplace import apply_inplace, out_of
 from gradcore.ops.table import Op
 
-__all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", "spread", "with_out"]
-
-
-_templates: dict[Any, Callable[..., Any]] = {}
+__all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", "spread"]
 
 
 #: NumPy's names for parameters, which PyTorch takes, too.
@@ -34,26 +30,133 @@ class _Required:
 REQUIRED = _Required()
 
 
-def _template(n: int, out: bool, required: tuple[int, ...] | None) -> Callable[..., Any]:
-    """A maker of functions of `n` parameters that hand them on as one tuple.
+def make_function(
+    op: Op, *, method: bool, run: Callable[..., Any] | None = None, general: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """A function with the operation's signature, as users call it.
 
-    Unless `required` is None, they know NumPy's names of their parameters; those at these positions must be given.
+    Parameters
+    ----------
+    op : Op
+    method : bool
+        Whether it is a method: its first parameter keeps its name, and it has no ``out=``.
+    run : callable, optional
+        ``run(op, args)`` makes all calls.
+    general : callable, optional
+        ``general(op, args)`` makes the calls that are not plain, see `gradcore.dispatch.direct`; `apply` if None.
     """
-    key = n, out, required
-    if key not in _templates:
-        names = ", ".join(f"a{i}" for i in range(n))
-        aliased = "" if required is None else ", **aliases"
-        lines = ["def make(run, run_out, op):", f"    def call({names}{', out' if out else ''}{aliased}):"]
-        if required is not None:
-            lines += [f"        if {' or '.join(['aliases', *(f'a{i} is REQUIRED' for i in required)])}:"]
-            lines += [f"            {names}, = renamed(op, ({names},), aliases)"]
-        if out:
-            lines += ["        if out is not None:", f"            return run_out(op, ({names},), out)"]
-        lines += [f"        return run(op, ({names},))", "    return call"]
-        scope: dict[str, Any] = {"REQUIRED": REQUIRED, "renamed": _renamed}
-        exec("\n".join(lines), scope)
-        _templates[key] = scope["make"]
-    return _templates[key]
+    name = op.path.rpartition(".")[2]
+    if any(p.kind is p.VAR_POSITIONAL for p in op.parameters):  # a composite of any number of tensors
+        return named(lambda *args, **settings: op.body(TENSORS, *args, **settings), op, name, method)  # type: ignore[misc]
+    if general is None:
+        general = call_composite if op.kind == "composite" else apply
+    signature = _Signature(op, method)
+    function = signature.function([f"return run(op, {_names(op)})"])
+    scope = function.__globals__
+    scope["run"] = run or general
+    if run is None and has_plain_call(op):
+        scope["run"] = _first_call(function, signature, general)
+    return named(function, op, name, method)
+
+
+def _first_call(function: Any, signature: _Signature, general: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes the first call of a function, after which the function makes plain calls itself."""
+
+    def run(op: Op, args: tuple[Any, ...]) -> Any:
+        function.__globals__.update(scope_of(op, general))
+        function.__code__ = signature.code(lines_of(op))
+        return general(op, args)
+
+    return run
+
+
+class _Signature:
+    """The signature of an operation as a function or a method, which can be given any body.
+
+    A body is lines of Python whose parameters are ``a0, a1, ...``; those of one form are compiled once. It sees the
+    names of the function's globals, which are its own.
+    """
+
+    def __init__(self, op: Op, method: bool) -> None:
+        self.op = op
+        names, parameters = list(op.names), op.parameters
+        if not method and names and names[0] == "self":
+            names[0] = "input"
+        #: Whether the last parameter takes sizes that are given one by one.
+        self.variadic = method and bool(parameters) and parameters[-1].annotation == "Sizes"
+        self.out = not method and not op.view and not op.path.startswith("nn.")
+        dim = op.position.get("dim")
+        #: Where NumPy's names are known, those of the parameters from `dim` on that must be given.
+        self.required: tuple[int, ...] | None = None
+        if dim is not None:
+            self.required = tuple(i for i, p in enumerate(parameters) if i >= dim and p.default is p.empty)
+        keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        self.positional = len(names) - len(keyword_only)
+        self.names = [*names, "out"] if self.out else names
+        self.defaults = tuple(
+            REQUIRED if p.default is p.empty else p.default
+            for i, p in enumerate(parameters[: self.positional])
+            if p.default is not p.empty or i in (self.required or ())
+        )
+        self.keyword_defaults = {p.name: p.default for p in keyword_only if p.default is not p.empty}
+        if self.out:
+            self.keyword_defaults["out"] = None
+
+    def code(self, body: Iterable[str]) -> types.CodeType:
+        """The code of a function of this signature."""
+        parameters = [f"a{i}" for i in range(len(self.op.names))]
+        if self.variadic:
+            parameters[-1:] = [f"*{parameters[-1]}", "**named"]
+        if self.out:
+            parameters.append("out")
+        if self.required is not None:
+            parameters.append("**aliases")
+        code = _compiled(f"def call({', '.join(parameters)}):", (*self._first_lines(), *body))
+        if self.variadic:
+            return code
+        return code.replace(
+            co_varnames=(*self.names, *code.co_varnames[len(self.names) :]),
+            co_argcount=self.positional,
+            co_kwonlyargcount=len(self.names) - self.positional,
+        )
+
+    def _first_lines(self) -> Iterable[str]:
+        """What is to be done with arguments before the call: other names, sizes one by one, ``out=``."""
+        everything = _names(self.op)
+        if self.variadic:
+            last = f"a{len(self.op.names) - 1}"
+            yield from (f"if len({last}) == 1 or named:", f"    {last} = sizes(op, {last}, named)")
+        if self.required is not None:
+            missing = "".join(f" or a{i} is REQUIRED" for i in self.required)
+            yield from (f"if aliases{missing}:", f"    {everything} = renamed(op, {everything}, aliases)")
+        if self.out:
+            yield from ("if out is not None:", f"    return out_of(op, {everything}, out)")
+
+    def function(self, body: Sequence[str]) -> Any:
+        """A function of this signature with globals of its own."""
+        scope: dict[str, Any] = {
+            "__name__": __name__, "op": self.op, "REQUIRED": REQUIRED, "renamed": _renamed, "sizes": _sizes, "out_of": out_of,
+        }  # fmt: skip
+        function = types.FunctionType(self.code(body), scope, "call", None if self.variadic else self.defaults)
+        if not self.variadic:
+            function.__kwdefaults__ = self.keyword_defaults
+        return function
+
+
+_codes: dict[tuple[str, ...], types.CodeType] = {}
+
+
+def _compiled(head: str, body: tuple[str, ...]) -> types.CodeType:
+    """The code of a function; functions of one text share it."""
+    key = head, *body
+    if key not in _codes:
+        module = compile("\n    ".join(key), "<gradcore.dispatch.direct>", "exec")
+        _codes[key] = next(constant for constant in module.co_consts if isinstance(constant, types.CodeType))
+    return _codes[key]
+
+
+def _names(op: Op) -> str:
+    return f"({''.join(f'a{i}, ' for i in range(len(op.names)))})"
 
 
 def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any]:
@@ -70,59 +173,20 @@ def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any
     return full
 
 
-def make_function(op: Op, *, method: bool, run: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """A function with the operation's signature, as users call it."""
-    if run is None:
-        run = call_composite if op.kind == "composite" else apply
-    name = op.path.rpartition(".")[2]
-    if any(p.kind is p.VAR_POSITIONAL for p in op.parameters):  # a composite of any number of tensors
-        return named(lambda *args, **settings: op.body(TENSORS, *args, **settings), op, name, method)  # type: ignore[misc]
-    if op.parameters and op.parameters[-1].annotation == "Sizes" and method:
-        return named(_variadic(op, run), op, name, method)
-    with_out = not method and not op.view and not op.path.startswith("nn.")
-    dim = op.position.get("dim")
-    required = (
-        None if dim is None else tuple(i for i, p in enumerate(op.parameters) if i >= dim and p.default is p.empty)
-    )
-    function = _template(len(op.names), with_out, required)(run, out_of, op)
-    names = list(op.names)
-    if not method and names and names[0] == "self":
-        names[0] = "input"
-    keyword_only = [p for p in op.parameters if p.kind is p.KEYWORD_ONLY]
-    positional = len(names) - len(keyword_only)
-    code = function.__code__
-    code = code.replace(
-        co_varnames=(*names, *(["out"] if with_out else []), *code.co_varnames[len(names) + with_out :]),
-        co_argcount=positional,
-        co_kwonlyargcount=len(keyword_only) + with_out,
-    )
-    defaults = tuple(
-        REQUIRED if p.default is p.empty else p.default
-        for i, p in enumerate(op.parameters[:positional])
-        if p.default is not p.empty or i in (required or ())
-    )
-    function = types.FunctionType(code, function.__globals__, name, defaults, function.__closure__)
-    function.__kwdefaults__ = {p.name: p.default for p in keyword_only if p.default is not p.empty}
-    if with_out:
-        function.__kwdefaults__["out"] = None
-    return named(function, op, name, method)
-
-
-def _variadic(op: Op, run: Callable[..., Any]) -> Callable[..., Any]:
-    last = op.names[-1]
-
-    def call(self: Any, *values: Any, **named: Any) -> Any:
-        if named:
-            if values or list(named) != [last]:
-                raise TypeError(f"{op.name}() got an unexpected keyword argument {next(iter(named))!r}")
-            values = (named[last],)
-        if len(values) == 1 and not hasattr(values[0], "__index__"):
-            values = values[0]
-        elif len(values) == 1 and isinstance(values[0], Variable) and values[0]._array.ndim:
-            values = tuple(values[0].tolist())  # type: ignore[attr-defined]
-        return run(op, (self, values))
-
-    return call
+def _sizes(op: Op, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The sizes out of a call with one argument, which may hold all of them, or with their name."""
+    if named:
+        if values or list(named) != [op.names[-1]]:
+            raise TypeError(f"{op.name}() got an unexpected keyword argument {next(iter(named))!r}")
+        values = (named[op.names[-1]],)
+    if len(values) != 1:
+        return values
+    value = values[0]
+    if not hasattr(value, "__index__"):
+        return value
+    if isinstance(value, Variable) and value._array.ndim:
+        return tuple(value.tolist())  # type: ignore[attr-defined]
+    return values
 
 
 def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
@@ -149,18 +213,3 @@ def make_inplace(op: Op) -> Callable[..., Any]:
     function.__name__ = function.__name__ + "_"
     function.__qualname__ = function.__qualname__ + "_"
     return function
-
-
-def with_out(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
-    """A fast one- or two-argument function, with ``out=`` as an option."""
-    if len(op.names) == 1:
-
-        def call(input: Any, *, out: Any = None) -> Any:
-            return function(input) if out is None else out_of(op, (input,), out)
-
-    else:
-
-        def call(input: Any, other: Any, *, out: Any = None) -> Any:  # type: ignore[misc]
-            return function(input, other) if out is None else out_of(op, (input, other), out)
-
-    return call

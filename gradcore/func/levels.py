@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradcore.autograd import forward
+from gradcore.autograd.batching import lift
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.nodes import Node, gradient_edge, requires_grad
 from gradcore.autograd.variables import Variable, alias, new, tick
+from gradcore.backends.batching import over
 from gradcore.creation import zeros_like
 from gradcore.tensor import Tensor
 
@@ -62,6 +64,8 @@ class ReverseLevel:
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
         if value._dtype.category < 2:
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if local.state.batches:
+            value = lift(value, over(local.state.batches, value._device))
         node = new(LevelInput)
         edge = gradient_edge(value) if local.state.mode & GRAD else None
         node._device, node._edges, node._hooks, node._seq = value._device, (edge,), None, tick()

@@ -1,25 +1,40 @@
 """Neural networks: modules, parameters and functions."""
 
-from gradcore.nn import functional
-from gradcore.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
-from gradcore.nn.layers import *  # noqa: F403  (activations and losses are made from tables)
-from gradcore.nn.layers import MADE, Flatten, Identity, Linear
-from gradcore.nn.module import Module, register_module_forward_hook, register_module_forward_pre_hook
+# ruff: noqa: F403  (many modules are made from tables)
+
+from gradcore.nn import activations, convolution, functional, init, layers, losses, normalization, padding
+from gradcore.nn.activations import *
+from gradcore.nn.containers import ModuleDict, ModuleList, Sequential
+from gradcore.nn.convolution import *
+from gradcore.nn.embedding import Embedding, EmbeddingBag
+from gradcore.nn.layers import *
+from gradcore.nn.linear import Bilinear, Linear
+from gradcore.nn.losses import *
+from gradcore.nn.module import Module
+from gradcore.nn.normalization import *
+from gradcore.nn.padding import *
 from gradcore.nn.parameter import Buffer, Parameter
+from gradcore.nn.parameter_containers import ParameterDict, ParameterList
 
 __all__ = [
+    "Bilinear",
     "Buffer",
-    "Flatten",
-    "Identity",
+    "Embedding",
+    "EmbeddingBag",
     "Linear",
     "Module",
     "ModuleDict",
     "ModuleList",
     "Parameter",
+    "ParameterDict",
     "ParameterList",
     "Sequential",
     "functional",
-    "register_module_forward_hook",
-    "register_module_forward_pre_hook",
-    *MADE,
+    "init",
+    *activations.__all__,
+    *convolution.__all__,
+    *layers.__all__,
+    *losses.__all__,
+    *normalization.__all__,
+    *padding.__all__,
 ]

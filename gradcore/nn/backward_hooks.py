@@ -1,78 +1,161 @@
-"""Full backward hooks: a module's inputs and outputs pass through nodes that see all their gradients together."""
+"""Backward hooks of modules: inputs and outputs pass through nodes that see all their gradients together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradcore.autograd.function import Function
+from gradcore.autograd.grad_mode import is_grad_enabled
 from gradcore.tensor import Tensor
 
-__all__ = ["watch_backward"]
+__all__ = ["BackwardHooks", "watch_node"]
+
+Grads = tuple[Any, ...]
 
 
-class _Watched(Function):
+class BackwardHookFunction(Function):
     """The identity, whose backward shows the gradients to a function that may replace them."""
 
     @staticmethod
-    def forward(ctx: Any, seen: Callable[[tuple[Any, ...]], Any], *tensors: Tensor) -> Any:
+    def forward(ctx: Any, seen: Callable[[Grads], Any], *tensors: Tensor) -> Any:
         ctx.seen = seen
         ctx.set_materialize_grads(False)
         return tuple(t.view_as(t) for t in tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        replaced = ctx.seen(grads)
-        return (None, *(grads if replaced is None else replaced))
+        return (None, *ctx.seen(grads))
 
 
-def _through(values: tuple[Any, ...], seen: Callable[[tuple[Any, ...]], Any]) -> tuple[Any, ...]:
-    """`values` with those that require grad passed through one watched node."""
+def _through(values: Any, seen: Callable[[Grads], Grads]) -> tuple[Any, bool]:
+    """`values` with those that require grad passed through one node, and whether there are any.
+
+    ``seen(grads)`` gets as many gradients as there are values, None for those without.
+    """
     places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
-    if not places:
-        return values
+    if not places or not is_grad_enabled():
+        return values, False
 
-    def spread(grads: tuple[Any, ...]) -> Any:
+    def spread(grads: Grads) -> Grads:
         full: list[Any] = [None] * len(values)
         for i, grad in zip(places, grads, strict=True):
             full[i] = grad
         result = seen(tuple(full))
-        return None if result is None else tuple(result[i] for i in places)
+        return tuple(result[i] for i in places)
 
-    watched = _Watched.apply(spread, *(values[i] for i in places))
     out = list(values)
-    for i, t in zip(places, watched if isinstance(watched, tuple) else (watched,), strict=True):
+    for i, t in zip(places, BackwardHookFunction.apply(spread, *(values[i] for i in places)), strict=True):
         out[i] = t
-    return tuple(out)
+    return tuple(out) if type(values) is tuple else type(values)(*out), True
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> Grads:
     return value if isinstance(value, tuple) else (value,)
 
 
-def watch_backward(module: Any, args: tuple[Any, ...], forward: Callable[[tuple[Any, ...]], Any]) -> Any:
-    """Run a module's forward such that its full backward hooks are called.
+def _same_number(kind: str, name: str, found: Grads, before: Grads) -> Grads:
+    if len(found) != len(before):
+        raise RuntimeError(
+            f"Backward {kind} returned an invalid number of {name}, got {len(found)}, but expected {len(before)}"
+        )
+    return found
 
-    The hooks see ``grad_output`` when the outputs' gradients are known and ``grad_input`` when the inputs' are.
+
+class BackwardHooks:
+    """The full backward hooks of one call of a module.
+
+    Parameters
+    ----------
+    module : Module
+    hooks : sequence of callable
+        ``hook(module, grad_input, grad_output)``, called when the gradients of the inputs are known.
+    pre_hooks : sequence of callable
+        ``hook(module, grad_output)``, called when those of the outputs are known.
     """
-    arrived: dict[str, tuple[Any, ...]] = {}
 
-    def at_outputs(grads: tuple[Any, ...]) -> Any:
-        for hook in list(module._backward_pre_hooks.values()):
-            result = hook(module, grads)
-            grads = grads if result is None else _as_tuple(result)
-        arrived["output"] = grads
-        if not any_input:
-            at_inputs((None,) * len(args))
+    def __init__(self, module: Any, hooks: Sequence[Callable[..., Any]], pre_hooks: Sequence[Callable[..., Any]]):
+        self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
+        self.grad_output: Grads | None = None
+        self.any_input = False
+        self.n_inputs = 0
+
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments that forward gets."""
+        self.n_inputs = len(args)
+        args, self.any_input = _through(args, self.at_inputs)
+        return args
+
+    def outputs(self, result: Any) -> Any:
+        """The result that the caller of the module gets."""
+        if not isinstance(result, (Tensor, tuple)):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(result)}",
+                stacklevel=4,
+            )
+        watched, _ = _through(_as_tuple(result), self.at_outputs)
+        return watched if isinstance(result, tuple) else watched[0]
+
+    def at_outputs(self, grads: Grads) -> Grads:
+        for hook in self.pre_hooks:
+            found = hook(self.module, grads)
+            if found is not None:
+                grads = _same_number("pre hook", "grad_output", _as_tuple(found), grads)
+        if self.any_input:
+            self.grad_output = grads
+        else:
+            self.without_inputs(grads)
         return grads
 
-    def at_inputs(grads: tuple[Any, ...]) -> Any:
-        for hook in list(module._backward_hooks.values()):
-            result = hook(module, grads, arrived.get("output", ()))
-            grads = grads if result is None else _as_tuple(result)
+    def at_inputs(self, grads: Grads) -> Grads:
+        if self.grad_output is None:  # the inputs got their gradients on another way than through the outputs
+            return grads
+        for hook in self.hooks:
+            found = hook(self.module, grads, self.grad_output)
+            if found is not None:
+                grads = _same_number("hook", "grad_input", _as_tuple(found), grads)
+        self.grad_output = None
         return grads
 
-    any_input = any(isinstance(a, Tensor) and a.requires_grad for a in args)
-    result = forward(_through(args, at_inputs))
-    watched = _through(_as_tuple(result), at_outputs)
-    return watched if isinstance(result, tuple) else watched[0]
+    def without_inputs(self, grads: Grads) -> None:
+        warnings.warn(
+            "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
+            "require gradients.",
+            stacklevel=2,
+        )
+        for hook in self.hooks:
+            found = hook(self.module, (None,) * self.n_inputs, grads)
+            if found is not None and not (isinstance(found, tuple) and all(g is None for g in found)):
+                raise RuntimeError(
+                    "Backward hook for Modules where no input requires gradient should always return None or None for "
+                    "all gradients."
+                )
+
+
+# -- the older kind -----------------------------------------------------------------------------------------------
+
+
+def watch_node(module: Any, hooks: Sequence[Callable[..., Any]], args: tuple[Any, ...], result: Any) -> None:
+    """Call ``hook(module, grad_input, grad_output)`` after the backward of the node that made the result."""
+    first = result
+    while not isinstance(first, Tensor):
+        first = next(v for v in first.values() if isinstance(v, Tensor)) if isinstance(first, Mapping) else first[0]
+    node = first.grad_fn
+    if node is None:
+        return
+    owner = weakref.ref(module)
+    for hook in hooks:
+        node.register_hook(lambda grad_in, grad_out, hook=hook: hook(owner(), grad_in, grad_out))
+    reached = {following for following, _ in node.next_functions}
+    inputs = {a.grad_fn for a in args if isinstance(a, Tensor) and a.grad_fn is not None}
+    if not isinstance(result, Tensor) or inputs != reached:
+        warnings.warn(
+            "Using a non-full backward hook when the forward contains multiple autograd Nodes is deprecated and will "
+            "be removed in future versions. This hook will be missing some grad_input. Please use "
+            "register_full_backward_hook to get the documented behavior.",
+            FutureWarning,
+            stacklevel=5,
+        )

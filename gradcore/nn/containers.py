@@ -1,23 +1,45 @@
-"""Modules and parameters in sequence or by key."""
+"""Modules in sequence or by key."""
 
 from __future__ import annotations
 
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from gradcore.nn.module import Module
-from gradcore.nn.parameter import Parameter
-from gradcore.tensor import Tensor
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
+__all__ = ["ModuleDict", "ModuleList", "Sequential", "pairs"]
+
+
+def pairs(entries: Any, name: str, article: str) -> Iterator[tuple[Any, Any]]:
+    """The keys and values that a mapping or an iterable of pairs has.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither; with the words for the ``update`` of the class `name`.
+    """
+    if not isinstance(entries, Iterable):
+        raise TypeError(
+            f"{article}.update should be called with an iterable of key/value pairs, but got {type(entries).__name__}"
+        )
+    if isinstance(entries, Mapping) or (isinstance(entries, Module) and hasattr(entries, "items")):
+        yield from entries.items()
+        return
+    for i, pair in enumerate(entries):
+        if not isinstance(pair, Iterable):
+            raise TypeError(f"{name} update sequence element #{i} should be Iterable; is{type(pair).__name__}")
+        found = tuple(pair)
+        if len(found) != 2:
+            raise ValueError(f"{name} update sequence element #{i} has length {len(found)}; 2 is required")
+        yield found
 
 
 class _Listed(Module):
     """Modules under the names ``"0"``, ``"1"`` ..."""
 
-    def _key(self, index: int) -> str:
+    def _key(self, index: Any) -> str:
         keys = list(self._modules)
         position = operator.index(index)
         if not -len(keys) <= position < len(keys):
@@ -30,21 +52,20 @@ class _Listed(Module):
         for i, module in enumerate(entries):
             self.add_module(str(i), module)
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def _part(self, entries: list[tuple[str, Any]]) -> Any:
+        raise NotImplementedError
+
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            entries = list(self._modules.items())[index]
-            if isinstance(self, Sequential):
-                return type(self)(OrderedDict(entries))
-            return type(self)([module for _, module in entries])  # type: ignore[call-arg]
+            return self._part(list(self._modules.items())[index])
         return self._modules[self._key(index)]
 
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, self._key(index), module)
 
     def __delitem__(self, index: int | slice) -> None:
-        keys = list(self._modules)
-        for key in keys[index] if isinstance(index, slice) else [self._key(index)]:
-            del self._modules[key]
+        for key in list(self._modules)[index] if isinstance(index, slice) else [self._key(index)]:
+            delattr(self, key)
         self._refill(list(self._modules.values()))
 
     def __len__(self) -> int:
@@ -53,33 +74,39 @@ class _Listed(Module):
     def __iter__(self) -> Iterator[Any]:
         return iter(self._modules.values())
 
-    def append(self, module: Module) -> Any:
+    def append(self, module: Module) -> Self:
         """Add a module at the end."""
         self.add_module(str(len(self)), module)
         return self
 
-    def extend(self, modules: Iterable[Module]) -> Any:
+    def extend(self, modules: Iterable[Module]) -> Self:
         """Add modules at the end."""
-        for module in modules:
+        if not isinstance(modules, Iterable):
+            name = type(self).__name__
+            raise TypeError(f"{name}.extend should be called with an iterable, but got {type(modules).__name__}")
+        for module in list(modules):
             self.append(module)
         return self
 
-    def insert(self, index: int, module: Module) -> Any:
-        """Add a module before the one at `index`."""
+    def _insert(self, index: int, module: Module) -> None:
         entries = list(self._modules.values())
         entries.insert(index, module)
         self._refill(entries)
-        return self
 
-    def pop(self, key: int) -> Module:
-        """Take a module out."""
+    def pop(self, key: int | slice) -> Any:
+        """Take a module, or a slice of them, out."""
         found = self[key]
         del self[key]
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 class Sequential(_Listed):
     """Modules that are called one after the other.
+
+    Parameters
+    ----------
+    *args
+        The modules, or one ordered dictionary of names and modules.
 
     Examples
     --------
@@ -93,11 +120,14 @@ class Sequential(_Listed):
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
-        if len(args) == 1 and isinstance(args[0], Mapping):
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
             for name, module in args[0].items():
                 self.add_module(name, module)
         else:
             self._refill(args)
+
+    def _part(self, entries: list[tuple[str, Any]]) -> Any:
+        return type(self)(OrderedDict(entries))
 
     def forward(self, input: Any) -> Any:
         """The last module's output."""
@@ -105,21 +135,98 @@ class Sequential(_Listed):
             input = module(input)
         return input
 
+    def insert(self, index: int, module: Module) -> Self:
+        """Add a module before the one at `index`."""
+        if not isinstance(module, Module):
+            raise AssertionError(f"module should be of type: {Module}")
+        if not -len(self) <= index <= len(self):
+            raise IndexError(f"Index out of range: {index}")
+        self._insert(index, module)
+        return self
+
+    def _check_added(self, other: Any) -> None:
+        if not isinstance(other, Sequential):
+            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
+
+    def __add__(self, other: Any) -> Sequential:
+        self._check_added(other)
+        return Sequential(*self, *other)
+
+    def __iadd__(self, other: Any) -> Self:
+        self._check_added(other)
+        return self.extend(other)
+
+    def _check_factor(self, times: Any) -> None:
+        if not isinstance(times, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(times)}")
+        if times <= 0:
+            raise ValueError(f"Non-positive multiplication factor {times} for {type(self)}")
+
+    def __mul__(self, times: int) -> Sequential:
+        self._check_factor(times)
+        return Sequential(*list(self) * times)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Self:
+        self._check_factor(times)
+        return self.extend(list(self) * (times - 1))
+
 
 class ModuleList(_Listed):
-    """A list of modules, registered as submodules."""
+    """A list of modules, registered as submodules.
+
+    Parameters
+    ----------
+    modules : iterable of Module, optional
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
-        self._refill(modules or ())
+        self.extend([] if modules is None else modules)
+
+    def _part(self, entries: list[tuple[str, Any]]) -> Any:
+        return type(self)([module for _, module in entries])
+
+    def insert(self, index: int, module: Module) -> None:
+        """Add a module before the one at `index`."""
+        self._insert(index, module)
+
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+    def __iadd__(self, modules: Iterable[Module]) -> Self:
+        return self.extend(modules)
+
+    def __repr__(self) -> str:
+        runs: list[list[Any]] = []  # first index, last index, text: equal neighbours are printed once
+        for i, module in enumerate(self):
+            text = repr(module)
+            if runs and runs[-1][2] == text:
+                runs[-1][1] = i
+            else:
+                runs.append([i, i, text])
+        if not runs:
+            return f"{self._get_name()}()"
+        lines = [
+            f"({first}): {text}" if first == last else f"({first}-{last}): {last - first + 1} x {text}"
+            for first, last, text in runs
+        ]
+        return f"{self._get_name()}(\n  " + "\n  ".join(line.replace("\n", "\n  ") for line in lines) + "\n)"
 
 
 class ModuleDict(Module):
-    """Modules by key, registered as submodules."""
+    """Modules by key, registered as submodules.
+
+    Parameters
+    ----------
+    modules : mapping or iterable of pairs, optional
+    """
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         super().__init__()
-        self.update(modules or {})
+        if modules is not None:
+            self.update(modules)
 
     def __getitem__(self, key: str) -> Any:
         return self._modules[key]
@@ -161,42 +268,5 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add modules by key."""
-        for key, module in modules.items() if isinstance(modules, Mapping) else modules:
+        for key, module in pairs(modules, "ModuleDict", "ModuleDict"):
             self[key] = module
-
-
-class ParameterList(Module):
-    """A list of parameters, registered as the module's."""
-
-    def __init__(self, values: Iterable[Tensor] | None = None) -> None:
-        super().__init__()
-        self.extend(values or ())
-
-    def append(self, value: Tensor) -> ParameterList:
-        """Add a parameter; other tensors become parameters."""
-        self.register_parameter(str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
-        return self
-
-    def extend(self, values: Iterable[Tensor]) -> ParameterList:
-        """Add parameters."""
-        for value in values:
-            self.append(value)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __getitem__(self, index: int) -> Any:
-        return list(self._parameters.values())[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._parameters.values())
-
-    def extra_repr(self) -> str:
-        """The parameters, a line each."""
-        lines = []
-        for name, p in self._parameters.items():
-            if p is not None:
-                shape = "x".join(map(str, p.shape))
-                lines.append(f"({name}): Parameter containing: [{p.type()} of size {shape}]")
-        return "\n".join(lines)

@@ -1,24 +1,154 @@
-"""Layers: linear maps, and the activations and losses of `gradcore.nn.functional` as modules."""
+"""Layers without parameters: pooling, dropout, changes of shape and size, distances."""
 
 from __future__ import annotations
 
-import inspect
-import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradcore.creation import empty
-from gradcore.nn import functional as F
+from gradcore.nn.made import Made, make, ntuple, settings
 from gradcore.nn.module import Module
-from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 
-__all__ = ["Flatten", "Identity", "Linear"]
+__all__ = ["Flatten", "Identity", "Unflatten"]
+
+S = settings
+
+
+# -- pooling ------------------------------------------------------------------------------------------------------
+
+
+def _own_stride(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Windows side by side, where no stride is given."""
+    if chosen["stride"] is None:
+        chosen["stride"] = chosen["kernel_size"]
+    return chosen
+
+
+def _tuples(n: int, *names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def prepare(chosen: dict[str, Any]) -> dict[str, Any]:
+        chosen = _own_stride(chosen)
+        return {key: ntuple(value, n) if key in names else value for key, value in chosen.items()}
+
+    return prepare
+
+
+WINDOW = S("kernel_size", stride=None, padding=0)
+SHOWN = ("kernel_size", "stride", "padding")
+ADAPTIVE = {"shown": ("output_size",)}
+TABLE: dict[str, Made] = {}
+for _n in (1, 2, 3):
+    _end = {"ceil_mode": False, "count_include_pad": True}
+    TABLE |= {
+        f"AdaptiveAvgPool{_n}d": Made(f"adaptive_avg_pool{_n}d", S("output_size"), **ADAPTIVE),
+        f"AdaptiveMaxPool{_n}d": Made(
+            f"adaptive_max_pool{_n}d", S("output_size", return_indices=False), **ADAPTIVE
+        ),
+        f"AvgPool{_n}d": Made(
+            f"avg_pool{_n}d",
+            {**WINDOW, **_end, **({} if _n == 1 else {"divisor_override": None})},
+            SHOWN,
+            _tuples(1, *SHOWN) if _n == 1 else _own_stride,
+        ),
+        f"LPPool{_n}d": Made(f"lp_pool{_n}d", S("norm_type", "kernel_size", stride=None, ceil_mode=False)),
+        f"MaxPool{_n}d": Made(
+            f"max_pool{_n}d",
+            {**WINDOW, "dilation": 1, "return_indices": False, "ceil_mode": False},
+            (*SHOWN, "dilation", "ceil_mode"),
+            _own_stride,
+        ),
+        f"MaxUnpool{_n}d": Made(f"max_unpool{_n}d", WINDOW, SHOWN, _tuples(_n, *SHOWN)),
+    }
+
+
+def _fractional(chosen: dict[str, Any]) -> dict[str, Any]:
+    size, ratio = chosen["output_size"], chosen["output_ratio"]
+    if (size is None) is (ratio is None):
+        kind = "requires specifying either" if size is None else "only one of"
+        raise ValueError(f"FractionalMaxPool {kind} an output size or a pooling ratio")
+    return chosen
+
+
+for _n in (2, 3):
+    TABLE[f"FractionalMaxPool{_n}d"] = Made(
+        f"fractional_max_pool{_n}d",
+        S("kernel_size", output_size=None, output_ratio=None, return_indices=False, _random_samples=None),
+        (),
+        _fractional,
+    )
+
+
+# -- dropout, shapes, distances -----------------------------------------------------------------------------------
+
+
+def _probability(chosen: dict[str, Any]) -> dict[str, Any]:
+    if not 0 <= chosen["p"] <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {chosen['p']}")
+    return chosen
+
+
+def _dropout(module: Any) -> str:
+    return f"p={module.p}, inplace={module.inplace}"
+
+
+for _name, _function in (
+    ("Dropout", "dropout"), ("Dropout1d", "dropout1d"), ("Dropout2d", "dropout2d"), ("Dropout3d", "dropout3d"),
+    ("AlphaDropout", "alpha_dropout"), ("FeatureAlphaDropout", "feature_alpha_dropout"),
+):  # fmt: skip
+    TABLE[_name] = Made(_function, S(p=0.5, inplace=False), _dropout, _probability, training=True)
+
+_WINDOWS = {"dilation": 1, "padding": 0, "stride": 1}
+TABLE |= {
+    "ChannelShuffle": Made("channel_shuffle", S("groups")),
+    "CosineSimilarity": Made("cosine_similarity", S(dim=1, eps=1e-8), ()),
+    "Fold": Made("fold", S("output_size", "kernel_size", **_WINDOWS)),
+    "LocalResponseNorm": Made(
+        "local_response_norm",
+        S("size", alpha=1e-4, beta=0.75, k=1.0),
+        lambda m: f"{m.size}, alpha={m.alpha}, beta={m.beta}, k={m.k}",
+    ),
+    "PairwiseDistance": Made("pairwise_distance", S(p=2.0, eps=1e-6, keepdim=False), ()),
+    "PixelShuffle": Made("pixel_shuffle", S("upscale_factor")),
+    "PixelUnshuffle": Made("pixel_unshuffle", S("downscale_factor")),
+    "Unfold": Made("unfold", S("kernel_size", **_WINDOWS)),
+}
+
+
+def _factors(chosen: dict[str, Any]) -> dict[str, Any]:
+    factor = chosen["scale_factor"]
+    if factor is not None:
+        chosen["scale_factor"] = tuple(map(float, factor)) if isinstance(factor, (tuple, list)) else float(factor)
+    return chosen
+
+
+def _upsampling(mode: str, align_corners: bool | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda chosen: {**_factors(chosen), "mode": mode, "align_corners": align_corners}
+
+
+def _scale(module: Any) -> str:
+    how = f"scale_factor={module.scale_factor!r}" if module.scale_factor is not None else f"size={module.size!r}"
+    return f"{how}, mode={module.mode!r}"
+
+
+_SIZES = S(size=None, scale_factor=None)
+TABLE |= {
+    "Upsample": Made(
+        "interpolate",
+        {**_SIZES, "mode": "nearest", "align_corners": None, "recompute_scale_factor": None},
+        _scale,
+        _factors,
+    ),
+    "UpsamplingBilinear2d": Made("interpolate", _SIZES, _scale, _upsampling("bilinear", True)),
+    "UpsamplingNearest2d": Made("interpolate", _SIZES, _scale, _upsampling("nearest", None)),
+}
+
+
+# -- written out --------------------------------------------------------------------------------------------------
 
 
 class Identity(Module):
     """A module that returns its input, whatever it is made with."""
 
-    def __init__(self, *args: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
@@ -26,57 +156,14 @@ class Identity(Module):
         return input
 
 
-class Linear(Module):
-    """``input @ weight.T + bias``.
+class Flatten(Module):
+    """Join the dims from `start_dim` to `end_dim`.
 
     Parameters
     ----------
-    in_features, out_features : int
-        Size of the last dim of inputs and outputs.
-    bias : bool
-        Whether there is a bias.
-    device, dtype
-        Of the parameters. Their first values are uniform between plus and minus ``1 / sqrt(in_features)``.
-
-    Examples
-    --------
-    >>> import gradcore
-    >>> gradcore.nn.Linear(2, 3)(gradcore.ones(5, 2)).shape
-    torch.Size([5, 3])
+    start_dim, end_dim : int
+        The first and the last dim that are joined.
     """
-
-    bias: Tensor | None
-    weight: Tensor
-
-    def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
-    ) -> None:
-        super().__init__()
-        self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw new parameters."""
-        bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
-        for parameter in self.parameters():
-            parameter.data.uniform_(-bound, bound)
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The map applied to the last dim."""
-        return F.linear(input, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """Sizes and whether there is a bias."""
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
-
-
-class Flatten(Module):
-    """Join the dims from `start_dim` to `end_dim`."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -84,81 +171,48 @@ class Flatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The flattened input."""
-        return input.flatten(self.start_dim, self.end_dim)  # type: ignore[no-any-return]
+        return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """The dims."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
-#: Modules by class name: the function, and the settings that the class takes with their defaults.
-ACTIVATIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "ReLU": ("relu", {"inplace": False}), "ReLU6": ("relu6", {"inplace": False}), "Sigmoid": ("sigmoid", {}),
-    "Tanh": ("tanh", {}), "GELU": ("gelu", {"approximate": "none"}), "SiLU": ("silu", {"inplace": False}),
-    "Mish": ("mish", {"inplace": False}), "ELU": ("elu", {"alpha": 1.0, "inplace": False}),
-    "SELU": ("selu", {"inplace": False}), "CELU": ("celu", {"alpha": 1.0, "inplace": False}),
-    "LeakyReLU": ("leaky_relu", {"negative_slope": 0.01, "inplace": False}),
-    "Softplus": ("softplus", {"beta": 1.0, "threshold": 20.0}), "Softsign": ("softsign", {}),
-    "Tanhshrink": ("tanhshrink", {}), "Hardtanh": ("hardtanh", {"min_val": -1.0, "max_val": 1.0, "inplace": False}),
-    "Hardsigmoid": ("hardsigmoid", {"inplace": False}), "Hardswish": ("hardswish", {"inplace": False}),
-    "Hardshrink": ("hardshrink", {"lambd": 0.5}), "Softshrink": ("softshrink", {"lambd": 0.5}),
-    "LogSigmoid": ("logsigmoid", {}), "GLU": ("glu", {"dim": -1}), "Softmax": ("softmax", {"dim": None}),
-    "LogSoftmax": ("log_softmax", {"dim": None}), "Softmin": ("softmin", {"dim": None}),
-    "Threshold": (
-        "threshold", {"threshold": inspect.Parameter.empty, "value": inspect.Parameter.empty, "inplace": False}
-    ),
-}  # fmt: skip
-LOSSES: dict[str, tuple[str, dict[str, Any]]] = {
-    "MSELoss": ("mse_loss", {}), "L1Loss": ("l1_loss", {}), "SmoothL1Loss": ("smooth_l1_loss", {"beta": 1.0}),
-    "HuberLoss": ("huber_loss", {"delta": 1.0}),
-    "CrossEntropyLoss": ("cross_entropy", {"weight": None, "ignore_index": -100, "label_smoothing": 0.0}),
-    "NLLLoss": ("nll_loss", {"weight": None, "ignore_index": -100}),
-    "BCELoss": ("binary_cross_entropy", {"weight": None}),
-    "BCEWithLogitsLoss": ("binary_cross_entropy_with_logits", {"weight": None, "pos_weight": None}),
-    "KLDivLoss": ("kl_div", {"log_target": False}),
-}  # fmt: skip
+class Unflatten(Module):
+    """Split a dim into several.
+
+    Parameters
+    ----------
+    dim : int
+        The dim that is split.
+    unflattened_size : tuple of int
+        The sizes of the new dims; one of them may be -1.
+    """
+
+    def __init__(self, dim: int, unflattened_size: Any) -> None:
+        super().__init__()
+        if not isinstance(unflattened_size, (tuple, list)):
+            raise TypeError(f"unflattened_size must be a tuple of ints, but found type {type(unflattened_size).__name__}")
+        for i, size in enumerate(unflattened_size):
+            if not isinstance(size, int):
+                raise TypeError(
+                    f"unflattened_size must be tuple of ints, but found element of type {type(size).__name__} at pos {i}"
+                )
+        self.dim, self.unflattened_size = dim, unflattened_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The input with more dims."""
+        return input.unflatten(self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        """Dim and sizes."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 
-def _make(name: str, function: str, settings: dict[str, Any], loss: bool) -> type[Module]:
-    if loss:
-        settings = {**settings, "reduction": "mean"}
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature([inspect.Parameter(n, kind, default=d) for n, d in settings.items()])
-
-    def __init__(self: Module, *args: Any, **named: Any) -> None:
-        Module.__init__(self)
-        bound = signature.bind(*args, **named)
-        bound.apply_defaults()
-        for key, value in bound.arguments.items():
-            if isinstance(value, Tensor):
-                self.register_buffer(key, value)
-            else:
-                setattr(self, key, value)
-
-    def forward(self: Module, *inputs: Any) -> Any:
-        return getattr(F, function)(*inputs, **{key: getattr(self, key) for key in settings})
-
-    def extra_repr(self: Module) -> str:
-        shown = {key: getattr(self, key) for key in settings if not (key == "inplace" and not self.inplace)}
-        return "" if loss else ", ".join(f"{k}={v!r}" if k != "inplace" else "inplace=True" for k, v in shown.items())
-
-    body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__module__": "gradcore.nn"}
-    return type(
-        name,
-        (Module,),
-        {**body, "__doc__": f"`gradcore.nn.functional.{function}` as a module.", "__signature__": signature},
-    )
-
-
-if TYPE_CHECKING:  # the classes of the tables
-
-    def __getattr__(name: str) -> Any: ...
-
-
-MADE = {
-    name: _make(name, function, settings, table is LOSSES)
-    for table in (ACTIVATIONS, LOSSES)
-    for name, (function, settings) in table.items()
-}
+MADE = {name: make(name, made, "gradcore.nn") for name, made in TABLE.items()}
 globals().update(MADE)
 __all__ += sorted(MADE)
+
+if TYPE_CHECKING:  # the classes of the table
+
+    def __getattr__(name: str) -> Any: ...

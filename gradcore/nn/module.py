@@ -2,38 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Self
 
 from gradcore.autograd.hooks import RemovableHandle
-from gradcore.nn import state
-from gradcore.nn.backward_hooks import watch_backward
+from gradcore.nn.calling import (
+    Calls,
+    register_module_backward_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
+from gradcore.nn.conversion import Conversion
 from gradcore.nn.parameter import Buffer, Parameter
+from gradcore.nn.state import State
 from gradcore.tensor import Tensor
-from gradcore.transfer import parse_to
 
-__all__ = ["Module", "register_module_forward_hook", "register_module_forward_pre_hook"]
+__all__ = [
+    "Module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]
 
-_global_forward: dict[int, Any] = {}
-_global_forward_pre: dict[int, Any] = {}
+#: Hooks on registrations in all modules, by what is registered.
+_registrations: dict[str, dict[int, Any]] = {"parameter": {}, "buffer": {}, "module": {}}
 
 _TABLES = (
-    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
-    "_state_dict_pre_hooks", "_load_pre_hooks", "_load_post_hooks",
+    "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_pre_hooks", "_state_dict_hooks",
+    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
 
 
-def register_module_forward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, args, output)`` after the forward of every module."""
-    return RemovableHandle(_global_forward, (hook, False))
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, buffer)`` whenever a module registers a buffer; it may return another one."""
+    return RemovableHandle(_registrations["buffer"], hook)
 
 
-def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, args)`` before the forward of every module."""
-    return RemovableHandle(_global_forward_pre, (hook, False))
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, submodule)`` whenever a module registers a submodule; it may return another one."""
+    return RemovableHandle(_registrations["module"], hook)
 
 
-class Module:
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, param)`` whenever a module registers a parameter; it may return another one."""
+    return RemovableHandle(_registrations["parameter"], hook)
+
+
+def _announced(kind: str, module: Any, name: str, value: Any) -> Any:
+    for hook in _registrations[kind].values():
+        found = hook(module, name, value)
+        value = value if found is None else found
+    return value
+
+
+def _kind(value: Any) -> str:
+    """The type of a value as error messages have it."""
+    if isinstance(value, Tensor):
+        return value.type() if type(value) is Tensor else f"torch.nn.{type(value).__name__}"
+    cls = type(value)
+    return cls.__name__ if cls.__module__ in ("builtins", "") else f"{cls.__module__}.{cls.__qualname__}"
+
+
+class Module(Calls, State, Conversion):
     """The base of all modules: assign parameters and modules as attributes in ``__init__`` and define ``forward``.
 
     Examples
@@ -53,47 +90,26 @@ class Module:
     torch.Size([1, 3])
     """
 
+    #: Whether ``__init__`` hands further arguments on to the next class, for classes with several bases.
+    call_super_init: bool = False
     training: bool
-    _parameters: dict[str, Parameter | None]
-    _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
-    #: Names of buffers that are not part of the state.
-    _transient: set[str]
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init:
+            name = f"{type(self).__name__}.__init__()"
+            if kwargs:
+                raise TypeError(f"{name} got an unexpected keyword argument '{next(iter(kwargs))}'")
+            if args:
+                raise TypeError(f"{name} takes 1 positional argument but {len(args) + 1} were given")
         own = self.__dict__
         own["training"] = True
-        own["_parameters"], own["_buffers"], own["_modules"], own["_transient"] = {}, {}, {}, set()
-        for name in _TABLES:
-            own[name] = {}
-
-    def forward(self, *args: Any, **named: Any) -> Any:
-        """The computation; define it in the subclass."""
-        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
-
-    # -- calls ----------------------------------------------------------------------------------------------------
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
-        if own or _global_forward or _global_forward_pre:
-            return self._hooked_call(args, named)
-        return self.forward(*args, **named)
-
-    def _hooked_call(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        for hook, with_named in [*_global_forward_pre.values(), *self._forward_pre_hooks.values()]:
-            result = hook(self, args, named) if with_named else hook(self, args)
-            if result is not None and with_named:
-                args, named = result
-            elif result is not None:
-                args = result if isinstance(result, tuple) else (result,)
-        if self._backward_hooks or self._backward_pre_hooks:
-            result = watch_backward(self, args, lambda inputs: self.forward(*inputs, **named))
-        else:
-            result = self.forward(*args, **named)
-        for hook, with_named in [*_global_forward.values(), *self._forward_hooks.values()]:
-            replaced = hook(self, args, named, result) if with_named else hook(self, args, result)
-            result = result if replaced is None else replaced
-        return result
+        own["_parameters"], own["_buffers"], own["_modules"] = {}, {}, {}
+        own["_non_persistent_buffers_set"], own["_is_full_backward_hook"] = set(), None
+        for table in _TABLES:
+            own[table] = {}
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     # -- attributes -----------------------------------------------------------------------------------------------
 
@@ -106,89 +122,117 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
-        if isinstance(value, (Parameter, Module, Buffer)):
-            if "_parameters" not in own:
-                raise AttributeError(f"cannot assign {type(value).__name__.lower()} before Module.__init__() call")
-            self._forget(name)
-            if isinstance(value, Parameter):
-                self.register_parameter(name, value)
-            elif isinstance(value, Module):
-                own["_modules"][name] = value
-            else:
-                self.register_buffer(name, value, value.persistent)
-            return
-        for table, kind in (("_parameters", "parameter"), ("_modules", "child module"), ("_buffers", "buffer")):
-            if name in own.get(table, ()):
-                if value is not None and not (kind == "buffer" and isinstance(value, Tensor)):
-                    needed = {"parameter": "torch.nn.Parameter", "child module": "torch.nn.Module"}.get(
-                        kind, "torch.Tensor"
-                    )
-                    raise TypeError(
-                        f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({needed} or None expected)"
-                    )
-                own[table][name] = value
-                return
-        object.__setattr__(self, name, value)
+        if isinstance(value, Parameter):
+            self._make_room(name, "_parameters", "parameters")
+            self.register_parameter(name, value)
+        elif name in own.get("_parameters", ()):
+            if value is not None:
+                self._refuse(name, value, "parameter", "torch.nn.Parameter")
+            self.register_parameter(name, None)
+        elif isinstance(value, Module):
+            self._make_room(name, "_modules", "module")
+            own["_modules"][name] = _announced("module", self, name, value)
+        elif name in own.get("_modules", ()):
+            if value is not None:
+                self._refuse(name, value, "child module", "torch.nn.Module")
+            own["_modules"][name] = _announced("module", self, name, value)
+        elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
+            if value is not None and not isinstance(value, Tensor):
+                self._refuse(name, value, "buffer", "torch.nn.Buffer, torch.Tensor")
+            lasting = value.persistent if isinstance(value, Buffer) else name not in self._non_persistent_buffers_set
+            self.register_buffer(name, value, lasting)
+        else:
+            object.__setattr__(self, name, value)
+
+    def _make_room(self, name: str, table: str, kind: str) -> None:
+        """Forget what had that name, as what goes into the given table is about to have it."""
+        own = self.__dict__
+        if table not in own:
+            raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+        for other in (own, *(own[t] for t in ("_parameters", "_buffers", "_modules") if t != table)):
+            other.pop(name, None)
+        self._non_persistent_buffers_set.discard(name)
+
+    def _refuse(self, name: str, value: Any, kind: str, expected: str) -> None:
+        raise TypeError(f"cannot assign '{_kind(value)}' as {kind} '{name}' ({expected} or None expected)")
 
     def __delattr__(self, name: str) -> None:
-        if not self._forget(name):
-            object.__delattr__(self, name)
-
-    def _forget(self, name: str) -> bool:
-        self._transient.discard(name)
-        found = [table for table in (self._parameters, self._buffers, self._modules) if name in table]
-        for table in found:
-            del table[name]
-        if not found and name in self.__dict__:
-            del self.__dict__[name]
-            return True
-        return bool(found)
+        for table in (self._parameters, self._buffers, self._modules):
+            if name in table:
+                del table[name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *self._parameters, *self._buffers, *self._modules})
+        names = {*object.__dir__(self), *self._parameters, *self._buffers, *self._modules}
+        return sorted(name for name in names if not name[0].isdigit())
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter under a name."""
-        self._check_name(name, self._parameters, "parameter")
-        if param is not None and not isinstance(param, Parameter):
-            raise TypeError(
-                f"cannot assign '{type(param).__name__}' object to parameter '{name}' (torch.nn.Parameter or None "
-                "required)"
-            )
-        if param is not None and not param.is_leaf:
-            raise ValueError(
-                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To "
-                "express it as a function of another Tensor, compute the value in the forward() method."
-            )
+        """Add a parameter under a name.
+
+        Raises
+        ------
+        KeyError
+            If the name is taken, empty, or has a dot.
+        """
+        if "_parameters" not in self.__dict__:
+            raise AttributeError("cannot assign parameter before Module.__init__() call")
+        self._check_name(name, "parameter", self._parameters)
+        if param is not None:
+            if not isinstance(param, Parameter):
+                raise TypeError(
+                    f"cannot assign '{_kind(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)"
+                )
+            if param.grad_fn is not None:
+                raise ValueError(
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created "
+                    f"explicitly. To express '{name}' as a function of another Tensor, compute the value in the "
+                    "forward() method."
+                )
+            param = _announced("parameter", self, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is part of the module's state but is not trained."""
-        self._check_name(name, self._buffers, "buffer")
+        """Add a tensor that is part of the module's state but is not trained.
+
+        Parameters
+        ----------
+        name : str
+        tensor : Tensor or None
+        persistent : bool
+            Whether it is part of the `state_dict`.
+        """
+        if "_buffers" not in self.__dict__:
+            raise AttributeError("cannot assign buffer before Module.__init__() call")
+        self._check_name(name, "buffer", self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
-                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (torch Tensor or None required)"
+                f"cannot assign '{_kind(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
             )
-        self._buffers[name] = tensor
-        (self._transient.discard if persistent else self._transient.add)(name)
+        self._buffers[name] = _announced("buffer", self, name, tensor)
+        change = self._non_persistent_buffers_set
+        (change.discard if persistent else change.add)(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a submodule under a name."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{_kind(module)} is not a Module subclass")
+        self._check_name(name, "module", self._modules)
+        self._modules[name] = _announced("module", self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """Add a submodule under a name."""
-        if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
-        self._check_name(name, self._modules, "module")
-        self._modules[name] = module
+        self.add_module(name, module)
 
-    add_module = register_module
-
-    def _check_name(self, name: str, table: Any, kind: str) -> None:
+    def _check_name(self, name: str, kind: str, table: Any) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"{kind} name should be a string. Got {type(name).__name__}")
+            raise TypeError(f"{kind} name should be a string. Got {_kind(name)}")
         if "." in name:
-            raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
+            raise KeyError(f'{kind} name can\'t contain "."' + (f", got: {name}" if kind == "module" else ""))
         if not name:
             raise KeyError(f'{kind} name can\'t be empty string ""')
-        if hasattr(self, name) and name not in table:
+        if name not in table and hasattr(self, name):
             raise KeyError(f"attribute '{name}' already exists")
 
     # -- walks ----------------------------------------------------------------------------------------------------
@@ -207,9 +251,9 @@ class Module:
             if child is not None:
                 yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """The module itself and all below it."""
-        for _, module in self.named_modules():
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -225,12 +269,18 @@ class Module:
         for _, child in self.named_children():
             yield child
 
-    def _named(self, table: str, prefix: str, recurse: bool, unique: bool) -> Iterator[tuple[str, Any]]:
+    def _named_members(
+        self,
+        get_members_fn: Callable[[Module], Any],
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
+    ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
-        parts = self.named_modules(prefix=prefix, remove_duplicate=unique) if recurse else [(prefix, self)]
+        parts = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
         for where, module in parts:
-            for name, tensor in getattr(module, table).items():
-                if tensor is not None and not (unique and id(tensor) in seen):
+            for name, tensor in get_members_fn(module):
+                if tensor is not None and not (remove_duplicate and id(tensor) in seen):
                     seen.add(id(tensor))
                     yield f"{where}.{name}" if where else name, tensor
 
@@ -238,7 +288,7 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """Parameters with dotted names; each once."""
-        return self._named("_parameters", prefix, recurse, remove_duplicate)
+        return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Parameters of this module and those below it; each once."""
@@ -249,12 +299,17 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """Buffers with dotted names."""
-        return self._named("_buffers", prefix, recurse, remove_duplicate)
+        return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Buffers of this module and those below it."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
+
+    def _member(self, name: str) -> Any:
+        if not hasattr(self, name):
+            raise AttributeError(f"{self._get_name()} has no attribute `{name}`")
+        return getattr(self, name)
 
     def get_submodule(self, target: str) -> Module:
         """The module of that dotted name.
@@ -266,69 +321,64 @@ class Module:
         """
         module: Module = self
         for name in target.split(".") if target else ():
-            child = module._modules.get(name)
-            if child is None:
-                raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
-            module = child
+            module = module._member(name)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")
         return module
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module in the place of that dotted name.
+
+        Parameters
+        ----------
+        target : str
+        module : Module
+        strict : bool
+            Whether there must be a module of that name already.
+        """
+        if not target:
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        where, _, name = target.rpartition(".")
+        parent = self.get_submodule(where)
+        if (strict or hasattr(parent, name)) and not isinstance(parent._member(name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter of that dotted name."""
         where, _, name = target.rpartition(".")
-        found = self.get_submodule(where)._parameters.get(name)
-        if found is None:
+        found = self.get_submodule(where)._member(name)
+        if not isinstance(found, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return found
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer of that dotted name."""
         where, _, name = target.rpartition(".")
-        found = self.get_submodule(where)._buffers.get(name)
-        if found is None:
+        module = self.get_submodule(where)
+        found = module._member(name)
+        if name not in module._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        return found
-
-    # -- state ----------------------------------------------------------------------------------------------------
-
-    def state_dict(self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
-        """Parameters and persistent buffers by dotted name; their memory is shared."""
-        return state.state_dict(self, destination, prefix, keep_vars)  # type: ignore[no-any-return]
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> state.IncompatibleKeys:
-        """Copy the values of a `state_dict` into this module.
-
-        Raises
-        ------
-        RuntimeError
-            If shapes differ or, where `strict`, names do; nothing is changed then.
-        """
-        return state.load_state_dict(self, state_dict, strict, assign)
-
-    def get_extra_state(self) -> Any:
-        """Further state, to be defined in subclasses; None if there is none."""
-        return None
-
-    def set_extra_state(self, state: Any) -> None:
-        """Take what `get_extra_state` returned."""
-        raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
+        return found  # type: ignore[no-any-return]
 
     # -- all at once ----------------------------------------------------------------------------------------------
 
-    def train(self, mode: bool = True) -> Module:
+    def train(self, mode: bool = True) -> Self:
         """Set training mode, on this module and all below it."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
         return self
 
-    def eval(self) -> Module:
+    def eval(self) -> Self:
         """Set evaluation mode."""
         return self.train(False)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Module:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Freeze or unfreeze all parameters."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
@@ -337,122 +387,24 @@ class Module:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or fill them with zeros."""
         for parameter in self.parameters():
-            if parameter.grad is None:
+            grad = parameter.grad
+            if grad is None:
                 continue
             if set_to_none:
                 parameter.grad = None
+                continue
+            if grad.grad_fn is not None:
+                grad.detach_()
             else:
-                parameter.grad = parameter.grad.detach()
-                parameter.grad.zero_()
+                grad.requires_grad_(False)
+            grad.zero_()
 
-    def apply(self, fn: Callable[[Module], Any]) -> Module:
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
         """Call a function on every module, children first."""
         for child in self.children():
             child.apply(fn)
         fn(self)
         return self
-
-    def _apply(self, fn: Callable[[Tensor], Tensor]) -> Module:
-        """Replace the data of all parameters, gradients and buffers; parameters stay the same objects."""
-        for module in self.modules():
-            for parameter in module._parameters.values():
-                if parameter is not None:
-                    grad = parameter._grad
-                    parameter.grad = None
-                    parameter.data = fn(parameter.detach())
-                    if grad is not None:
-                        parameter.grad = fn(grad)
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    module._buffers[name] = fn(buffer)
-        return self
-
-    def to(self, *args: Any, **named: Any) -> Module:
-        """Move parameters and buffers to a device, and floating-point ones to a dtype."""
-
-        def convert(t: Tensor) -> Tensor:
-            device, dtype, _ = parse_to(t, args, dict(named))
-            return t.to(device, dtype if t._dtype.category > 1 else t._dtype)
-
-        return self._apply(convert)
-
-    def cpu(self) -> Module:
-        """Move to the CPU."""
-        return self.to("cpu")
-
-    def cuda(self, device: Any = None) -> Module:
-        """Move to a CUDA device."""
-        return self.to("cuda" if device is None else device)
-
-    def type(self, dst_type: Any) -> Module:
-        """Convert all parameters and buffers to a dtype."""
-        return self._apply(lambda t: t.to(dst_type))
-
-    def _convert(self, name: str) -> Module:
-        return self._apply(lambda t: getattr(t, name)() if t.is_floating_point() else t)
-
-    def float(self) -> Module:
-        """Convert floating-point parameters and buffers to float32."""
-        return self._convert("float")
-
-    def double(self) -> Module:
-        """Convert floating-point parameters and buffers to float64."""
-        return self._convert("double")
-
-    def half(self) -> Module:
-        """Convert floating-point parameters and buffers to float16."""
-        return self._convert("half")
-
-    def bfloat16(self) -> Module:
-        """Convert floating-point parameters and buffers to bfloat16."""
-        return self._convert("bfloat16")
-
-    # -- hooks ----------------------------------------------------------------------------------------------------
-
-    def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
-    ) -> RemovableHandle:
-        """Call ``hook(module, args, output)`` after `forward`; it may return another output."""
-        return self._hook(self._forward_hooks, (hook, with_kwargs), prepend)
-
-    def register_forward_pre_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Call ``hook(module, args)`` before `forward`; it may return other arguments."""
-        return self._hook(self._forward_pre_hooks, (hook, with_kwargs), prepend)
-
-    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known."""
-        return self._hook(self._backward_hooks, hook, prepend)
-
-    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(module, grad_output)`` when the gradients of the outputs are known."""
-        return self._hook(self._backward_pre_hooks, hook, prepend)
-
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, prefix, keep_vars)`` before the state is collected."""
-        return self._hook(self._state_dict_pre_hooks, hook, False)
-
-    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, state_dict, prefix, local_metadata)`` after the state is collected."""
-        return self._hook(self._state_dict_hooks, hook, False)
-
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, state_dict)`` before state is loaded."""
-        return self._hook(self._load_pre_hooks, hook, False)
-
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, incompatible_keys)`` after state is loaded."""
-        return self._hook(self._load_post_hooks, hook, False)
-
-    @staticmethod
-    def _hook(table: dict[int, Any], hook: Any, prepend: bool) -> RemovableHandle:
-        handle = RemovableHandle(table, hook)
-        if prepend:
-            others = {key: value for key, value in table.items() if key != handle.id}
-            table.clear()
-            table.update({handle.id: hook, **others})
-        return handle
 
     # -- printing -------------------------------------------------------------------------------------------------
 
@@ -464,9 +416,9 @@ class Module:
         return type(self).__name__
 
     def __repr__(self) -> str:
-        extra = self.extra_repr()
+        text = self.extra_repr()
+        extra = text.split("\n") if text else []
         lines = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._modules.items()]
-        if not lines:
-            return f"{self._get_name()}({extra})"
-        head = [line for line in extra.split("\n") if line]
-        return f"{self._get_name()}(\n  " + "\n  ".join(head + lines) + "\n)"
+        if not lines and len(extra) < 2:
+            return f"{self._get_name()}({text})"
+        return f"{self._get_name()}(\n  " + "\n  ".join(extra + lines) + "\n)"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from gradcore.autograd.graph import alias, new
 from gradcore.creation import empty
+from gradcore.dispatch.overriding import disabled, takes_over
 from gradcore.tensor import Tensor
 
 __all__ = ["Buffer", "Parameter"]
 
 
-class Parameter(Tensor):
+class _ParameterType(type):
+    """The class of `Parameter`, of which tensors of other subclasses may be instances, too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or (cls is Parameter and getattr(instance, "_is_param", False))
+
+
+class Parameter(Tensor, metaclass=_ParameterType):
     """A leaf tensor that a `Module` registers as its own when it is assigned as an attribute.
 
     Parameters
@@ -30,8 +38,11 @@ class Parameter(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
+        if data is not None and takes_over(type(data)):
+            return _parameter_of_subclass(data, requires_grad)  # type: ignore[return-value]
         shared = alias(empty(0) if data is None else data, None)
         out = new(cls)
         out._array, out._device, out._dtype, out._vc = shared._array, shared._device, shared._dtype, shared._vc
@@ -42,6 +53,19 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
+
+
+def _parameter_of_subclass(data: Tensor, requires_grad: bool) -> Tensor:
+    """A leaf with the data, of the class of the data: what it does with operations is kept."""
+    out = data.detach().requires_grad_(requires_grad)
+    if type(out) is not type(data):
+        raise RuntimeError(
+            f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an "
+            f"instance of the same type, but return type {type(out).__name__} was found instead. To use the type as a "
+            "Parameter, please correct the detach() semantics defined by its __torch_function__() implementation."
+        )
+    out._is_param = True  # type: ignore[attr-defined]
+    return out
 
 
 class Buffer(Tensor):
@@ -56,6 +80,7 @@ class Buffer(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled
 
     persistent: bool
 

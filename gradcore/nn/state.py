@@ -1,19 +1,22 @@
-"""Saving and loading what modules hold."""
+"""State of modules: what they hold by dotted name, saved and loaded."""
 
 from __future__ import annotations
 
+import warnings
+import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.autograd.hooks import RemovableHandle
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 
-if TYPE_CHECKING:
-    from gradcore.nn.module import Module
+__all__ = ["IncompatibleKeys", "State"]
 
-__all__ = ["IncompatibleKeys", "load_state_dict", "state_dict"]
+EXTRA = "_extra_state"
+Table = dict[int, Any]
 
 
 class IncompatibleKeys(NamedTuple):
@@ -27,86 +30,266 @@ class IncompatibleKeys(NamedTuple):
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
+    __str__ = __repr__
 
-def state_dict(module: Module, destination: Any, prefix: str, keep_vars: bool) -> Any:
-    """Parameters and persistent buffers by name; `destination` is filled and returned."""
-    if destination is None:
-        destination = OrderedDict()
-    for hook in module._state_dict_pre_hooks.values():
-        hook(module, prefix, keep_vars)
-    own = {**module._parameters, **{n: b for n, b in module._buffers.items() if n not in module._transient}}
-    for name, tensor in own.items():
-        if tensor is not None:
+
+class _OfModule:
+    """A hook that gets its module as first argument, and does not keep it alive."""
+
+    def __init__(self, hook: Callable[..., Any], module: Any) -> None:
+        self.hook, self.module = hook, weakref.ref(module)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(self.module(), *args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _OfModule, (self.hook, self.module())
+
+
+class State:
+    """What makes modules savable."""
+
+    #: A number for the layout of a class's state, which `_load_from_state_dict` finds in the metadata.
+    _version: int = 1
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Any]
+    _non_persistent_buffers_set: set[str]
+    _state_dict_hooks: Table
+    _state_dict_pre_hooks: Table
+    _load_state_dict_pre_hooks: Table
+    _load_state_dict_post_hooks: Table
+
+    def get_extra_state(self) -> Any:
+        """Further state for the `state_dict`, to be defined in subclasses together with `set_extra_state`."""
+        raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take what `get_extra_state` returned."""
+        raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
+
+    def _own_state(self) -> dict[str, Tensor]:
+        """Parameters and persistent buffers of this module alone."""
+        lasting = {n: b for n, b in self._buffers.items() if n not in self._non_persistent_buffers_set}
+        return {name: t for name, t in {**self._parameters, **lasting}.items() if t is not None}
+
+    # -- saving ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
+        """Parameters and persistent buffers by dotted name; their memory is shared.
+
+        Parameters
+        ----------
+        destination : dict, optional
+            Filled and returned instead of a new one.
+        prefix : str
+            What the names begin with.
+        keep_vars : bool
+            Keep the parameters themselves, not detached from the graph.
+
+        Returns
+        -------
+        dict
+        """
+        if args:
+            warnings.warn("Positional args are being deprecated, use kwargs instead.", FutureWarning, stacklevel=2)
+            destination, prefix, keep_vars = [*args, *(destination, prefix, keep_vars)[len(args) :]]
+        if destination is None:
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()
+        local = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = local
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, child in self._modules.items():
+            if child is not None:
+                child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._state_dict_hooks.values():
+            result = hook(self, destination, prefix, local)
+            if result is not None and getattr(hook, "_from_public_api", False):
+                raise RuntimeError("state_dict post-hook must return None")
+            destination = destination if result is None else result
+        return destination
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Add what this module holds itself; subclasses may add to it."""
+        for name, tensor in self._own_state().items():
             destination[prefix + name] = tensor if keep_vars else tensor.detach()
-    extra = module.get_extra_state()
-    if extra is not None:
-        destination[prefix + "_extra_state"] = extra
+        if type(self).get_extra_state is not State.get_extra_state:
+            destination[prefix + EXTRA] = self.get_extra_state()
+
+    # -- loading --------------------------------------------------------------------------------------------------
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Copy the values of a `state_dict` into this module.
+
+        Parameters
+        ----------
+        state_dict : dict
+            Tensors by dotted name.
+        strict : bool
+            Whether the names must be those of this module, no more and no less.
+        assign : bool
+            Take the given tensors themselves instead of copying their values.
+
+        Returns
+        -------
+        IncompatibleKeys
+            The names that were missing, and those that were not expected.
+
+        Raises
+        ------
+        RuntimeError
+            If shapes differ or, where `strict`, names do. What fits has been loaded.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        keys = IncompatibleKeys([], [])
+        errors: list[str] = []
+        _load(self, OrderedDict(state_dict), "", getattr(state_dict, "_metadata", {}), assign, keys, errors)
+        if strict:
+            for what, names in (("Unexpected", keys.unexpected_keys), ("Missing", keys.missing_keys)):
+                if names:
+                    errors.insert(0, f"{what} key(s) in state_dict: " + ", ".join(f'"{n}"' for n in names) + ". ")
+        if errors:
+            text = "\n\t".join(errors)
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{text}")
+        return keys
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load what this module holds itself; subclasses may do more before or after."""
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        own = self._own_state()
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        for name, tensor in own.items():
+            key = prefix + name
+            if key in state_dict:
+                error = _take(self, name, tensor, state_dict[key], key, assign)
+                error_msgs += [] if error is None else [error]
+            elif strict:
+                missing_keys.append(key)
+        extra = prefix + EXTRA
+        if type(self).set_extra_state is not State.set_extra_state:
+            if extra in state_dict:
+                self.set_extra_state(state_dict[extra])
+            elif strict:
+                missing_keys.append(extra)
+        elif strict and extra in state_dict:
+            unexpected_keys.append(extra)
+        if strict:
+            for key in state_dict:
+                name, dot, _ = key.removeprefix(prefix).partition(".")
+                if key.startswith(prefix) and key != extra and name not in (self._modules if dot else own):
+                    unexpected_keys.append(key)
+
+    # -- hooks ----------------------------------------------------------------------------------------------------
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, prefix, keep_vars)`` before the state is collected."""
+        return RemovableHandle(self._state_dict_pre_hooks, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, local_metadata)`` after the state is collected."""
+        hook._from_public_api = True  # type: ignore[attr-defined]
+        return RemovableHandle(self._state_dict_hooks, hook)
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously registered via "
+                "register_state_dict_post_hook"
+            )
+        return RemovableHandle(self._state_dict_hooks, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call a function before the module's own state is loaded.
+
+        Parameters
+        ----------
+        hook : callable
+            ``hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)``.
+        """
+        return self._register_load_state_dict_pre_hook(hook, with_module=True)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        return RemovableHandle(self._load_state_dict_pre_hooks, _OfModule(hook, self) if with_module else hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, incompatible_keys)`` after state is loaded; it may change the lists of names."""
+        return RemovableHandle(self._load_state_dict_post_hooks, hook)
+
+
+def _load(
+    module: Any, state: Any, prefix: str, metadata: Any, assign: bool, keys: IncompatibleKeys, errors: list[str]
+) -> None:
+    local = dict(metadata.get(prefix[:-1], {})) if metadata else {}
+    if assign:
+        local["assign_to_params_buffers"] = assign
+    module._load_from_state_dict(state, prefix, local, True, keys.missing_keys, keys.unexpected_keys, errors)
     for name, child in module._modules.items():
         if child is not None:
-            child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
-    for hook in module._state_dict_hooks.values():
-        destination = hook(module, destination, prefix, {}) or destination
-    return destination
+            below = f"{prefix}{name}."
+            part = {key: value for key, value in state.items() if key.startswith(below)}
+            _load(child, part, below, metadata, assign, keys, errors)
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, keys) is not None:
+            raise AssertionError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, "
+                "if incompatible_keys need to be modified, it should be done inplace."
+            )
 
 
-def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool, assign: bool) -> IncompatibleKeys:
-    """Copy values into a module's parameters and buffers; nothing is changed where something does not fit."""
-    if not isinstance(state, Mapping):
-        raise TypeError(f"Expected state_dict to be dict-like, got {type(state)}.")
-    for part in module.modules():
-        for hook in part._load_pre_hooks.values():
-            hook(part, state)
-    plan: list[tuple[Module, str, Tensor, Any]] = []
-    missing, errors = [], []
-    expected = set()
-    for prefix, part in module.named_modules(remove_duplicate=False):
-        dotted = f"{prefix}." if prefix else ""
-        own = {**part._parameters, **{n: b for n, b in part._buffers.items() if n not in part._transient}}
-        for name, tensor in own.items():
-            if tensor is None:
-                continue
-            key = dotted + name
-            expected.add(key)
-            if key not in state:
-                missing.append(key)
-                continue
-            value = state[key]
-            if not isinstance(value, Tensor):
-                errors.append(
-                    f'While copying the parameter named "{key}", expected Tensor or Tensor-like object from checkpoint '
-                    f"but received {type(value)}"
-                )
-            elif tuple(value.shape) != tuple(tensor.shape):
-                errors.append(
-                    f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in "
-                    f"current model is {tensor.shape}."
-                )
-            else:
-                plan.append((part, name, tensor, value))
-        if dotted + "_extra_state" in state:
-            expected.add(dotted + "_extra_state")
-            part.set_extra_state(state[dotted + "_extra_state"])
-    unexpected = [key for key in state if key not in expected]
-    if strict:
-        if unexpected:
-            errors.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected) + ". ")
-        if missing:
-            errors.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{k}"' for k in missing) + ". ")
-    if errors:
-        text = "\n\t".join(errors)
-        raise RuntimeError(f"Error(s) in loading state_dict for {type(module).__name__}:\n\t{text}")
-    with no_grad():
-        for part, name, tensor, value in plan:
-            if not assign:
+def _take(module: Any, name: str, tensor: Tensor, value: Any, key: str, assign: bool) -> str | None:
+    """Load one tensor; returns what is wrong with it, if anything."""
+    if not isinstance(value, Tensor):
+        return (
+            f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
+            f"but received {type(value)}"
+        )
+    if not tensor.ndim and value.shape == (1,):  # what scalars were saved as once
+        value = value[0]
+    if value.shape != tensor.shape:
+        return (
+            f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in current "
+            f"model is {tensor.shape}."
+        )
+    if tensor.is_meta and not value.is_meta and not assign:
+        warnings.warn(
+            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
+            "which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their "
+            "corresponding key in the module instead of copying them in place?)",
+            stacklevel=5,
+        )
+        return None
+    try:
+        if not assign:
+            with no_grad():
                 tensor.copy_(value)
-            elif name in part._parameters:
-                part._parameters[name] = (
-                    value if isinstance(value, Parameter) else Parameter(value, requires_grad=tensor.requires_grad)
-                )
-            else:
-                part._buffers[name] = value
-    keys = IncompatibleKeys(missing, unexpected)
-    for part in module.modules():
-        for hook in part._load_post_hooks.values():
-            hook(part, keys)
-    return keys
+            return None
+        if isinstance(tensor, Parameter):
+            if not isinstance(value, Parameter):
+                value = Parameter(value, requires_grad=tensor.requires_grad)
+            value.requires_grad_(tensor.requires_grad)
+        setattr(module, name, value)
+    except Exception as error:
+        return (
+            f'While copying the parameter named "{key}", whose dimensions in the model are {tensor.shape} and whose '
+            f"dimensions in the checkpoint are {value.shape}, an exception occurred : {error.args}."
+        )
+    return None

@@ -78,16 +78,16 @@ def _(F, t, target, weight, total_weight, reduction, ignore_index):
     return F.sum(t) / total_weight if reduction == "mean" else reduced(F, t, reduction)
 
 
-# With a row's maximum m taken as a constant (the loss does not depend on it) and s = sum(exp(x - m)), the loss is
-# log(s) - (x[target] - m). The sum is an output with a derivative, so that formulas may read it.
+# With a row's maximum m taken as a constant (the loss does not depend on it), the powers p = exp(x - m) and their sum s,
+# the loss is log(s) - (x[target] - m). Powers and sum are outputs with derivatives, so that formulas may read them.
 
 
 @general(
-    lambda F, grads, self, target, weight, total_weight, highest, total, reduction, ignore_index: (
-        F.softmax_nll_backward(*grads, self, target, weight, total_weight, highest, total, reduction, ignore_index)
+    lambda F, grads, target, weight, total_weight, powers, total, reduction, ignore_index: F.softmax_nll_backward(
+        *grads, target, weight, total_weight, powers, total, reduction, ignore_index
     ),
-    outputs=("result", "total_weight", "highest", "total"),
-    differentiable=(0, 3),
+    outputs=("result", "total_weight", "powers", "total"),
+    differentiable=(0, 2, 3),
     node=_node,
     function=False,
     method=False,
@@ -101,33 +101,36 @@ def softmax_nll(self, target, weight=None, reduction: str = "mean", ignore_index
 def softmax_nll_backward(
     F,
     grad,
+    grad_powers,
     grad_total,
-    self,
     target,
     weight,
     total_weight,
-    highest,
+    powers,
     total,
     reduction: str,
     ignore_index: int,
 ):
     """The gradient of `softmax_nll`: the softmax, scaled, less the scale in the places of the targets' classes."""
-    powers = F.exp(self - highest)
-    if grad is None:
-        return powers * grad_total
-    grad = _each(F, grad, target, weight, total_weight, reduction, ignore_index)
-    scale = F.reshape(grad, total.shape) / total
+    scale = grad_powers
     if grad_total is not None:
-        scale = scale + grad_total
-    return powers * scale - F.class_spread(grad, target, self.shape[min(self.ndim, 2) - 1], ignore_index)
+        scale = grad_total if scale is None else scale + grad_total
+    if grad is None:
+        return powers * scale
+    grad = _each(F, grad, target, weight, total_weight, reduction, ignore_index)
+    share = F.reshape(grad, total.shape) / total
+    scale = share if scale is None else scale + share
+    return powers * scale - F.class_spread(grad, target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
 
 
 @softmax_nll.jvp("self")
-def _(F, t, self, target, weight, total_weight, highest, total, reduction, ignore_index):
-    t_total = F.sum(F.exp(self - highest) * t, min(self.ndim, 2) - 1, True)
+def _(F, t, target, weight, total_weight, powers, total, reduction, ignore_index):
+    t_powers, dim = powers * t, min(powers.ndim, 2) - 1
+    t_total = F.sum(t_powers, dim, True)
     losses = F.reshape(t_total / total, target.shape) - F.class_pick(t, target, ignore_index)
     losses = F.where(target == ignore_index, 0, losses * F.class_weights(target, weight, t, ignore_index))
-    return F.sum(losses) / total_weight if reduction == "mean" else reduced(F, losses, reduction), t_total
+    result = F.sum(losses) / total_weight if reduction == "mean" else reduced(F, losses, reduction)
+    return result, t_powers, t_total
 
 
 # -- the functions -------------------------------------------------------------------------------------------

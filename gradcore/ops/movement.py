@@ -100,6 +100,12 @@ def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
     return F.reshape(self, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
+@linear(lambda F, grad: grad, view=True, function=False, method=False, samples=lambda: [case(floats(2, 3)), case(floats())])
+def alias(F, self):
+    """The whole tensor as a view of itself."""
+    return self[...]
+
+
 @composite(samples=lambda: [case(floats(2, 6), 1, (2, -1)), case(floats(4), 0, (2, 2))])
 def unflatten(F, self, dim: int, sizes: Ints):
     """One dim split into `sizes`, one of which may be -1."""

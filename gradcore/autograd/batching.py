@@ -1,0 +1,139 @@
+"""Into a batch and out of it: the linear maps between tensors and their samples, differentiable in every mode.
+
+A tensor inside ``vmap`` lies on a `BatchedDevice` and has the shape of one sample. Three maps lead there and back:
+
+- `enter` makes a dim the hidden one;
+- `leave` makes the hidden dim an ordinary one again;
+- `lift` puts a tensor that all samples share on the device of the batch; its adjoint sums over the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gradcore.autograd import anomaly_mode, forward
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.autograd.nodes import Node, gradient_edge
+from gradcore.autograd.variables import new, tick, version_counter, wrap
+from gradcore.backends.batching import entered, left, over, under
+from gradcore.backends.batching.array import Batched
+
+__all__ = ["enter", "leave", "lift", "lift_edge"]
+
+Array = Any
+Map = Callable[[Array], Array]
+
+
+class BatchBackward0(Node):
+    """Backward of a map into a batch or out of it: the adjoint map."""
+
+    __slots__ = ("_input_devices", "adjoint", "forward")
+
+    _input_devices: Any
+    forward: Map
+    adjoint: Map
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        if grads is None:
+            return [None]
+        if raw:
+            return [self.adjoint(grads)]
+        extra = tuple(level for level in grads._device.levels if level not in self._device.levels)
+        return [_mapped(grads, over(extra, self._input_devices[0]), self.adjoint, self.forward)]
+
+
+BatchBackward0.__module__ = "builtins"
+
+
+def _mapped(t: Any, device: Any, map: Map, adjoint: Map) -> Any:
+    """The result of a linear map of raw arrays on tensors, recorded; it lies on `device`, in the batches it is in."""
+    state = local.state
+    if state.mode & DUAL:
+        level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
+        if level is not None:
+            out = _mapped(forward.primal(t, level), device, map, adjoint)
+            forward.attach(out, level, _mapped(forward.tangent_of(t, level), device, map, adjoint))
+            return out
+    array = map(t._array)
+    device = over(tuple(_levels(array)), device)
+    out = wrap(array, device, t._dtype)
+    if state.mode & GRAD and t._dtype.category > 1:
+        edge = gradient_edge(t)
+        if edge is not None:
+            out._edge = (_node(edge, device, t._device, map, adjoint), 0)
+    return out
+
+
+def _levels(array: Any) -> Iterator[Any]:
+    while array.__class__ is Batched:
+        yield array.level
+        array = array.array
+
+
+def _node(edge: Any, device: Any, source: Any, map: Map, adjoint: Map) -> BatchBackward0:
+    node = new(BatchBackward0)
+    node._device, node._edges, node._hooks, node._seq = device, (edge,), None, tick()
+    node._input_devices, node.forward, node.adjoint = (source,), map, adjoint
+    if local.state.mode & ANOMALY:
+        anomaly_mode.note(node)
+    return node
+
+
+def enter(t: Any, level: Any, dim: int) -> Any:
+    """The tensor of samples along `dim`, as one of them; it shares memory with `t`."""
+    out = _mapped(
+        t, over((level,), t._device), lambda a: entered(a, level, dim), lambda a: left(a, level, dim)
+    )
+    out._vc = version_counter(t)
+    return out
+
+
+def leave(t: Any, level: Any, dim: int) -> Any:
+    """All samples of a tensor, along a new `dim`; of one that is the same for all samples, repeated."""
+    return _mapped(
+        t, under(t._device, level), lambda a: left(a, level, dim), lambda a: entered(a, level, dim)
+    )
+
+
+def lift(t: Any, device: Any) -> Any:
+    """The tensor `t`, which all samples share, on a device of batched tensors."""
+    if t._device is device:
+        return t
+    levels = tuple(level for level in device.levels if level not in t._device.levels)
+    out = _mapped(t, over(levels, t._device), _same, _summing(levels))
+    out._vc = version_counter(t)
+    return out
+
+
+def lift_edge(edge: Any, source: Any, device: Any) -> Any:
+    """The edge of a tensor that all samples share, where its gradients come from samples on `device`."""
+    levels = tuple(level for level in device.levels if level not in source.levels)
+    return _node(edge, device, source, _same, _summing(levels)), 0
+
+
+def _same(a: Any) -> Any:
+    return a
+
+
+def _summing(levels: tuple[Any, ...]) -> Map:
+    """The sum of gradients over the samples of levels; inside their ``vmap`` each sample has its own."""
+
+    def total(a: Any) -> Any:
+        active = local.state.batches
+        for level in reversed(levels):
+            if level not in active:
+                a = _sum_over(a, level)
+        return a
+
+    return total
+
+
+def _sum_over(a: Any, level: Any) -> Any:
+    if a.__class__ is Batched and a.level is level:
+        return a.array.sum(0)
+    if a.__class__ is Batched and a.level.order > level.order:
+        found = a.array
+        # The dim to sum lies one level further in.
+        return Batched(_sum_over(found, level), a.level)
+    return a * level.size

@@ -1,0 +1,80 @@
+"""What errors about the graph say: in PyTorch's words, so that searching for them finds answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore.autograd.modes import ANOMALY, local
+from gradcore.autograd.variables import Edge, type_name, version_counter
+
+__all__ = ["FREED", "INFERENCE_SAVED", "INFERENCE_WRITTEN", "modified_in_place", "operation_of", "refusal"]
+
+FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+    "saved tensors after calling backward."
+)
+
+INFERENCE_SAVED = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+    "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in "
+    "autograd, or use `gradcore.no_grad()` instead of `gradcore.inference_mode()`."
+)
+
+INFERENCE_WRITTEN = (
+    "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
+    "tensor before doing inplace update."
+)
+
+
+def operation_of(node: Any) -> str:
+    """A node's name without ``Backward0``, as error messages have it."""
+    return type(node).__name__.rstrip("0123456789").removesuffix("Backward")
+
+
+#: Why a view must not be written to in place, by the way in which it was made.
+_REASONS = {
+    "multi": (
+        "This view is the output of a function that returns multiple views. Such functions do not allow the output "
+        "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+    ),
+    "custom": (
+        "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+        "logic to handle view+inplace would override the custom backward associated with the custom Function, leading "
+        "to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom "
+        "Function."
+    ),
+}
+
+
+def refusal(view: Any, what: str = "is being") -> RuntimeError:
+    """The error for a write in place to a view that does not allow it; `what` says who was written to."""
+    creation, edge = view._meta.creation, view._edge
+    mode = creation if creation in ("no_grad", "inference") else "no_grad"
+    normal = "with grad mode enabled" if mode == "no_grad" else "in normal mode"
+    made = "" if edge is None else f"Output {edge[1]} of {operation_of(edge[0])} is a view"
+    if creation == mode or not made:
+        made = f"{made} of a view which was created in" if made else "A view was created in"
+        header = f"{made} {mode} mode and {what} modified inplace {normal}."
+    else:
+        header = f"{made} and {what} modified inplace."
+    reason = _REASONS.get(creation) or (
+        "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
+        f"both the view and the inplace either both inside the {mode if mode == 'no_grad' else 'inference_mode'} block "
+        "(if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+    )
+    return RuntimeError(f"{header} {reason}")
+
+
+def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
+    """The error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
+    source = ""
+    if edge is not None and not edge[0].is_leaf_sink:
+        source = f", which is output {edge[1]} of {operation_of(edge[0])},"
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{type_name(t)} {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
+        f"expected version {expected} instead. Hint: enable anomaly detection to find the operation that failed to "
+        "compute its gradient, with gradcore.autograd.set_detect_anomaly(True, check_nan=False)."
+    )

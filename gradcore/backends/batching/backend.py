@@ -1,0 +1,152 @@
+"""The backend of batched arrays: every kernel runs once for all samples."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import Backend
+from gradcore.backends.batching import calls
+from gradcore.backends.batching.array import Batched
+from gradcore.backends.batching.creation import CREATION
+from gradcore.backends.batching.kernels import KERNELS, BatchedKernels
+from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
+
+__all__ = ["BatchingBackend"]
+
+
+class Namespace:
+    """NumPy's names for batched arrays: what makes arrays makes batches of them, the rest knows NumPy's protocols.
+
+    Parameters
+    ----------
+    module : module
+        NumPy or a submodule.
+    backend : Backend
+        That of the arrays inside.
+    level : Level
+    """
+
+    def __init__(self, module: Any, backend: Backend, level: Any) -> None:
+        self._module, self._backend, self._level = module, backend, level
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        if name in CREATION:
+            value = functools.partial(CREATION[name], self._backend.xp, self._level)
+        elif isinstance(value, types.ModuleType):
+            value = Namespace(value, self._backend, self._level)
+        setattr(self, name, value)
+        return value
+
+
+class BatchingBackend(BatchedKernels, Backend):
+    """Kernels for the samples of one level, over the backend of the arrays inside.
+
+    A kernel is, in this order: the rule of `kernels`; of operations of each element, the kernel of the backend inside,
+    with ranks made to match; else the generic kernel or body, whose array operations each know the batch.
+
+    Parameters
+    ----------
+    inner : Backend
+    level : Level
+    """
+
+    def __init__(self, inner: Backend, level: Any) -> None:
+        super().__init__(Namespace(np, inner, level), Batched)
+        self.inner, self.level = inner, level
+        self.type = inner.type  # type: ignore[misc]
+        self.upcasts, self.host_scalars = inner.upcasts, False
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.bodies:
+            raise AttributeError(f"the {self.type!r} backend has no kernel named {name!r}")
+        body = functools.partial(self.bodies[name], self)
+        several = _takes_sequence(name)
+        kernel = functools.partial(calls.expanded, self.level, body, self.inner.kernels[name], several)
+        setattr(self, name, kernel)
+        return kernel
+
+    # -- devices ------------------------------------------------------------------------------------------------
+
+    def device_count(self) -> int:
+        return self.inner.device_count()
+
+    def current_index(self) -> int | None:
+        return self.inner.current_index()
+
+    def use_index(self, index: int | None) -> contextlib.AbstractContextManager[Any]:
+        return self.inner.use_index(index)
+
+    def synchronize(self, index: int | None = None) -> None:
+        self.inner.synchronize(index)
+
+    # -- arrays -------------------------------------------------------------------------------------------------
+
+    def asarray(self, value: Any) -> Any:
+        """`value` itself where it is an array: one that is not batched is the same for every sample."""
+        return value if self.is_tensor(value) else self.inner.asarray(value)
+
+    def from_host(self, array: Any) -> Any:
+        return self.inner.from_host(array)
+
+    def to_host(self, array: Any) -> Any:
+        raise RuntimeError("vmap: the samples of a batched tensor cannot be read as one array")
+
+    def scalar(self, value: complex, dtype: Any) -> Any:
+        return self.inner.scalar(value, dtype)
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, Batched) or self.inner.is_tensor(value)
+
+
+def _takes_sequence(name: str) -> bool:
+    from gradcore.ops.table import OPS
+
+    return name in OPS and OPS[name].sequence
+
+
+# -- methods of the class, for the kernels that run as they are in the backend inside ------------------------------
+
+
+def _by_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+    generic = getattr(Backend, name, None)
+
+    def kernel(self: Any, *args: Any) -> Any:
+        plain = functools.partial(generic, self) if generic is not None else None
+        return rule(self.level, self.inner.kernels[name], plain, *args)
+
+    return kernel
+
+
+def _of_elements(name: str) -> Callable[..., Any]:
+    def kernel(self: Any, *args: Any) -> Any:
+        return calls.elementwise(self.level, self.inner.kernels[name], *args)
+
+    return kernel
+
+
+#: Methods of the family that are no functions of each element.
+_OTHERS = frozenset(
+    "zeros_like ones_like new_zeros copy_into special_function is_complex degrees_up_to view_as_real "
+    "view_as_complex".split()
+)
+
+
+def _elementwise_names() -> set[str]:
+    from gradcore.ops.table import OPS
+
+    methods = {name for name in vars(Elementwise) if callable(getattr(Elementwise, name)) and name[0] != "_"}
+    declared = {key for op in OPS.values() if op.kind == "elementwise" for key in (op.name, op.kernel)}
+    return (methods - _OTHERS) | set(RENAMED) | set(SPECIAL) | declared | {"equal_or_nan"}
+
+
+for _name in _elementwise_names():
+    setattr(BatchingBackend, _name, _of_elements(_name))
+for _name, _rule in KERNELS.items():
+    setattr(BatchingBackend, _name, _by_rule(_name, _rule))

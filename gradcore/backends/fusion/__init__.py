@@ -1,0 +1,1 @@
+"""Generated kernels: an elementwise formula, traced once, becomes one CUDA kernel."""

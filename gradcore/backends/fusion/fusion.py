@@ -1,0 +1,179 @@
+"""Fused kernels of a backend: formulas are traced on first use, compiled on first use, and launched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.fusion.expressions import Unfusable
+from gradcore.backends.fusion.functions import computed
+from gradcore.backends.fusion.layout import Layout, layout_of
+from gradcore.backends.fusion.programs import Operand, Program, Traced, traced
+
+__all__ = ["Fusion"]
+
+#: Threads of a block, and blocks at most: each thread goes on with what is left.
+THREADS, MOST_BLOCKS = 256, 1 << 16
+
+#: Formulas that are remembered, over all dtypes and settings.
+_MOST_FORMULAS = 10_000
+
+
+class Fusion:
+    """Runs elementwise formulas as one kernel each.
+
+    Parameters
+    ----------
+    xp : module
+        CuPy, or what takes its part.
+    array_type : type
+        The class of its arrays.
+    bodies : dict
+        Bodies of the operations by name.
+    compile : callable
+        ``(source, name) -> kernel``, which is launched as ``kernel(grid, block, arguments)``.
+    """
+
+    def __init__(
+        self,
+        xp: Any,
+        array_type: type,
+        bodies: dict[str, Callable[..., Any]],
+        compile: Callable[[str, str], Callable[..., Any]],
+    ) -> None:
+        self.xp, self.array_type, self.bodies, self.compile = xp, array_type, bodies, compile
+        self._ready: dict[Any, _Ready | None] = {}
+        #: Compiled kernels by program, so that formulas that come to the same share them.
+        self._kernels: dict[Program, dict[int, Callable[..., Any]]] = {}
+        #: How many kernels were compiled and launched, and formulas traced.
+        self.counts: Counter[str] = Counter()
+
+    def run(
+        self,
+        name: str,
+        key: Any,
+        formula: Callable[..., Sequence[Any]],
+        operands: Sequence[tuple[str, Any]],
+        compute: tuple[np.dtype[Any] | None, ...] | None = None,
+        stored: tuple[np.dtype[Any] | None, ...] | None = None,
+    ) -> list[Any] | None:
+        """The results of a formula; None if it cannot be fused, or gains nothing by it.
+
+        Parameters
+        ----------
+        name : str
+            A name for the kernel.
+        key : hashable
+            What identifies the formula, along with what the operands are.
+        formula : callable
+            ``(F, *operands) -> results``.
+        operands : sequence of (str, operand)
+            Names and values: arrays, NumPy scalars, settings.
+        compute : tuple of dtype or None, optional
+            What each operand is converted to first.
+        stored : tuple of dtype or None, optional
+            What each result is converted to at the end.
+        """
+        array_type = self.array_type
+        kinds, values = [], []
+        for _, value in operands:
+            if isinstance(value, array_type):
+                kinds.append(value.dtype)
+                values.append(value)
+            elif isinstance(value, np.generic):
+                kinds.append((None, value.dtype))
+                values.append(value)
+            else:
+                kinds.append((type(value), value))
+        full_key = key, tuple(kinds), compute, stored
+        if full_key not in self._ready:
+            self._ready[full_key] = self._trace(name, formula, operands, compute, stored)
+        ready = self._ready[full_key]
+        return None if ready is None else self._results(ready, values)
+
+    def _trace(self, name: str, formula: Any, operands: Any, compute: Any, stored: Any) -> _Ready | None:
+        """What to launch for a call of this kind."""
+        if len(self._ready) >= _MOST_FORMULAS:
+            self._ready.clear()
+        described = []
+        for i, (label, value) in enumerate(operands):
+            wanted = None if compute is None else compute[i]
+            if isinstance(value, self.array_type):
+                value = Operand(label, value.dtype, True, wanted)
+            elif isinstance(value, np.generic):
+                value = Operand(label, value.dtype, False, wanted)
+            described.append((label, value))
+        self.counts["traced"] += 1
+        try:
+            found = traced(name, formula, described, self.bodies, stored)
+        except Unfusable:
+            return None
+        program = found.program
+        types = [o.dtype for o in program.operands] + [dtype for _, dtype in program.outputs]
+        steps = program.functions + sum(computed(dtype) != dtype for dtype in types)
+        if program.outputs and steps < 2:  # the array library has one kernel for that
+            return None
+        return _Ready(found, self._kernels.setdefault(program, {}))
+
+    def _results(self, ready: _Ready, values: list[Any]) -> list[Any]:
+        found = ready.found
+        outputs: list[Any] = []
+        if found.program.outputs:
+            layout = layout_of([v for v in values if isinstance(v, self.array_type)])
+            outputs = [self._empty(layout, dtype) for _, dtype in found.program.outputs]
+            size = prod(layout.shape)
+            if size:
+                self._launch(ready, values, layout, outputs, size)
+        return [outputs[place] if fresh else values[place] for fresh, place in found.results]
+
+    def _empty(self, layout: Layout, dtype: np.dtype[Any]) -> Any:
+        """An array for a result, dense and in the order of the layout."""
+        if layout.order is None:
+            return self.xp.empty(layout.shape, dtype)
+        places = [layout.order.index(d) for d in range(len(layout.shape))]
+        return self.xp.empty(tuple(layout.shape[d] for d in layout.order), dtype).transpose(places)
+
+    def _launch(self, ready: _Ready, values: list[Any], layout: Layout, outputs: list[Any], size: int) -> None:
+        found, dims = ready.found, len(layout.extents)
+        program = found.program
+        kernel = ready.kernels.get(dims)
+        if kernel is None:
+            kernel = ready.kernels[dims] = self.compile(program.source(dims), program.name)
+            self.counts["compiled"] += 1
+        arrays, numbers, steps = [], [], []
+        place = 0
+        for number, value in enumerate(values):
+            if not isinstance(value, self.array_type):
+                numbers += _parts(value) if number in found.used else ()
+                continue
+            if number in found.used:
+                arrays.append(value)
+                steps += layout.steps[place] if dims else ()
+            place += 1
+        numbers += map(_typed, found.parameters, program.parameters)
+        lengths = [np.int64(n) for n in (*layout.extents[1:], *steps)]
+        blocks = min(-(-size // THREADS), MOST_BLOCKS)
+        kernel((blocks,), (THREADS,), (np.int64(size), *arrays, *outputs, *numbers, *lengths))
+        self.counts["launched"] += 1
+
+
+class _Ready(NamedTuple):
+    """A traced formula, and its compiled kernels by the number of dims they run over."""
+
+    found: Traced
+    kernels: dict[int, Callable[..., Any]]
+
+
+def _typed(value: float, dtype: np.dtype[Any]) -> Any:
+    return dtype.type(value)
+
+
+def _parts(value: Any) -> list[Any]:
+    """A NumPy scalar as arguments of a kernel."""
+    if value.dtype.kind == "c":
+        return [value.real, value.imag]
+    return [computed(value.dtype).type(value)]

@@ -1,0 +1,312 @@
+"""Normalization for NumPy: statistics, values and gradients in passes over blocks of rows that stay in cache.
+
+As the portable kernels do, means come first, and variances from the distances from them. Sums along rows and columns are
+BLAS's (see `numpy_reductions` for their errors), those of blocks are added one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.normalization import Normalization, Triple
+from gradcore.backends.numpy_rows import blocks, ones, row_sums
+
+__all__ = ["NumpyNormalization"]
+
+#: Columns from which `numpy.vecdot` is faster than a product and a sum.
+_WIDE = 64
+
+
+class NumpyNormalization(Normalization):
+    """Normalization of arrays of float32 and float64."""
+
+    # -- the last dims -----------------------------------------------------------------------------------------
+
+    def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
+        if not _usual(x, weight, bias):
+            return super().native_layer_norm(x, weight, bias, ndims, eps)
+        lead = x.shape[: x.ndim - ndims]
+        rows = np.ascontiguousarray(x).reshape(prod(lead), -1)
+        width = rows.shape[1]
+        out, mean, var = np.empty(rows.shape, x.dtype), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
+        scale = None if weight is None else weight.reshape(width)
+        shift = None if bias is None else bias.reshape(width)
+        for part in blocks(rows):
+            part_out = out[part]
+            mean[part], var[part] = _centered(rows[part], part_out)
+            part_out *= _inverse_roots(var[part], eps)[:, None]
+            if scale is not None:
+                part_out *= scale
+            if shift is not None:
+                part_out += shift
+        kept = lead + (1,) * ndims
+        return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
+
+    def layer_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        ndims: int,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
+            return super().layer_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, ndims, eps, needs)
+        last = x.shape[x.ndim - ndims :]
+        width = prod(last)
+        rows, grads = (np.ascontiguousarray(a).reshape(-1, width) for a in (x, grad))
+        scale = None if weight is None else weight.reshape(width)
+        means, roots = mean.reshape(-1, 1), _inverse_roots(var.reshape(-1), eps)
+        out = np.empty(rows.shape, x.dtype) if needs[0] else None
+        to_weight, to_bias = np.zeros(width, x.dtype), np.zeros(width, x.dtype)
+        parts = blocks(rows)
+        centered, products = (np.empty_like(rows[parts[0]]) for _ in range(2))
+        for part in parts:
+            g, r = grads[part], roots[part]
+            c = np.subtract(rows[part], means[part], centered[: len(g)])
+            p = np.multiply(g, c, products[: len(g)])
+            if needs[1]:
+                to_weight += r @ p
+            if needs[2]:
+                to_bias += ones(len(g), x.dtype) @ g
+            if out is not None:
+                of_var = (row_sums(p) if scale is None else p @ scale) * (r * r * r)
+                of_mean = (row_sums(g) if scale is None else g @ scale) * r
+                result = out[part]
+                if scale is None:
+                    np.multiply(g, r[:, None], result)
+                else:
+                    np.multiply(g, scale, result)
+                    result *= r[:, None]
+                _subtract_line(result, c, (of_var / width)[:, None], (of_mean / width)[:, None])
+        shape = None if out is None else out.reshape(x.shape)
+        return shape, to_weight.reshape(last) if needs[1] else None, to_bias.reshape(last) if needs[2] else None
+
+    # -- groups of channels ------------------------------------------------------------------------------------
+
+    def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
+        if not _usual(x, weight, bias):
+            return super().native_group_norm(x, weight, bias, groups, eps)
+        batch, channels = x.shape[0], x.shape[1] // groups
+        rows = np.ascontiguousarray(x).reshape(batch * groups, -1)
+        out, mean, var = np.empty(rows.shape, x.dtype), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
+        scale, shift = (_of_groups(each, batch, groups) for each in (weight, bias))
+        for part in blocks(rows):
+            part_out = out[part]
+            mean[part], var[part] = _centered(rows[part], part_out)
+            roots = _inverse_roots(var[part], eps)
+            by_channel = part_out.reshape(len(part_out), channels, -1)
+            if scale is None:
+                part_out *= roots[:, None]
+            else:
+                by_channel *= (roots[:, None] * scale[part])[:, :, None]
+            if shift is not None:
+                by_channel += shift[part][:, :, None]
+        return out.reshape(x.shape), mean.reshape(batch, groups), var.reshape(batch, groups)
+
+    def group_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        groups: int,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
+            return super().group_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, groups, eps, needs)
+        batch, channels = x.shape[0], x.shape[1] // groups
+        rows, grads = (np.ascontiguousarray(a).reshape(batch * groups, -1) for a in (x, grad))
+        width = rows.shape[1]
+        means, roots = mean.reshape(-1, 1), _inverse_roots(var.reshape(-1), eps)
+        scale = _of_groups(weight, batch, groups)
+        totals, products = (np.empty((len(rows), channels), x.dtype) for _ in range(2))
+        out = np.empty(rows.shape, x.dtype) if needs[0] else None
+        parts = blocks(rows)
+        centered = np.empty_like(rows[parts[0]])
+        for part in parts:
+            g = grads[part].reshape(-1, channels, width // channels)
+            c = np.subtract(rows[part], means[part], centered[: len(g)])
+            totals[part] = total = _row_sums(g)
+            products[part] = product = np.vecdot(g, c.reshape(g.shape))
+            if out is None:
+                continue
+            r = roots[part]
+            factor = r[:, None]
+            if scale is not None:
+                total, product, factor = total * scale[part], product * scale[part], factor * scale[part]
+            result = out[part]
+            np.multiply(g, factor[:, :, None], result.reshape(g.shape))
+            slope, line = product.sum(1, keepdims=True), total.sum(1, keepdims=True)
+            r = r[:, None] / width
+            _subtract_line(result, c, slope * (r * roots[part][:, None] ** 2), line * r)
+        to_weight = (products * roots[:, None]).reshape(batch, -1).sum(0) if needs[1] else None
+        to_bias = totals.reshape(batch, -1).sum(0) if needs[2] else None
+        return None if out is None else out.reshape(x.shape), to_weight, to_bias
+
+    # -- channels of a batch -----------------------------------------------------------------------------------
+
+    def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
+        if not _usual(x, weight, bias):
+            return super().native_batch_norm(x, weight, bias, eps)
+        channels = Channels(x.shape)
+        rows = channels.rows(x)
+        out, parts = np.empty(rows.shape, x.dtype), blocks(rows)
+        sums, squares = channels.sums(x.dtype), channels.sums(x.dtype)
+        for part in parts:
+            channels.add(sums, part, rows[part])
+        mean = channels.total(sums) / channels.count
+        means = channels.spread(mean)
+        for part in parts:
+            c = np.subtract(rows[part], channels.part(means, part), out[part])
+            channels.add(squares, part, c, c)
+        var = channels.total(squares) / channels.count
+        scale = _inverse_roots(var, eps)
+        if weight is not None:
+            scale *= weight
+        scale, shift = channels.spread(scale), None if bias is None else channels.spread(bias)
+        for part in parts:
+            result = out[part]
+            result *= channels.part(scale, part)
+            if shift is not None:
+                result += channels.part(shift, part)
+        return out.reshape(x.shape), mean, var
+
+    def batch_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
+            return super().batch_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, eps, needs)
+        channels = Channels(x.shape)
+        rows, grads = channels.rows(x), channels.rows(grad)
+        parts, means = blocks(rows), channels.spread(mean)
+        centered = np.empty_like(rows[parts[0]])
+        totals, products = channels.sums(x.dtype), channels.sums(x.dtype)
+        for part in parts:
+            g = grads[part]
+            channels.add(totals, part, g)
+            if needs[0] or needs[1]:
+                c = np.subtract(rows[part], channels.part(means, part), centered[: len(g)])
+                channels.add(products, part, g, c)
+        total, product, roots = channels.total(totals), channels.total(products), _inverse_roots(var, eps)
+        result = None
+        if needs[0]:
+            scale = roots if weight is None else roots * weight
+            slope = channels.spread(product * scale * roots * roots / channels.count)
+            shift, scale = channels.spread(total * scale / channels.count), channels.spread(scale)
+            result = np.empty(rows.shape, x.dtype)
+            for part in parts:
+                g = grads[part]
+                c = np.subtract(rows[part], channels.part(means, part), centered[: len(g)])
+                np.multiply(g, channels.part(scale, part), result[part])
+                _subtract_line(result[part], c, channels.part(slope, part), channels.part(shift, part))
+            result = result.reshape(x.shape)
+        return result, product * roots if needs[1] else None, total if needs[2] else None
+
+
+class Channels:
+    """A batch as rows: one for each image and channel, or one for each image where a channel is one number.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        ``(batch, channels, *)``.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.batch, self.number = shape[:2]
+        points = prod(shape[2:])
+        self.count = self.batch * points
+        self.in_columns = points == 1
+        self.shape = shape[:2] if self.in_columns else (self.batch * self.number, points)
+
+    def rows(self, x: Any) -> Any:
+        """The rows of an array."""
+        return np.ascontiguousarray(x).reshape(self.shape)
+
+    def spread(self, numbers: Any) -> Any:
+        """Numbers, one for each channel, in a shape that broadcasts with the rows."""
+        return numbers if self.in_columns else np.tile(numbers, self.batch)[:, None]
+
+    def part(self, spread: Any, part: slice) -> Any:
+        """What of spread numbers belongs to a part of the rows."""
+        return spread if self.in_columns else spread[part]
+
+    def sums(self, dtype: Any) -> Any:
+        """Room for sums over channels."""
+        return np.zeros(self.shape[1] if self.in_columns else self.shape[0], dtype)
+
+    def add(self, sums: Any, part: slice, x: Any, y: Any = None) -> None:
+        """Add a part of the rows, or its products with another one."""
+        if self.in_columns:
+            sums += ones(len(x), x.dtype) @ (x if y is None else x * y)
+        else:
+            sums[part] = row_sums(x) if y is None else _dots(x, y)
+
+    def total(self, sums: Any) -> Any:
+        """The sums, one for each channel."""
+        return sums if self.in_columns else sums.reshape(self.batch, self.number).sum(0)
+
+
+def _usual(*arrays: Any) -> bool:
+    """Whether the kernels above are made for it: floats of one dtype, and some."""
+    dtype = arrays[0].dtype
+    if dtype.kind != "f" or dtype.itemsize < 4 or not arrays[0].size:
+        return False
+    return all(a is None or a.dtype == dtype for a in arrays)
+
+
+def _inverse_roots(var: Any, eps: float) -> Any:
+    roots = var + eps
+    return np.divide(1, np.sqrt(roots, roots), roots)
+
+
+def _dots(x: Any, y: Any) -> Any:
+    """The inner products of rows."""
+    return np.vecdot(x, y) if x.shape[-1] >= _WIDE else row_sums(x * y)
+
+
+def _row_sums(x: Any) -> Any:
+    """Sums over the last of three dims."""
+    return row_sums(x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1])
+
+
+def _centered(x: Any, out: Any) -> tuple[Any, Any]:
+    """Write rows less their mean to `out`; the means and the variances."""
+    mean = row_sums(x) / x.shape[1]
+    np.subtract(x, mean[:, None], out)
+    return mean, _dots(out, out) / x.shape[1]
+
+
+def _of_groups(numbers: Any, batch: int, groups: int) -> Any:
+    """Numbers, one for each channel, as a row for each group of each image."""
+    return None if numbers is None else np.tile(numbers.reshape(groups, -1), (batch, 1))
+
+
+def _subtract_line(result: Any, x: Any, slope: Any, shift: Any) -> None:
+    """``result -= x * slope + shift``; overwrites `x`."""
+    x *= slope
+    x += shift
+    result -= x

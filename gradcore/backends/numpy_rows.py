@@ -1,0 +1,89 @@
+"""Rows of a matrix in NumPy: blocks of them that stay in cache, their sums, maxima and exponentials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["blocks", "exponentials", "ones", "row_maxima", "row_sums", "rows_of"]
+
+#: Elements of a block: with what is computed from it, it fits into the second level of cache.
+_BLOCK = 1 << 16
+#: Elements below which more calls cost more than they save.
+_SMALL = 4096
+#: Columns that BLAS adds in a few lanes; more of them are added pairwise.
+_LONG = 1 << 16
+
+_ones: dict[Any, Any] = {}
+_maximum: Any = np.maximum.reduce
+_whole = (slice(None),)
+_LOG2_E = np.array(1.4426950408889634, np.float32)
+
+
+def _has_fast_exp2() -> bool:
+    """Whether NumPy has vectorized code for `exp2`, which takes half of the time of its `exp`."""
+    try:
+        from numpy._core._multiarray_umath import __cpu_features__
+    except ImportError:
+        return False
+    return bool(__cpu_features__.get("AVX512_SKX"))
+
+
+_FAST_EXP2 = _has_fast_exp2()
+
+
+def ones(n: int, dtype: Any) -> Any:
+    """Ones, of which the longest vector asked for is kept."""
+    known = _ones.get(dtype)
+    if known is None or len(known) < n:
+        known = np.ones(n, dtype)
+        if n <= 1 << 20:
+            _ones[dtype] = known
+    return known[:n]
+
+
+def rows_of(x: Any) -> Any:
+    """`x`, which has elements, as a contiguous matrix with its last dim for columns."""
+    if x.ndim != 2:
+        x = x.reshape(-1, x.shape[-1])
+    return x if x.flags.c_contiguous else np.ascontiguousarray(x)
+
+
+def blocks(x: Any) -> Any:
+    """Slices of a matrix' rows."""
+    height, width = x.shape
+    if height * width <= _BLOCK:
+        return _whole
+    step = max(1, _BLOCK // width)
+    return [slice(start, start + step) for start in range(0, height, step)]
+
+
+def row_sums(x: Any) -> Any:
+    """The sum of each row, by BLAS; long rows pairwise."""
+    n = x.shape[1]
+    return x @ ones(n, x.dtype) if n < _LONG else np.add.reduce(x, 1)
+
+
+def row_maxima(x: Any) -> Any:
+    """The maximum of each contiguous row, NaN where there is one.
+
+    Of many elements through its index, whose search uses the CPU's lanes also in short rows: in a half to a quarter
+    of the time of `numpy.maximum.reduce`.
+    """
+    height, n = x.shape
+    if x.size < _SMALL:
+        return _maximum(x, 1)
+    places = x.argmax(1)
+    places += np.arange(0, height * n, n)
+    return x.reshape(-1).take(places)
+
+
+def exponentials(x: Any, out: Any) -> Any:
+    """``exp(x)`` in `out`, which may be `x`.
+
+    Of float32 numbers by `exp2` where that is faster: within ``2 + abs(x)`` units of 2**-24, relatively (`exp`: 3.3).
+    """
+    if _FAST_EXP2 and x.dtype == np.float32 and x.size >= _SMALL:
+        return np.exp2(np.multiply(x, _LOG2_E, out), out)
+    return np.exp(x, out)

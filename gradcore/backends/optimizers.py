@@ -1,0 +1,186 @@
+"""Steps of optimisers on raw arrays: a formula runs over many parameters, in tiles that stay in cache.
+
+A formula is written once for arrays of any shape and of any library, and for tensors, as ``formula(F, p, g, *states,
+**settings)``: it changes the parameter `p` and the states in place, and only reads the gradient `g`. Since it is
+elementwise, it may run on flattened arrays, cut and joined at will: large parameters are cut into tiles, small ones are
+joined in scratch memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+__all__ = ["Batch", "Optimizers"]
+
+Formula = Callable[..., None]
+
+
+class Batch:
+    """Parameters of one device and dtype that take their steps together.
+
+    Parameters
+    ----------
+    params : list of arrays
+        The parameters' own memory, of any shape.
+    states : sequence of arrays
+        One flat array for each state; parameter `i` owns the elements from ``offsets[i]`` to ``offsets[i + 1]``.
+
+    Attributes
+    ----------
+    grads : list of arrays
+        The gradients of the coming step, in the shapes and the dtype of the parameters.
+    """
+
+    def __init__(self, params: list[Any], states: Sequence[Any]) -> None:
+        self.params, self.states, self.grads = params, states, list[Any]()
+        self.offsets = [0, *itertools.accumulate(p.size for p in params)]
+        #: Filled in by the backend that runs the batch, at the first step.
+        self.cut: Cut | None = None
+
+
+class Optimizers:
+    """The step of an optimiser, for all parameters of a batch."""
+
+    xp: Any
+    #: The most elements on which a formula runs at once: a tile and what is computed from it stay in cache.
+    tile_size = 1 << 18
+    #: Parameters of at most that many elements are joined: copying them costs less than running a formula on each.
+    joined_size = 1 << 13
+    #: Kernels that take the place of formulas, by the formula's name: ``kernel(backend, batch, **settings)`` does for
+    #: the whole batch, in place, what the formula does. The settings are those of the formula.
+    fused_steps: ClassVar[dict[str, Callable[..., None]]] = {}
+
+    def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
+        """Run `formula` on the parameters, gradients and states of a batch.
+
+        Parameters
+        ----------
+        formula : callable
+            ``formula(F, p, g, *states, **settings)``, elementwise; its name is looked up in `fused_steps`.
+        batch : Batch
+            Changed in place.
+        settings : dict
+            Python numbers, and flags: the same for all parameters of the batch.
+        """
+        fused = self.fused_steps.get(formula.__name__)
+        if fused is not None:
+            fused(self, batch, **settings)
+            return
+        if batch.cut is None:
+            batch.cut = Cut(self, batch)
+        batch.cut.run(formula, [_flat(g) for g in batch.grads], settings)
+
+
+class Tile:
+    """Some elements of a batch: consecutive small parameters, or a part of a large one.
+
+    Parameters
+    ----------
+    params : list of arrays
+        Flat views of the parameters' memory.
+    first : int
+        The number of the first of these parameters in the batch.
+    start : int or None
+        For a part of one parameter, where it begins; None for whole parameters.
+    states : list of arrays
+        The states of these elements.
+    """
+
+    __slots__ = ("first", "params", "parts", "start", "states", "stop")
+
+    def __init__(self, params: list[Any], first: int, start: int | None, states: list[Any]) -> None:
+        self.params, self.first, self.start, self.states = params, first, start, states
+        self.stop = first + len(params) if start is None else start + params[0].size
+        #: Where the tile is computed in scratch memory: views of it for the parameters and for their gradients.
+        self.parts: tuple[Any, Any, list[Any]] | None = None
+
+    def grads(self, flat: list[Any]) -> list[Any]:
+        """The parts of the gradients that belong to these elements."""
+        return flat[self.first : self.stop] if self.start is None else [flat[self.first][self.start : self.stop]]
+
+
+class Cut:
+    """A batch in tiles.
+
+    float16 and bfloat16 are computed in float32 and rounded once.
+    """
+
+    def __init__(self, backend: Any, batch: Batch) -> None:
+        self.backend, xp = backend, backend.xp
+        # Parameters that are not contiguous are updated in a contiguous copy.
+        self.copies = [(p, xp.empty(p.shape, p.dtype)) for p in batch.params if not p.flags.c_contiguous]
+        copies = iter(self.copies)
+        flat = [_flat(p if p.flags.c_contiguous else next(copies)[1]) for p in batch.params]
+        states = [_flat(s) for s in batch.states]
+        self.wide = xp.dtype("float32") if flat[0].dtype.itemsize == 2 else None
+        self.tiles = list(_tiles(flat, states, backend.tile_size, backend.joined_size))
+        self._lay_out_scratch(flat[0].dtype if self.wide is None else self.wide)
+
+    def _lay_out_scratch(self, dtype: Any) -> None:
+        joined = [tile for tile in self.tiles if self.wide is not None or tile.start is None]
+        sizes = [sum(p.size for p in tile.params) for tile in joined]
+        scratch = [self.backend.xp.empty(max(sizes, default=0), dtype) for _ in range(2)]
+        for tile, size in zip(joined, sizes, strict=True):
+            ends = list(itertools.accumulate(p.size for p in tile.params))
+            views = [scratch[0][a:b] for a, b in itertools.pairwise([0, *ends])]
+            tile.parts = scratch[0][:size], scratch[1][:size], views
+
+    def run(self, formula: Formula, grads: list[Any], settings: dict[str, Any]) -> None:
+        """Run the formula on one tile after another."""
+        for original, copy in self.copies:
+            copy[...] = original
+        for tile in self.tiles:
+            if tile.parts is None:
+                formula(self.backend, tile.params[0], tile.grads(grads)[0], *tile.states, **settings)
+            else:
+                self._run_in_scratch(formula, tile, tile.grads(grads), settings)
+        for original, copy in self.copies:
+            original[...] = copy
+
+    def _run_in_scratch(self, formula: Formula, tile: Tile, grads: list[Any], settings: dict[str, Any]) -> None:
+        assert tile.parts is not None
+        p, g, views = tile.parts
+        self.backend.xp.concatenate(tile.params, out=p)
+        self.backend.xp.concatenate(grads, out=g)
+        if self.wide is None:
+            formula(self.backend, p, g, *tile.states, **settings)
+        else:
+            states = [s.astype(self.wide) for s in tile.states]
+            formula(self.backend, p, g, *states, **settings)
+            for narrow, wide in zip(tile.states, states, strict=True):
+                narrow[...] = wide
+        for param, view in zip(tile.params, views, strict=True):
+            param[...] = view
+
+
+def _flat(array: Any) -> Any:
+    """The elements in a row, complex ones as pairs: a view, or a copy where the array is not contiguous."""
+    flat = array.ravel()
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+def _tiles(flat: list[Any], states: list[Any], tile_size: int, joined_size: int) -> Iterator[Tile]:
+    """The tiles of flat parameters, from the first element to the last."""
+    waiting: list[Any] = []
+    done = 0  # elements in tiles, which is where the next tile's states begin
+
+    def tile(params: list[Any], first: int, start: int | None) -> Tile:
+        nonlocal done
+        begin, done = done, done + sum(p.size for p in params)
+        return Tile(params, first, start, [s[begin:done] for s in states])
+
+    for i, p in enumerate(flat):
+        small = p.size <= joined_size
+        if waiting and not (small and sum(w.size for w in waiting) + p.size <= tile_size):
+            yield tile(waiting, i - len(waiting), None)
+            waiting = []
+        if small:
+            waiting.append(p)
+            continue
+        step = -(-p.size // -(-p.size // tile_size))  # equal parts
+        for start in range(0, p.size, step):
+            yield tile([p[start : start + step]], i, start)
+    if waiting:
+        yield tile(waiting, len(flat) - len(waiting), None)

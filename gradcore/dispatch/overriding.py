@@ -1,0 +1,213 @@
+"""Calls that objects take over: PyTorch's protocol ``__torch_function__``, and the modes that see every call."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar, cast
+
+from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
+from gradcore.autograd.variables import Subclasses
+from gradcore.dispatch.operands import type_error
+from gradcore.ops.table import Op
+
+__all__ = [
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
+    "created",
+    "disabled",
+    "foreign",
+    "hand_over",
+    "name_of",
+    "overloaded",
+    "overridable",
+    "popped_mode",
+    "routed",
+    "takes_over",
+    "watched",
+]
+
+
+class DisableTorchFunctionSubclass:
+    """Context in which nothing but a mode takes calls over: subclasses are computed with as plain tensors.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> class Mine(gradcore.Tensor):
+    ...     pass
+    >>> x = gradcore.ones(2).as_subclass(Mine)
+    >>> with gradcore.overrides.DisableTorchFunctionSubclass():
+    ...     print(type(x + 1).__name__)
+    Tensor
+    """
+
+    __slots__ = ("_before",)
+
+    #: The bits of the mode that are cleared.
+    _clears = 0
+
+    def __enter__(self) -> None:
+        state = local.state
+        self._before = state.mode & (PLAINLY | self._clears)
+        state.mode = (state.mode | PLAINLY) & ~self._clears
+
+    def __exit__(self, *error: object) -> None:
+        state = local.state
+        state.mode = state.mode & ~PLAINLY | self._before
+
+
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """Context in which nothing takes calls over, neither subclasses nor modes."""
+
+    __slots__ = ()
+    _clears = FUNCTIONS
+
+
+def disabled(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """``__torch_function__`` of subclasses that do nothing with operations, whose results are plain tensors."""
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+def takes_over(cls: type) -> bool:
+    """Whether a class takes over the calls that its instances are given to."""
+    if cls in Subclasses.plain:
+        return False
+    return getattr(cls, "__torch_function__", disabled) is not disabled
+
+
+def overloaded(values: Iterable[Any]) -> list[Any]:
+    """The values, one of each type, that take calls over: subclasses before their bases, else from left to right."""
+    if local.state.mode & PLAINLY:
+        return []
+    found: list[Any] = []
+    for value in _flat(values):
+        cls = type(value)
+        if not takes_over(cls) or any(type(other) is cls for other in found):
+            continue
+        place = next((i for i, other in enumerate(found) if issubclass(cls, type(other))), len(found))
+        found.insert(place, value)
+    return found
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from value
+        else:
+            yield value
+
+
+@contextlib.contextmanager
+def popped_mode() -> Iterator[Any]:
+    """Context without the innermost of the modes that see every call, which it gives."""
+    state = local.state
+    modes = state.functions
+    state.functions = modes[:-1]
+    if not state.functions:
+        state.mode &= ~FUNCTIONS
+    try:
+        yield modes[-1]
+    finally:
+        state.functions = modes
+        state.mode |= FUNCTIONS
+
+
+def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Let the innermost mode, or else the first of `found` that wants to, make the call."""
+    types = tuple(map(type, found))
+    mode = None
+    if local.state.mode & FUNCTIONS:
+        with popped_mode() as mode:
+            result = mode.__torch_function__(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    for value in found:
+        handler = value.__torch_function__
+        if getattr(handler, "__self__", None) is value:
+            warnings.warn(
+                "Defining your `__torch_function__` as a plain method is deprecated and will be an error in future, "
+                "please define it as a classmethod.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+        result = handler(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    nor = "" if mode is None else f" nor in mode {mode}"
+    raise TypeError(
+        f"no implementation found for '{name_of(func)}' on types that implement __torch_function__: {list(types)}{nor}"
+    )
+
+
+def name_of(func: Any) -> str:
+    """A function's name with its module, as error messages have it."""
+    return f"{getattr(func, '__module__', 'gradcore')}.{getattr(func, '__qualname__', repr(func))}"
+
+
+def routed(op: Op, args: tuple[Any, ...], func: Callable[..., Any] | None = None, **further: Any) -> Any:
+    """Hand a call of an operation over to a mode or to an argument; `func` is what the user called."""
+    given, named = _as_called(op, args)
+    named.update(further)
+    return hand_over(func or op.call, overloaded((*args, *further.values())), given, named)
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def overridable(function: _F) -> _F:
+    """Let modes and the first argument take over a function that is no operation of the table."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if local.state.mode & FUNCTIONS or (args and takes_over(args[0].__class__)):
+            found = overloaded(args)
+            if found or local.state.mode & FUNCTIONS:
+                return hand_over(call, found, args, kwargs)
+        return function(*args, **kwargs)
+
+    return cast(_F, call)
+
+
+def created(func: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """Hand over a call that makes a tensor; settings that are None or False are left out."""
+    named = {name: value for name, value in settings.items() if value is not None and value is not False}
+    return hand_over(func, overloaded((*args, *named.values())), args, named)
+
+
+def _as_called(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments as a user would give them: those that have their defaults are left out."""
+    given: list[Any] = []
+    named: dict[str, Any] = {}
+    positional = True
+    for parameter, value in zip(op.parameters, args, strict=False):
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            positional = False
+        if parameter.default is not parameter.empty and _same(value, parameter.default):
+            positional = False
+        elif positional:
+            given.append(value)
+        else:
+            named[parameter.name] = value
+    return tuple(given), named
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (value.__class__ is default.__class__ and bool(value == default))
+
+
+def watched(args: tuple[Any, ...], mode: int) -> bool:
+    """Whether a mode or an argument takes a call over."""
+    if mode & FUNCTIONS:
+        return True
+    return Subclasses.used and not mode & PLAINLY and bool(overloaded(args))
+
+
+def foreign(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
+    """A call with `value`, which is no plain tensor, in a tensor's place: taken over, or refused."""
+    if overloaded(args):
+        return routed(op, args)
+    raise type_error(op, position, value)

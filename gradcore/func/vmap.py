@@ -1,0 +1,277 @@
+"""`vmap`: a function of one sample, run once for a whole batch."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gradcore.autograd.batching import enter, leave
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.modes import local
+from gradcore.backends.batching import Level
+from gradcore.tensor import Tensor
+from gradcore.utils.trees import Structure, flatten, unflatten
+
+__all__ = ["mapped", "vmap"]
+
+RANDOMNESS = ("error", "different", "same")
+
+
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function that applies `func` to every sample of a batch, all at once.
+
+    Inside `func` tensors have the shape of one sample. There is no loop over samples: every operation runs once, with
+    a batch dim that `func` does not see. Transformations nest: ``vmap(grad(f))`` gives the gradient for each sample.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors, or nested containers of them; other arguments pass through where their `in_dims`
+        are None.
+    in_dims : int, None or nested containers of these
+        Along which dim of each input the samples lie; None for inputs that all samples share. One number stands for all
+        inputs, or for all tensors in a container.
+    out_dims : int, None or nested containers of these
+        Along which dim of each output the samples are to lie; None for outputs that are the same for all samples.
+    randomness : {"error", "different", "same"}
+        Whether random operations in `func` are errors, differ between samples, or are the same for all of them.
+    chunk_size : int, optional
+        The greatest number of samples at a time, which bounds the memory that is needed. By default all of them.
+
+    Returns
+    -------
+    callable
+        Called as `func`, with all samples in each tensor.
+
+    Raises
+    ------
+    ValueError
+        If `in_dims` or `out_dims` do not fit, or if numbers of samples differ.
+    RuntimeError
+        If `func` asks for the numbers of a tensor (``item``, ``if``), if the shape of a result would depend on them, or
+        if it draws random numbers with ``randomness="error"``.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> gradcore.func.vmap(gradcore.dot)(x, x)
+    tensor([ 5., 25.])
+    >>> gradcore.func.vmap(gradcore.func.grad(lambda v: v.prod()))(x)
+    tensor([[2., 1.],
+            [4., 3.]])
+    """
+    if randomness not in RANDOMNESS:
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **named: Any) -> Any:
+        flat, dims, structure, size = _inputs(func, in_dims, args)
+        run = functools.partial(_run, func, out_dims, randomness, structure, named)
+        if chunk_size is None or chunk_size >= size:
+            return run(flat, dims, size)
+        results = [run(part, dims, count) for part, count in _chunks(flat, dims, size, chunk_size)]
+        return _rejoined(results, out_dims, func)
+
+    return wrapped
+
+
+def mapped(
+    func: Callable[..., Any], inputs: Sequence[Any], dims: Sequence[int | None], size: int, randomness: str = "same"
+) -> list[Any]:
+    """Call `func`, which returns a flat sequence of tensors or None, for all samples, which end up in the first dim."""
+    level = Level(size, randomness)
+    with running(level):
+        results = func(*[t if d is None else enter(t, level, d) for t, d in zip(inputs, dims, strict=True)])
+        return [None if r is None else leave(r, level, 0) for r in results]
+
+
+@contextmanager
+def running(level: Level) -> Iterator[None]:
+    """While the function of a level runs."""
+    state = local.state
+    before, state.batches = state.batches, (*state.batches, level)
+    try:
+        yield
+    finally:
+        state.batches = before
+
+
+def _run(
+    func: Callable[..., Any],
+    out_dims: Any,
+    randomness: str,
+    structure: Structure,
+    named: dict[str, Any],
+    flat: Sequence[Any],
+    dims: Sequence[int | None],
+    size: int,
+) -> Any:
+    level = Level(size, randomness)
+    with running(level):
+        inputs = [t if d is None else enter(t, level, d) for t, d in zip(flat, dims, strict=True)]
+        results, outer = flatten(func(*unflatten(inputs, structure), **named))
+        places = _matched(out_dims, outer)
+        if places is None or not all(p is None or isinstance(p, int) for p in places):
+            raise _wrong_out_dims(func, out_dims, outer, places is None)
+        return unflatten([_output(func, t, level, d) for t, d in zip(results, places, strict=True)], outer)
+
+
+def _output(func: Callable[..., Any], t: Any, level: Level, dim: int | None) -> Any:
+    if not isinstance(t, Tensor):
+        if dim is None:
+            return t
+        raise ValueError(
+            f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(t)}. Did you mean to "
+            "set out_dims= to None for output?"
+        )
+    if dim is None:
+        if level in t._device.levels:
+            raise ValueError(
+                f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None"
+            )
+        return t
+    ndim = t.ndim + 1
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})")
+    return leave(t, level, dim % ndim)
+
+
+# -- inputs and their dims ------------------------------------------------------------------------------------------
+
+
+def _name(func: Callable[..., Any]) -> str:
+    return getattr(func, "__name__", None) or repr(func)
+
+
+def _matched(dims: Any, structure: Structure) -> list[Any] | None:
+    """One entry of `dims` for each leaf of a tree: those of a subtree may share one; None if it does not fit."""
+    if not isinstance(dims, (tuple, list, dict)):
+        return [dims] * _count(structure)
+    if structure.kind is None or len(dims) != len(structure.children):
+        return None
+    if isinstance(dims, dict) != issubclass(structure.kind, dict):
+        return None
+    if isinstance(dims, dict):
+        if set(dims) != set(structure.keys):
+            return None
+        parts: Sequence[Any] = [dims[key] for key in structure.keys]
+    elif (structure.kind is list) != isinstance(dims, list):
+        return None
+    else:
+        parts = dims
+    found = []
+    for part, child in zip(parts, structure.children, strict=True):
+        inner = _matched(part, child)
+        if inner is None:
+            return None
+        found.extend(inner)
+    return found
+
+
+def _count(structure: Structure) -> int:
+    return 1 if structure.kind is None else sum(map(_count, structure.children))
+
+
+def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[Any, Any, Structure, int]:
+    """The flat inputs, the dim of the samples in each, the structure of the arguments, and the number of samples."""
+    name = _name(func)
+    where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
+    if not isinstance(in_dims, (int, tuple)):
+        raise ValueError(
+            f"{where}expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, "
+            f"got: {type(in_dims)}."
+        )
+    if not args:
+        raise ValueError(
+            f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
+            "function with no inputs. The latter is unsupported."
+        )
+    flat, structure = flatten(args)
+    dims = _matched(in_dims, structure)
+    if dims is None:
+        raise ValueError(
+            f"{where}in_dims is not compatible with the structure of `inputs`. in_dims has structure "
+            f"{flatten(in_dims)[1]!r} but inputs has structure {structure!r}."
+        )
+    for i, (t, d) in enumerate(zip(flat, dims, strict=True)):
+        if d is not None:
+            dims[i] = _checked_dim(where, t, d)
+    sizes = [t.shape[d] for t, d in zip(flat, dims, strict=True) if d is not None]
+    if not sizes:
+        raise ValueError("vmap: Expected at least one Tensor to vmap over")
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+            f"{sizes} for the mapped dimension"
+        )
+    return flat, dims, structure, sizes[0]
+
+
+def _checked_dim(where: str, t: Any, dim: Any) -> int:
+    if not isinstance(dim, int):
+        raise ValueError(
+            f"{where}Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
+        )
+    if not isinstance(t, Tensor):
+        raise ValueError(
+            f"{where}Got in_dim={dim} for an input but the input is of type {type(t)}. We cannot vmap over non-Tensor "
+            "arguments, please use None as the respective in_dim"
+        )
+    if not -t.ndim <= dim < t.ndim:
+        raise ValueError(
+            f"{where}Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {t.ndim} so "
+            f"expected in_dim to satisfy -{t.ndim} <= in_dim < {t.ndim}."
+        )
+    return dim % t.ndim
+
+
+def _wrong_out_dims(func: Callable[..., Any], out_dims: Any, outer: Structure, unmatched: bool) -> ValueError:
+    if unmatched and isinstance(out_dims, (tuple, list, dict)):
+        return ValueError(
+            f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure "
+            f"of `outputs`. out_dims has structure {flatten(out_dims)[1]!r} but outputs has structure {outer!r}."
+        )
+    return ValueError(
+        f"vmap({_name(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of "
+        "ints representing where in the outputs the vmapped dimension should appear."
+    )
+
+
+# -- chunks -----------------------------------------------------------------------------------------------------------
+
+
+def _chunks(
+    flat: Sequence[Any], dims: Sequence[int | None], size: int, chunk_size: int
+) -> Iterator[tuple[list[Any], int]]:
+    """The inputs of at most `chunk_size` samples at a time, and how many these are."""
+    for start in itertools.count(0, chunk_size):
+        if start >= size:
+            return
+        count = min(chunk_size, size - start)
+        yield [t if d is None else TENSORS.narrow(t, d, start, count) for t, d in zip(flat, dims, strict=True)], count
+
+
+def _rejoined(results: Sequence[Any], out_dims: Any, func: Callable[..., Any]) -> Any:
+    """The results of chunks as those of all samples."""
+    flat = [flatten(result) for result in results]
+    structure = flat[0][1]
+    places = _matched(out_dims, structure)
+    assert places is not None
+    joined = [
+        parts[0] if place is None else TENSORS.cat(list(parts), place)
+        for place, *parts in zip(places, *(leaves for leaves, _ in flat), strict=True)
+    ]
+    return unflatten(joined, structure)

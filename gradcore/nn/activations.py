@@ -1,0 +1,116 @@
+"""Activations as modules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradcore.creation import full
+from gradcore.nn import functional as F
+from gradcore.nn.made import Made, make, settings
+from gradcore.nn.module import Module
+from gradcore.nn.parameter import Parameter
+from gradcore.tensor import Tensor
+
+__all__ = ["PReLU", "Softmax2d"]
+
+S, IN_PLACE = settings, settings(inplace=False)
+
+
+def _hardtanh(chosen: dict[str, Any]) -> dict[str, Any]:
+    """The bounds under their names of today."""
+    for old, new in (("min_value", "min_val"), ("max_value", "max_val")):
+        value = chosen.pop(old)
+        if value is not None:
+            chosen[new] = value
+    if chosen["max_val"] <= chosen["min_val"]:
+        raise AssertionError("max_val must be larger than min_val")
+    return chosen
+
+
+def _lambd(module: Any) -> str:
+    return str(module.lambd)
+
+
+TABLE = {
+    "CELU": Made("celu", S(alpha=1.0, inplace=False)),
+    "ELU": Made("elu", S(alpha=1.0, inplace=False)),
+    "GELU": Made("gelu", S(approximate="none")),
+    "GLU": Made("glu", S(dim=-1)),
+    "Hardshrink": Made("hardshrink", S(lambd=0.5), _lambd),
+    "Hardsigmoid": Made("hardsigmoid", IN_PLACE, ()),
+    "Hardswish": Made("hardswish", IN_PLACE, ()),
+    "Hardtanh": Made(
+        "hardtanh", S(min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None),
+        ("min_val", "max_val", "inplace"), _hardtanh,
+    ),
+    "LeakyReLU": Made("leaky_relu", S(negative_slope=0.01, inplace=False)),
+    "LogSigmoid": Made("logsigmoid", S()),
+    "LogSoftmax": Made("log_softmax", S(dim=None)),
+    "Mish": Made("mish", IN_PLACE),
+    "RReLU": Made("rrelu", S(lower=1 / 8, upper=1 / 3, inplace=False), training=True),
+    "ReLU": Made("relu", IN_PLACE),
+    "ReLU6": Made("relu6", IN_PLACE),
+    "SELU": Made("selu", IN_PLACE),
+    "SiLU": Made("silu", IN_PLACE),
+    "Sigmoid": Made("sigmoid", S()),
+    "Softmax": Made("softmax", S(dim=None)),
+    "Softmin": Made("softmin", S(dim=None)),
+    "Softplus": Made("softplus", S(beta=1.0, threshold=20.0)),
+    "Softshrink": Made("softshrink", S(lambd=0.5), _lambd),
+    "Softsign": Made("softsign", S()),
+    "Tanh": Made("tanh", S()),
+    "Tanhshrink": Made("tanhshrink", S()),
+    "Threshold": Made("threshold", S("threshold", "value", inplace=False)),
+}  # fmt: skip
+
+
+class PReLU(Module):
+    """`gradcore.nn.functional.prelu` with slopes that are learned.
+
+    Parameters
+    ----------
+    num_parameters : int
+        One slope, or one for each channel.
+    init : float
+        Their first value.
+    device, dtype
+        Of the slopes.
+    """
+
+    weight: Tensor
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        """Set the slopes to their first value."""
+        self.weight.data.fill_(self.init)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The input, its negative elements times their slopes."""
+        return F.prelu(input, self.weight)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """The number of slopes."""
+        return f"num_parameters={self.num_parameters}"
+
+
+class Softmax2d(Module):
+    """Softmax over the channels of images."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Softmax over the third last dim."""
+        if input.ndim not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
+        return F.softmax(input, -3)  # type: ignore[no-any-return]
+
+
+MADE = {name: make(name, made, "gradcore.nn") for name, made in TABLE.items()}
+globals().update(MADE)
+__all__ += sorted(MADE)
+
+if TYPE_CHECKING:  # the classes of the table
+
+    def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,252 @@
+"""Calling modules: forward, with the hooks before and after it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gradcore.autograd.hooks import RemovableHandle
+from gradcore.nn.backward_hooks import BackwardHooks, watch_node
+
+__all__ = [
+    "Calls",
+    "register_module_backward_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+]
+
+
+class Hook(NamedTuple):
+    """A hook around forward, and how it is called."""
+
+    call: Callable[..., Any]
+    with_kwargs: bool = False
+    always: bool = False
+
+
+Table = dict[int, Any]
+
+
+class _Everywhere:
+    """Hooks on all modules."""
+
+    forward_pre: Table = {}  # noqa: RUF012  (one table for the process)
+    forward: Table = {}  # noqa: RUF012
+    backward_pre: Table = {}  # noqa: RUF012
+    backward: Table = {}  # noqa: RUF012
+    full: bool | None = None
+
+
+MIXED = "Cannot use both regular backward hooks and full backward hooks {where}. Please use only one of them."
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, args)`` before the forward of every module; it may return other arguments."""
+    return RemovableHandle(_Everywhere.forward_pre, Hook(hook))
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call ``hook(module, args, output)`` after the forward of every module; it may return another output.
+
+    Parameters
+    ----------
+    hook : callable
+    with_kwargs : bool
+        Call ``hook(module, args, kwargs, output)`` instead.
+    always_call : bool
+        Call it also if forward raises.
+    """
+    return RemovableHandle(_Everywhere.forward, Hook(hook, with_kwargs, always_call))
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_output)`` for every module when the gradients of its outputs are known."""
+    return RemovableHandle(_Everywhere.backward_pre, hook)
+
+
+def _everywhere(hook: Callable[..., Any], full: bool) -> RemovableHandle:
+    if _Everywhere.full is (not full):
+        raise RuntimeError(MIXED.format(where="as a global Module hook"))
+    _Everywhere.full = full
+    return RemovableHandle(_Everywhere.backward, hook)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_input, grad_output)`` for every module when its inputs' gradients are known."""
+    return _everywhere(hook, True)
+
+
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """The older form of `register_module_full_backward_hook`: the hook sees the last node of forward only."""
+    return _everywhere(hook, False)
+
+
+class Calls:
+    """What makes modules callable."""
+
+    _forward_hooks: Table
+    _forward_pre_hooks: Table
+    _backward_hooks: Table
+    _backward_pre_hooks: Table
+    #: Which kind of backward hooks there are; None if there are none.
+    _is_full_backward_hook: bool | None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation; define it in the subclass."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+        every = _Everywhere
+        if own or every.forward or every.forward_pre or every.backward or every.backward_pre:
+            return _Call(self, args, kwargs).run()
+        return self.forward(*args, **kwargs)
+
+    # -- registering ----------------------------------------------------------------------------------------------
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, output)`` after `forward`; it may return another output.
+
+        Parameters
+        ----------
+        hook : callable
+        prepend : bool
+            Call it before the hooks that are there already.
+        with_kwargs : bool
+            Call ``hook(module, args, kwargs, output)`` instead.
+        always_call : bool
+            Call it also if `forward` raises.
+        """
+        return _registered(self._forward_hooks, Hook(hook, with_kwargs, always_call), prepend)
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args)`` before `forward`; it may return other arguments.
+
+        Parameters
+        ----------
+        hook : callable
+        prepend : bool
+            Call it before the hooks that are there already.
+        with_kwargs : bool
+            Call ``hook(module, args, kwargs)`` instead, which may return a pair of both.
+        """
+        return _registered(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known.
+
+        It may return gradients that replace `grad_input`.
+        """
+        return self._register_backward(hook, True, prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """The older form of `register_full_backward_hook`: the hook sees the last node of `forward` only."""
+        return self._register_backward(hook, False, False)
+
+    def _register_backward(self, hook: Callable[..., Any], full: bool, prepend: bool) -> RemovableHandle:
+        if self._is_full_backward_hook is (not full):
+            raise RuntimeError(MIXED.format(where="on a single Module"))
+        self._is_full_backward_hook = full
+        return _registered(self._backward_hooks, hook, prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(module, grad_output)`` when the gradients of the outputs are known; it may replace them."""
+        return _registered(self._backward_pre_hooks, hook, prepend)
+
+
+def _registered(table: Table, hook: Any, prepend: bool) -> RemovableHandle:
+    handle = RemovableHandle(table, hook)
+    if prepend:
+        others = {key: value for key, value in table.items() if key != handle.id}
+        table.clear()
+        table.update({handle.id: hook, **others})
+    return handle
+
+
+class _Call:
+    """One call of a module that has hooks."""
+
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.result: Any = None
+        self.done: set[int] = set()
+
+    def run(self) -> Any:
+        try:
+            self.before()
+            watch = self.backward_hooks()
+            args = self.args if watch is None else watch.inputs(self.args)
+            self.args = args
+            self.result = self.module.forward(*args, **self.kwargs)
+            self.after()
+            if watch is not None:
+                self.result = watch.outputs(self.result)
+            self.older_backward_hooks()
+            return self.result
+        except Exception:
+            self.failed()
+            raise
+
+    def before(self) -> None:
+        for hook in (*_Everywhere.forward_pre.values(), *self.module._forward_pre_hooks.values()):
+            if hook.with_kwargs:
+                found = hook.call(self.module, self.args, self.kwargs)
+                if found is not None:
+                    if not (isinstance(found, tuple) and len(found) == 2):
+                        raise RuntimeError(
+                            "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
+                            f"{found}."
+                        )
+                    self.args, self.kwargs = found
+            else:
+                found = hook.call(self.module, self.args)
+                if found is not None:
+                    self.args = found if isinstance(found, tuple) else (found,)
+
+    def after(self) -> None:
+        for key, hook in (*_Everywhere.forward.items(), *self.module._forward_hooks.items()):
+            self.done.add(key)
+            self.call(hook)
+
+    def call(self, hook: Hook) -> None:
+        named = (self.kwargs,) if hook.with_kwargs else ()
+        replaced = hook.call(self.module, self.args, *named, self.result)
+        self.result = self.result if replaced is None else replaced
+
+    def failed(self) -> None:
+        """Call the hooks that are always called and have not been."""
+        for table, which in ((_Everywhere.forward, "global module"), (self.module._forward_hooks, "module")):
+            for key, hook in table.items():
+                if hook.always and key not in self.done:
+                    try:
+                        self.call(hook)
+                    except Exception as error:
+                        warnings.warn(
+                            f"{which} forward hook with ``always_call=True`` raised an exception that was silenced as "
+                            f"another error was raised in forward: {error}",
+                            stacklevel=4,
+                        )
+
+    def backward_hooks(self) -> BackwardHooks | None:
+        every, own = _Everywhere, self.module
+        hooks = [*every.backward.values()] if every.full else []
+        hooks += own._backward_hooks.values() if own._is_full_backward_hook else ()
+        before = [*every.backward_pre.values(), *own._backward_pre_hooks.values()]
+        return BackwardHooks(own, hooks, before) if hooks or before else None
+
+    def older_backward_hooks(self) -> None:
+        every, own = _Everywhere, self.module
+        hooks = [*every.backward.values()] if every.full is False else []
+        hooks += own._backward_hooks.values() if own._is_full_backward_hook is False else ()
+        if hooks:
+            watch_node(own, hooks, self.args, self.result)
+

@@ -1,0 +1,286 @@
+"""First values of parameters, written into a tensor in place and unrecorded."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import no_grad
+from gradcore import creation
+from gradcore.random import randperm
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+_GAINS = {"sigmoid": 1, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
+_GAINS |= dict.fromkeys(["linear", *(f"{c}{n}d" for c in ("conv", "conv_transpose") for n in (1, 2, 3))], 1)
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which weights before a nonlinearity are larger, so that the size of the signal stays.
+
+    Parameters
+    ----------
+    nonlinearity : str
+        For example ``"linear"``, ``"relu"``, ``"leaky_relu"``, ``"tanh"``.
+    param : float, optional
+        The negative slope of ``"leaky_relu"``.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from gradcore import nn
+    >>> round(nn.init.calculate_gain("leaky_relu", 0.2), 4)
+    1.3868
+    """
+    if nonlinearity == "leaky_relu":
+        if param is not None and (isinstance(param, bool) or not isinstance(param, (int, float))):
+            raise ValueError(f"negative_slope {param} not a valid number")
+        return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
+    if nonlinearity not in _GAINS:
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    return _GAINS[nonlinearity]
+
+
+def _matrix(tensor: Tensor) -> None:
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+
+
+# -- given values -------------------------------------------------------------------------------------------------
+
+
+@no_grad()
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Fill with one value."""
+    return tensor.fill_(val)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Fill with ones."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Fill with zeros."""
+    return constant_(tensor, 0.0)
+
+
+@no_grad()
+def eye_(tensor: Tensor) -> Tensor:
+    """Make a matrix the identity."""
+    _matrix(tensor)
+    return tensor.copy_(creation.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+
+
+@no_grad()
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Make the weight of a convolution one that returns its input, as far as there are channels.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Has 3, 4 or 5 dims.
+    groups : int
+        Of the convolution.
+    """
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if tensor.shape[0] % groups:
+        raise ValueError("dim 0 must be divisible by groups")
+    per_group = tensor.shape[0] // groups
+    middle = tuple(n // 2 for n in tensor.shape[2:])
+    tensor.zero_()
+    for group in range(groups):
+        for channel in range(min(per_group, tensor.shape[1])):
+            tensor[(group * per_group + channel, channel, *middle)] = 1
+    return tensor
+
+
+# -- random values ------------------------------------------------------------------------------------------------
+
+
+@no_grad()
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+    """Fill with numbers that are uniform between `a` and `b`."""
+    return tensor.uniform_(a, b, generator=generator)
+
+
+@no_grad()
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    """Fill with normally distributed numbers."""
+    return tensor.normal_(mean, std, generator=generator)
+
+
+def _cdf(x: float) -> float:
+    return (1 + math.erf(x / math.sqrt(2))) / 2
+
+
+@no_grad()
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+) -> Tensor:
+    """Fill with normally distributed numbers between `a` and `b`."""
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
+            "incorrect.",
+            stacklevel=2,
+        )
+    # The inverse of the distribution function, at numbers that are uniform between its values at the bounds.
+    low, high = _cdf((a - mean) / std), _cdf((b - mean) / std)
+    tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
+    return tensor.erfinv_().mul_(std * math.sqrt(2)).add_(mean).clamp_(min=a, max=b)
+
+
+def _fans(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs an output of a layer with this weight has, and how many outputs an input."""
+    if tensor.ndim < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+_calculate_fan_in_and_fan_out = _fans
+
+
+def _fan(tensor: Tensor, mode: str) -> int:
+    modes = ["fan_in", "fan_out"]
+    if mode.lower() not in modes:
+        raise ValueError(f"Mode {mode.lower()} not supported, please use one of {modes}")
+    return _fans(tensor)[modes.index(mode.lower())]
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Fill with uniform numbers whose variance is ``2 * gain**2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010)."""
+    bound = gain * math.sqrt(6 / sum(_fans(tensor)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Fill with normal numbers whose variance is ``2 * gain**2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010)."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
+
+
+def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        return None
+    return calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
+    """Fill with uniform numbers whose variance is ``gain**2 / fan`` (He et al., 2015).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    a : float
+        The negative slope, for ``"leaky_relu"``.
+    mode : {"fan_in", "fan_out"}
+        Whether the size of the signal is kept in forward or in backward.
+    nonlinearity : str
+        What follows; see `calculate_gain`.
+    generator : Generator, optional
+    """
+    std = _kaiming(tensor, a, mode, nonlinearity)
+    return tensor if std is None else uniform_(tensor, -math.sqrt(3) * std, math.sqrt(3) * std, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
+    """Fill with normal numbers whose variance is ``gain**2 / fan`` (He et al., 2015).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    a : float
+        The negative slope, for ``"leaky_relu"``.
+    mode : {"fan_in", "fan_out"}
+        Whether the size of the signal is kept in forward or in backward.
+    nonlinearity : str
+        What follows; see `calculate_gain`.
+    generator : Generator, optional
+    """
+    std = _kaiming(tensor, a, mode, nonlinearity)
+    return tensor if std is None else normal_(tensor, 0.0, std, generator)
+
+
+@no_grad()
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """Make the matrix of the first dim and the others (semi-)orthogonal, drawn uniformly (Saxe et al., 2013)."""
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if not tensor.numel() or tensor.is_meta:
+        return tensor
+    rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    drawn = tensor.new_empty(max(rows, cols), min(rows, cols)).normal_(generator=generator)
+    q, r = TENSORS.linalg_qr(drawn)
+    q = q * TENSORS.sign(TENSORS.diagonal(r))  # else the decomposition's choice of signs would make it not uniform
+    return tensor.copy_((q.t() if rows < cols else q).reshape(tensor.shape)).mul_(gain)
+
+
+@no_grad()
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Fill a matrix with normal numbers, and a part of each column with zeros (Martens, 2010).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    sparsity : float
+        The part of each column that is zero.
+    std : float
+        Of the others.
+    generator : Generator, optional
+    """
+    _matrix(tensor)
+    rows, cols = tensor.shape
+    normal_(tensor, 0.0, std, generator)
+    for col in range(cols):
+        tensor[randperm(rows)[: math.ceil(sparsity * rows)], col] = 0
+    return tensor
+
+
+def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function under its name without the underscore."""
+    new, old = function.__name__, function.__name__.removesuffix("_")
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2)
+        return function(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = old
+    return call
+
+
+uniform, normal, constant, eye = (_deprecated(f) for f in (uniform_, normal_, constant_, eye_))
+dirac, orthogonal, sparse = _deprecated(dirac_), _deprecated(orthogonal_), _deprecated(sparse_)
+xavier_uniform, xavier_normal = _deprecated(xavier_uniform_), _deprecated(xavier_normal_)
+kaiming_uniform, kaiming_normal = _deprecated(kaiming_uniform_), _deprecated(kaiming_normal_)

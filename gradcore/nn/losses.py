@@ -1,0 +1,98 @@
+"""Losses as modules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradcore.nn import functional as F
+from gradcore.nn.layers import PairwiseDistance
+from gradcore.nn.made import Made, make, settings
+from gradcore.nn.module import Module
+from gradcore.ops.losses import chosen_reduction
+from gradcore.tensor import Tensor
+
+__all__ = ["TripletMarginWithDistanceLoss"]
+
+
+def _settled(chosen: dict[str, Any]) -> dict[str, Any]:
+    """The reduction, by its name."""
+    old = chosen.pop("size_average", None), chosen.pop("reduce", None)
+    if old != (None, None):
+        chosen["reduction"] = chosen_reduction(chosen["reduction"], *old)
+    return chosen
+
+
+def _loss(function: str, keyword_only: bool = False, **own: Any) -> Made:
+    return Made(function, settings(**own), (), _settled, keyword_only=keyword_only)
+
+
+#: What losses took before there was `reduction`, and still take in its place.
+OLD = {"size_average": None, "reduce": None}
+END = {**OLD, "reduction": "mean"}
+CLASSES = {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": "mean"}
+
+TABLE = {
+    "BCELoss": _loss("binary_cross_entropy", weight=None, **END),
+    "BCEWithLogitsLoss": _loss("binary_cross_entropy_with_logits", weight=None, **END, pos_weight=None),
+    "CTCLoss": _loss("ctc_loss", blank=0, reduction="mean", zero_infinity=False),
+    "CosineEmbeddingLoss": _loss("cosine_embedding_loss", margin=0.0, **END),
+    "CrossEntropyLoss": _loss("cross_entropy", **CLASSES, label_smoothing=0.0),
+    "GaussianNLLLoss": _loss("gaussian_nll_loss", True, full=False, eps=1e-6, reduction="mean"),
+    "HingeEmbeddingLoss": _loss("hinge_embedding_loss", margin=1.0, **END),
+    "HuberLoss": _loss("huber_loss", reduction="mean", delta=1.0),
+    "KLDivLoss": _loss("kl_div", **END, log_target=False),
+    "L1Loss": _loss("l1_loss", **END),
+    "MSELoss": _loss("mse_loss", **END),
+    "MarginRankingLoss": _loss("margin_ranking_loss", margin=0.0, **END),
+    "MultiLabelMarginLoss": _loss("multilabel_margin_loss", **END),
+    "MultiLabelSoftMarginLoss": _loss("multilabel_soft_margin_loss", weight=None, **END),
+    "MultiMarginLoss": _loss("multi_margin_loss", p=1, margin=1.0, weight=None, **END),
+    "NLLLoss": _loss("nll_loss", **CLASSES),
+    "PoissonNLLLoss": _loss(
+        "poisson_nll_loss", log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+    ),
+    "SmoothL1Loss": _loss("smooth_l1_loss", **END, beta=1.0),
+    "SoftMarginLoss": _loss("soft_margin_loss", **END),
+    "TripletMarginLoss": _loss("triplet_margin_loss", margin=1.0, p=2.0, eps=1e-6, swap=False, **END),
+}
+
+
+class TripletMarginWithDistanceLoss(Module):
+    """`gradcore.nn.functional.triplet_margin_with_distance_loss` as a module.
+
+    Parameters
+    ----------
+    distance_function : callable, optional
+        From two tensors to their distances; by default `PairwiseDistance`.
+    margin : float
+    swap : bool
+    reduction : {"none", "mean", "sum"}
+    """
+
+    def __init__(
+        self, *, distance_function: Any = None, margin: float = 1.0, swap: bool = False, reduction: str = "mean"
+    ) -> None:
+        super().__init__()
+        self.distance_function = PairwiseDistance() if distance_function is None else distance_function
+        self.margin, self.swap, self.reduction = margin, swap, reduction
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """The loss."""
+        return F.triplet_margin_with_distance_loss(  # type: ignore[no-any-return]
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+MADE = {name: make(name, made, "gradcore.nn") for name, made in TABLE.items()}
+globals().update(MADE)
+__all__ += sorted(MADE)
+
+if TYPE_CHECKING:  # the classes of the table
+
+    def __getattr__(name: str) -> Any: ...

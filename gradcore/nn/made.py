@@ -1,0 +1,98 @@
+"""Modules made of functions: a class for each entry of a table of names, functions and settings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gradcore.nn import functional
+from gradcore.nn.module import Module
+from gradcore.tensor import Tensor
+
+__all__ = ["Made", "make", "ntuple", "settings"]
+
+REQUIRED = inspect.Parameter.empty
+
+
+def settings(*required: str, **optional: Any) -> dict[str, Any]:
+    """The settings that a class takes, in their order: without a default, then with."""
+    return {**dict.fromkeys(required, REQUIRED), **optional}
+
+
+class Made(NamedTuple):
+    """A module whose forward calls a function of `gradcore.nn.functional` with the module's settings.
+
+    Attributes
+    ----------
+    function : str
+        The function's name.
+    settings : dict
+        Names and defaults, see `settings`.
+    shown : tuple of str or callable, optional
+        The settings that are printed, or a function from the module to what is printed; None stands for all.
+    prepare : callable, optional
+        From the given settings to those that are kept.
+    training : bool
+        Whether the function is told if the module is in training mode.
+    keyword_only : bool
+        Whether settings can only be given by name.
+    """
+
+    function: str
+    settings: dict[str, Any]
+    shown: Any = None
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    training: bool = False
+    keyword_only: bool = False
+
+
+def ntuple(value: Any, n: int) -> tuple[Any, ...]:
+    """`value` as a tuple: repeated `n` times if it is one number."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
+
+
+def _shown(module: Any, names: Any) -> str:
+    if callable(names):
+        return str(names(module))
+    parts = [f"{name}={getattr(module, name)!r}" for name in names if name != "inplace"]
+    # Only some classes print that they work in place, and only if they do.
+    return ", ".join([*parts, "inplace=True"] if "inplace" in names and module.inplace else parts)
+
+
+def make(name: str, made: Made, where: str) -> type[Module]:
+    """The class of an entry; `where` is the module that it belongs to."""
+    kind = inspect.Parameter.KEYWORD_ONLY if made.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(n, kind, default=d) for n, d in made.settings.items()])
+    names = list(made.settings) if made.shown is None else made.shown
+
+    def __init__(self: Module, *args: Any, **kwargs: Any) -> None:
+        Module.__init__(self)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        chosen = dict(bound.arguments)
+        chosen = chosen if made.prepare is None else made.prepare(chosen)
+        object.__setattr__(self, "_settings", tuple(chosen))
+        for key, value in chosen.items():
+            if isinstance(value, Tensor) or (value is None and key in ("weight", "pos_weight")):
+                self.register_buffer(key, value)
+            else:
+                setattr(self, key, value)
+
+    def forward(self: Any, *inputs: Any, **named: Any) -> Any:
+        kept = {key: getattr(self, key) for key in self._settings}
+        if made.training:
+            kept["training"] = self.training
+        return getattr(functional, made.function)(*inputs, **kept, **named)
+
+    def extra_repr(self: Any) -> str:
+        return _shown(self, names)
+
+    forward.__doc__ = f"Call `gradcore.nn.functional.{made.function}` with this module's settings."
+    extra_repr.__doc__ = "The settings that are printed."
+    body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__module__": where}
+    doc = f"`gradcore.nn.functional.{made.function}` as a module."
+    cls = type(name, (Module,), {**body, "__doc__": doc, "__signature__": signature})
+    for function in (__init__, forward, extra_repr):
+        function.__qualname__ = f"{name}.{function.__name__}"
+    return cls

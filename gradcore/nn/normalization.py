@@ -1,0 +1,321 @@
+"""Normalization with parameters and running statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradcore import dtypes
+from gradcore.creation import empty, ones, tensor, zeros
+from gradcore.nn import functional as F
+from gradcore.nn.init import ones_, zeros_
+from gradcore.nn.module import Module
+from gradcore.nn.parameter import Parameter
+from gradcore.tensor import Tensor
+
+__all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
+
+
+class _Affine(Module):
+    """What normalizations share: factors and offsets of the normalized elements."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def _add(self, shape: tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+        for name, wanted in (("weight", weight), ("bias", bias)):
+            made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, made)
+
+    def reset_parameters(self) -> None:
+        """Set factors to one and offsets to zero."""
+        if self.weight is not None:
+            ones_(self.weight)
+        if self._parameters.get("bias") is not None:
+            zeros_(self._parameters["bias"])  # type: ignore[arg-type]
+
+
+class LayerNorm(_Affine):
+    """`gradcore.nn.functional.layer_norm` with factors and offsets that are learned.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        The sizes of the last dims, over which is normalized.
+    eps : float
+    elementwise_affine : bool
+        Whether there are factors.
+    bias : bool
+        Whether there are offsets besides.
+    device, dtype
+        Of the parameters.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self._add(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalized input."""
+        return F.layer_norm(  # type: ignore[no-any-return]
+            input, self.normalized_shape, self.weight, self.bias, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(_Affine):
+    """`gradcore.nn.functional.rms_norm` with factors that are learned.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        The sizes of the last dims, over which is normalized.
+    eps : float, optional
+    elementwise_affine : bool
+        Whether there are factors.
+    device, dtype
+        Of the factors.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        made = Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter("weight", made)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalized input."""
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(_Affine):
+    """`gradcore.nn.functional.group_norm` with factors and offsets that are learned.
+
+    Parameters
+    ----------
+    num_groups : int
+        Into how many groups the channels are divided.
+    num_channels : int
+    eps : float
+    affine : bool
+        Whether there are factors.
+    device, dtype
+        Of the parameters.
+    bias : bool
+        Whether there are offsets besides.
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self._add((num_channels,), affine, affine and bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalized input."""
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+# -- with running statistics --------------------------------------------------------------------------------------
+
+
+class _Running(_Affine):
+    """What normalizations with running mean and variance share.
+
+    Parameters
+    ----------
+    num_features : int
+        The number of channels.
+    eps : float
+    momentum : float or None
+        By how much the running statistics follow a batch; None stands for the mean of all batches.
+    affine : bool
+        Whether there are factors.
+    track_running_stats : bool
+        Whether there are running statistics, which are used in evaluation mode.
+    device, dtype
+        Of the parameters.
+    bias : bool
+        Whether there are offsets besides.
+    """
+
+    #: How many dims an input may have, with the batch.
+    ndims: tuple[int, ...]
+    #: 2: the state has the number of batches.
+    _version = 2
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self._add((num_features,), affine, affine and bias, device, dtype)
+        tracked = track_running_stats
+        self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype) if tracked else None)
+        self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype) if tracked else None)
+        self.register_buffer(
+            "num_batches_tracked", tensor(0, dtype=dtypes.int64, device=device) if tracked else None
+        )
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Set the running mean to zero and the running variance to one."""
+        for name, value in (("running_mean", 0), ("running_var", 1), ("num_batches_tracked", 0)):
+            buffer = self._buffers[name]
+            if buffer is not None:
+                buffer.fill_(value)
+
+    def reset_parameters(self) -> None:
+        """Set factors and the running variance to one, offsets and the running mean to zero."""
+        self.reset_running_stats()
+        super().reset_parameters()
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim not in self.ndims:
+            expected = " or ".join(f"{n}D" for n in self.ndims)
+            raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any) -> None:
+        key = f"{prefix}num_batches_tracked"
+        if (local_metadata.get("version") or 0) < 2 and self.num_batches_tracked is not None:
+            known = self.num_batches_tracked
+            state_dict.setdefault(key, tensor(0, dtype=dtypes.int64) if known.is_meta else known)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_Running):
+    def forward(self, input: Tensor) -> Tensor:
+        """The input, normalized over everything but the channels."""
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1 / float(self.num_batches_tracked)
+        by_batch = self.training or self.running_mean is None
+        kept = not self.training or self.track_running_stats
+        mean, var = (self.running_mean, self.running_var) if kept else (None, None)
+        return F.batch_norm(  # type: ignore[no-any-return]
+            input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps
+        )
+
+
+class _InstanceNorm(_Running):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The input, each channel of each sample normalized."""
+        self._check_input_dim(input)
+        alone = input.ndim == self.ndims[0]  # one sample without a dim of batches
+        momentum = 0.0 if self.momentum is None else self.momentum
+        out = F.instance_norm(
+            input.unsqueeze(0) if alone else input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            momentum,
+            self.eps,
+        )
+        return out.squeeze(0) if alone else out  # type: ignore[no-any-return]
+
+
+def _made(base: type[_Running], n: int, ndims: tuple[int, ...]) -> type[_Running]:
+    kind = base.__name__.removeprefix("_")
+    what = f"`gradcore.nn.functional.{kind.removesuffix('Norm').lower()}_norm` over {n} dim{'s' * (n > 1)}"
+    doc = f"{what}, with parameters and running statistics.{(_Running.__doc__ or '').partition('share.')[2]}"
+    body = {"ndims": ndims, "__module__": "gradcore.nn", "__doc__": doc}
+    return type(f"{kind}{n}d", (base,), body)
+
+
+MADE = {
+    cls.__name__: cls
+    for n in (1, 2, 3)
+    for cls in (_made(_BatchNorm, n, (2, 3) if n == 1 else (n + 2,)), _made(_InstanceNorm, n, (n + 1, n + 2)))
+}
+globals().update(MADE)
+__all__ += sorted(MADE)
+
+if TYPE_CHECKING:  # the classes that were made
+
+    def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,23 @@
+"""Optimisers: they update parameters by their gradients."""
+
+from gradcore.optim.adam import Adam, AdamW
+from gradcore.optim.adam_relatives import Adamax, NAdam, RAdam
+from gradcore.optim.adaptive import Adadelta, Adagrad, RMSprop
+from gradcore.optim.batch_methods import ASGD, Rprop
+from gradcore.optim.optimizer import Optimizer
+from gradcore.optim.sgd import SGD
+
+__all__ = [
+    "ASGD",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+]

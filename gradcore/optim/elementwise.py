@@ -1,0 +1,145 @@
+"""Optimisers whose step is a formula for each element: how the formula is run on groups of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import enable_grad
+from gradcore.autograd.variables import bump_all
+from gradcore.creation import full_like, tensor
+from gradcore.optim.optimizer import Optimizer, ParamsT
+from gradcore.optim.plans import Plan
+from gradcore.optim.slabs import value_of
+from gradcore.tensor import Tensor
+
+__all__ = ["ElementwiseOptimizer"]
+
+
+class ElementwiseOptimizer(Optimizer):
+    """The base of optimisers that have one formula for all elements of all parameters.
+
+    A subclass has `formula`, and says which states it needs and how its settings follow from a group's options. The
+    formula runs on the raw arrays, on many parameters at once, or with ``differentiable=True`` on tensors, recorded.
+
+    Parameters
+    ----------
+    params : iterable
+        See `Optimizer`.
+    defaults : dict
+        See `Optimizer`.
+    """
+
+    #: ``formula(F, p, g, *states, **settings)``: changes the parameter and the states in place, and only reads the
+    #: gradient. `F` has the operations: of a backend on arrays, or on tensors.
+    formula: Callable[..., None]
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        super().__init__(params, defaults)
+        if defaults.get("fused"):
+            if defaults["differentiable"]:
+                raise RuntimeError("`fused` does not support `differentiable`")
+            if defaults["foreach"]:
+                raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._plans: dict[int, Plan] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._plans = {}
+        for group in self.param_groups:
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+
+    def arrays(self, group: dict[str, Any]) -> dict[str, float]:
+        """The names of the states that have the parameter's shape, and their initial values, in the formula's order."""
+        return {}
+
+    def numbers(self, group: dict[str, Any]) -> dict[str, float]:
+        """The names of the states that are one number a parameter, and their initial values."""
+        return {"step": 0.0}
+
+    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+        """The formula's settings for a step, from the options and from `numbers`, which it moves on by this step."""
+        raise NotImplementedError
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters by their gradients.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the loss again, with its gradients, and returns it.
+
+        Returns
+        -------
+        object
+            What `closure` returned.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            params = [p for p in group["params"] if (meta := p._meta) is not None and meta.grad is not None]
+            if params:
+                (self._step_recorded if group["differentiable"] else self._step)(group, params)
+        return loss
+
+    def _step(self, group: dict[str, Any], params: list[Any]) -> None:
+        tensors = [key for key, value in group.items() if key != "params" and _has_tensor(value)]
+        options = {**group, **{key: _plain(group[key]) for key in tensors}} if tensors else group
+        plan = self._plan(group, params)
+        grads = [p._meta.grad._array for p in params]
+        for run in plan.runs:
+            run.step(type(self).formula, lambda numbers: self.settings(options, numbers), grads)
+        bump_all(params)
+        for slab in plan.slabs:
+            slab.note_writes()
+
+    def _plan(self, group: dict[str, Any], params: list[Any]) -> Plan:
+        arrays, numbers = self.arrays(group), self.numbers(group)
+        plan = self._plans.get(id(group))
+        names = {*arrays, *(n for n in numbers if not n.startswith("_"))}
+        if plan is None or not plan.fits(params, names, self.state):
+            plan = self._plans[id(group)] = Plan(params, arrays, numbers, self.state, plan)
+        return plan
+
+    def _step_recorded(self, group: dict[str, Any], params: list[Any]) -> None:
+        """A step through which gradients flow: states are new tensors, parameters are changed in place."""
+        arrays, numbers = self.arrays(group), self.numbers(group)
+        with enable_grad():
+            for p in params:
+                state = self.state[p] if arrays else {}
+                values = {name: float(value_of(state.get(name, first))) for name, first in numbers.items()}
+                states = [_initial(state.get(name), p, first) for name, first in arrays.items()]
+                if arrays and state:
+                    values.update((name, 1.0) for name in numbers if name.startswith("_"))
+                settings = self.settings(group, values)
+                type(self).formula(TENSORS, _real(p), _real(p.grad), *map(_real, states), **settings)
+                state.update((name, tensor(value)) for name, value in values.items() if not name.startswith("_"))
+                state.update(zip(arrays, states, strict=True))
+
+
+def _has_tensor(option: Any) -> bool:
+    if option.__class__ is tuple:
+        return any(isinstance(value, Tensor) for value in option)
+    return isinstance(option, Tensor)
+
+
+def _plain(option: Any) -> Any:
+    """An option with Python numbers in the place of tensors."""
+    return tuple(map(value_of, option)) if isinstance(option, tuple) else value_of(option)
+
+
+def _initial(tensor: Any, p: Any, value: float) -> Any:
+    if tensor is not None:
+        return tensor.clone()
+    return full_like(p.detach(), complex(value, value) if p.is_complex() else value)
+
+
+def _real(t: Any) -> Any:
+    return TENSORS.view_as_real(t) if t.is_complex() else t

@@ -1,0 +1,340 @@
+"""What every optimiser is: groups of parameters with options, a state for each parameter, and hooks."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from gradcore.autograd.hooks import RemovableHandle
+from gradcore.autograd.variables import type_name
+from gradcore.optim import state_dicts
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "Optimizer",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+    "required",
+]
+
+ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+Hook = Callable[..., Any]
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+_global_pre_hooks: dict[int, Hook] = {}
+_global_post_hooks: dict[int, Hook] = {}
+_HOOKS = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post")
+
+
+class _Required:
+    """The default of an option that every group has to give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+def register_optimizer_step_pre_hook(hook: Hook) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` before the step of every optimiser."""
+    return RemovableHandle(_global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Hook) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` after the step of every optimiser."""
+    return RemovableHandle(_global_post_hooks, hook)
+
+
+def _with_hooks(step: Step) -> Step:
+    """`step`, between its hooks."""
+
+    @functools.wraps(step)
+    def hooked(self: Optimizer, *args: Any, **named: Any) -> Any:
+        for hook in (*_global_pre_hooks.values(), *self._hooks["step_pre"].values()):
+            result = hook(self, (self, *args), named)
+            if result is not None:
+                if not (isinstance(result, tuple) and len(result) == 2):
+                    raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
+                (self, *args), named = result  # type: ignore[assignment]
+        out = step(self, *args, **named)
+        for hook in (*self._hooks["step_post"].values(), *_global_post_hooks.values()):
+            hook(self, (self, *args), named)
+        return out
+
+    hooked.hooked = True  # type: ignore[attr-defined]
+    return hooked  # type: ignore[return-value]
+
+
+class Optimizer:
+    """The base of all optimisers: subclass it and define `step`.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, of (str, Tensor) or of dict
+        What is optimised; dicts are groups, with the parameters under ``'params'`` and options of their own.
+    defaults : dict
+        The options of groups that do not give them.
+
+    Attributes
+    ----------
+    param_groups : list of dict
+        The groups; their options may be changed between steps.
+    state : dict
+        What the optimiser remembers of each parameter.
+
+    Raises
+    ------
+    TypeError
+        If `params` is a tensor, or holds something that is not one.
+    ValueError
+        If there is no parameter, or one that is not a leaf.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> class Descent(gradcore.optim.Optimizer):
+    ...     def step(self, closure=None):
+    ...         with gradcore.no_grad():
+    ...             for group in self.param_groups:
+    ...                 for p in group["params"]:
+    ...                     p -= group["lr"] * p.grad
+    >>> x = gradcore.tensor([1.0, 2.0], requires_grad=True)
+    >>> optimizer = Descent([x], {"lr": 0.1})
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> x
+    tensor([0.8000, 1.6000], requires_grad=True)
+    """
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._prepare()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                + type_name(params)
+            )
+        self.state: defaultdict[Any, Any] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups: list[Any] = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _prepare(self) -> None:
+        """Make what is not part of a pickle."""
+        self._hooks: dict[str, dict[int, Hook]] = {name: {} for name in _HOOKS}
+        cls: Any = type(self)
+        if not getattr(cls.step, "hooked", False):
+            cls.step = _with_hooks(cls.step)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_hooks" not in self.__dict__:
+            self._prepare()
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"\nParameter Group {i}" if i else f"Parameter Group {i}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join([*lines, ")"])
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters by their gradients.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the loss again, with its gradients, and returns it.
+
+        Returns
+        -------
+        object
+            What `closure` returned.
+        """
+        raise NotImplementedError
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or fill them with zeros.
+
+        Parameters
+        ----------
+        set_to_none : bool
+            False: keep the gradients' memory, and fill it with zeros.
+        """
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if set_to_none:
+                    p.grad = None
+                    continue
+                if p.grad.grad_fn is not None:
+                    p.grad.detach_()
+                else:
+                    p.grad.requires_grad_(False)
+                p.grad.zero_()
+
+    # -- groups ---------------------------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with options of their own.
+
+        Parameters
+        ----------
+        param_group : dict
+            ``'params'``, and options that differ from the defaults.
+
+        Raises
+        ------
+        TypeError
+            If it is not a dict, or the parameters have no order.
+        ValueError
+            If an option is missing, or a parameter is in another group already.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        _unpack(param_group)
+        for p in param_group["params"]:
+            self._check_parameter(p)
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        self._check_against_others(param_group)
+        self.param_groups.append(param_group)
+
+    def _check_parameter(self, p: Any) -> None:
+        if not isinstance(p, Tensor):
+            raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_type_name(p)}")
+        if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
+            raise ValueError("can't optimize a non-leaf Tensor")
+
+    def _check_against_others(self, param_group: dict[str, Any]) -> None:
+        params = param_group["params"]
+        if len(params) != len(set(params)):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=4,
+            )
+        named = "param_names" in param_group
+        if any(named != ("param_names" in group) for group in self.param_groups):
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{'with' if named else 'without'} names to the optimizer"
+            )
+        if not {p for group in self.param_groups for p in group["params"]}.isdisjoint(params):
+            raise ValueError("some parameters appear in more than one parameter group")
+
+    # -- states ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states and the options, with parameters as numbers; the tensors are not copied.
+
+        Returns
+        -------
+        dict
+            ``'state'`` (by the parameter's number) and ``'param_groups'``, as PyTorch's.
+        """
+        for hook in self._hooks["state_dict_pre"].values():
+            hook(self)
+        out = state_dicts.pack(self.state, self.param_groups)
+        for hook in self._hooks["state_dict_post"].values():
+            changed = hook(self, out)
+            out = out if changed is None else changed
+        return out
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the states and the options of `state_dict`.
+
+        Parameters
+        ----------
+        state_dict : dict
+            What `state_dict` returned, for as many parameters in as many groups. Tensors go to the parameters' devices
+            and dtypes.
+
+        Raises
+        ------
+        ValueError
+            If the groups, or their numbers of parameters, are others.
+        """
+        state_dict = state_dict.copy()
+        for hook in self._hooks["load_state_dict_pre"].values():
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        state, groups = state_dicts.unpack(state_dict, self.param_groups)
+        self.__setstate__({"state": state, "param_groups": groups})
+        for hook in self._hooks["load_state_dict_post"].values():
+            hook(self)
+
+    # -- hooks ----------------------------------------------------------------------------------------------------
+
+    def _add_hook(self, name: str, hook: Hook, first: bool = False) -> RemovableHandle:
+        table = self._hooks[name]
+        others = dict(table)
+        handle = RemovableHandle(table, hook)
+        if first:  # the table itself is what the handle knows
+            for key, other in others.items():
+                del table[key]
+                table[key] = other
+        return handle
+
+    def register_step_pre_hook(self, hook: Hook) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` before each step; it may return new arguments as a pair."""
+        return self._add_hook("step_pre", hook)
+
+    def register_step_post_hook(self, hook: Hook) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` after each step."""
+        return self._add_hook("step_post", hook)
+
+    def register_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer)`` before `state_dict`."""
+        return self._add_hook("state_dict_pre", hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` after `state_dict`; it may return another one."""
+        return self._add_hook("state_dict_post", hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` before loading; it may return another one."""
+        return self._add_hook("load_state_dict_pre", hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer)`` after loading."""
+        return self._add_hook("load_state_dict_post", hook, prepend)
+
+
+def _type_name(value: Any) -> str:
+    module, name = type(value).__module__, type(value).__qualname__
+    return name if module == "builtins" else f"{module}.{name}"
+
+
+def _unpack(group: dict[str, Any]) -> None:
+    """Make the parameters of a group a list, and put names that came with them beside them."""
+    params = group["params"]
+    if isinstance(params, set):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+            "will change between runs. Please use a list instead."
+        )
+    params = [params] if isinstance(params, Tensor) else list(params)
+    names = [p[0] for p in params if isinstance(p, tuple)]
+    if names and len(names) != len(params):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    if names:
+        params, group["param_names"] = [p[1] for p in params], names
+    group["params"] = params

@@ -1,0 +1,104 @@
+"""The memory of optimisers: the states of many parameters in one flat array, and views of it for users."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.variables import bump, wrap
+from gradcore.backends.registry import CPU
+from gradcore.tensor import Tensor
+
+__all__ = ["Slab", "number_tensor", "value_of"]
+
+
+def value_of(number: Any) -> Any:
+    """A Python number, or the number in a tensor of one element."""
+    return number.item() if isinstance(number, Tensor) else number
+
+
+def number_tensor(array: Any) -> Any:
+    """A number of a state as users see it: a tensor without dims on the CPU."""
+    return wrap(array.reshape(()), CPU)
+
+
+def number_dtype() -> Any:
+    """The NumPy type of the numbers in states."""
+    return np.dtype("float64" if dtypes.get_default_dtype() is dtypes.float64 else "float32")
+
+
+class Slab:
+    """The states of parameters of one device and dtype.
+
+    Parameters
+    ----------
+    params : list of Tensor
+        Whose states these are.
+    arrays : dict
+        The initial value of every state that has a parameter's shape, by name.
+    numbers : dict
+        The initial value of every state that is one number a parameter. Names that begin with an underscore are not
+        shown to users; such a number is 0 for a new state, and 1 for one that was loaded.
+    state : dict
+        The states of the optimiser. What is there already (from a checkpoint) is taken over, and views of this slab are
+        put in its place.
+    """
+
+    def __init__(
+        self, params: list[Any], arrays: dict[str, float], numbers: dict[str, float], state: dict[Any, dict[str, Any]]
+    ) -> None:
+        self.device, self.params = params[0]._device, params
+        self.offsets = [0, *itertools.accumulate(p._array.size for p in params)]
+        self.numbers = {name: np.full(len(params), value, number_dtype()) for name, value in numbers.items()}
+        with self.device.backend.use_index(self.device.index):
+            self.arrays = {name: self._filled(value) for name, value in arrays.items()}
+            #: What users see: the tensors by name, and each parameter's entry in the state of the optimiser.
+            self.tensors = {
+                name: [number_tensor(values[i : i + 1]) for i in range(len(params))]
+                for name, values in self.numbers.items()
+                if not name.startswith("_")
+            } | {name: [self._view(name, i) for i in range(len(params))] for name in arrays}
+            self.entries = [state[p] for p in params] if self.tensors else []
+            for i, entry in enumerate(self.entries):
+                self._take_over(i, entry)
+                entry.update((name, tensors[i]) for name, tensors in self.tensors.items())
+
+    def _filled(self, value: Any) -> Any:
+        dtype, xp = self.params[0]._array.dtype, self.device.backend.xp
+        return xp.full(self.offsets[-1], complex(value, value) if dtype.kind == "c" else value, dtype)
+
+    def _part(self, name: str, i: int) -> Any:
+        return self.arrays[name][self.offsets[i] : self.offsets[i + 1]]
+
+    def _view(self, name: str, i: int) -> Any:
+        p = self.params[i]
+        return wrap(self._part(name, i).reshape(p._array.shape), self.device, p._dtype)
+
+    def _take_over(self, i: int, entry: dict[str, Any]) -> None:
+        """Copy the states that a parameter has already."""
+        found = [name for name in self.arrays if entry.get(name) is not None]
+        for name in found:
+            part = self._part(name, i)
+            part[...] = entry[name]._array.ravel()
+        for name, values in self.numbers.items():
+            if name.startswith("_"):
+                values[i] = bool(found)
+            elif entry.get(name) is not None:
+                values[i] = value_of(entry[name])
+
+    def holds(self, i: int, entry: dict[str, Any] | None, names: set[str]) -> bool:
+        """Whether a state is still that of parameter `i` in this slab, with these names."""
+        return names == self.tensors.keys() and (
+            not self.tensors
+            or (entry is self.entries[i] and all(entry.get(n) is tensors[i] for n, tensors in self.tensors.items()))
+        )
+
+    def note_writes(self) -> None:
+        """Count a step in the versions of states that somebody has saved."""
+        for tensors in self.tensors.values():
+            for tensor in tensors:
+                if tensor._vc is not None:
+                    bump(tensor)

@@ -1,0 +1,207 @@
+"""Objects that take calls over: what PyTorch has in ``torch.overrides``.
+
+A class takes over the calls that its instances are given to by defining ``__torch_function__``, under PyTorch's name, so
+that classes written for PyTorch work unchanged. Subclasses of `gradcore.Tensor` inherit one that keeps the subclass.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import gradcore
+from gradcore.autograd.modes import FUNCTIONS, local
+from gradcore.dispatch.overriding import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    hand_over,
+    overloaded,
+)
+from gradcore.ops.table import OPS
+from gradcore.subclasses import NOT_CONVERTED, OWN
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
+    "TorchFunctionMode",
+    "get_default_nowrap_functions",
+    "get_overridable_functions",
+    "handle_torch_function",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "resolve_name",
+    "wrap_torch_function",
+]
+
+
+class TorchFunctionMode:
+    """Context in which all operations of a thread go through a method of one's own.
+
+    Subclasses define ``__torch_function__`` as an ordinary method. While it runs, the mode itself is off, so that it
+    can call `func`. Modes nest; the innermost one is asked first.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> class Names(gradcore.overrides.TorchFunctionMode):
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         print(func.__name__)
+    ...         return func(*args, **(kwargs or {}))
+    >>> x = gradcore.ones(2)
+    >>> with Names():
+    ...     y = (x * 2).sum()
+    mul
+    sum
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: tuple[type, ...], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Make the call, or something else; `NotImplemented` leaves it to the arguments."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        state = local.state
+        state.functions = (*state.functions, self)
+        state.mode |= FUNCTIONS
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        state = local.state
+        state.functions = state.functions[:-1]
+        if not state.functions:
+            state.mode &= ~FUNCTIONS
+
+
+def has_torch_function(relevant_args: Sequence[Any]) -> bool:
+    """Whether a mode is on, or an argument takes calls over.
+
+    Parameters
+    ----------
+    relevant_args : sequence
+        The arguments that may.
+    """
+    return bool(local.state.mode & FUNCTIONS) or bool(overloaded(relevant_args))
+
+
+def has_torch_function_unary(relevant_arg: Any) -> bool:
+    """`has_torch_function` of one argument."""
+    return has_torch_function((relevant_arg,))
+
+
+def has_torch_function_variadic(*relevant_args: Any) -> bool:
+    """`has_torch_function` of arguments given one by one."""
+    return has_torch_function(relevant_args)
+
+
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Sequence[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Hand a call over to a mode or to the arguments that take calls over.
+
+    Parameters
+    ----------
+    public_api : callable
+        The function that the user called.
+    relevant_args : sequence
+        The arguments that may take it over.
+    *args, **kwargs
+        All of its arguments.
+
+    Raises
+    ------
+    TypeError
+        If nobody makes the call.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.overrides import handle_torch_function, has_torch_function_unary
+    >>> def double(x):
+    ...     if has_torch_function_unary(x):
+    ...         return handle_torch_function(double, (x,), x)
+    ...     return x * 2
+    >>> class Always:
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         return func.__name__
+    >>> double(Always())
+    'double'
+    """
+    return hand_over(public_api, overloaded(relevant_args), args, kwargs)
+
+
+def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function so that its arguments may take it over.
+
+    Parameters
+    ----------
+    dispatcher : callable
+        Called with the function's arguments; gives those that may take it over.
+    """
+
+    def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(func)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            relevant = dispatcher(*args, **kwargs)
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return func(*args, **kwargs)
+
+        return wrapped
+
+    return decorate
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether an object is a tensor, or takes calls over as one."""
+    return type(inp) is Tensor or hasattr(inp, "__torch_function__")
+
+
+def get_default_nowrap_functions() -> set[Callable[..., Any]]:
+    """The getters of `Tensor` whose results do not become instances of the subclass."""
+    return set(NOT_CONVERTED)
+
+
+@functools.cache
+def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
+    """The functions that arguments can take over, by the module or class that has them."""
+    found: dict[Any, list[Callable[..., Any]]] = {}
+    for op in OPS.values():
+        if op.function:
+            home = functools.reduce(getattr, op.path.split(".")[:-1], gradcore)
+            found.setdefault(home, []).append(op.call)
+    found[Tensor] = [call for call in _calls_of_tensors() if call not in NOT_CONVERTED]
+    return found
+
+
+@functools.cache
+def _calls_of_tensors() -> dict[Any, str]:
+    """The methods of `Tensor` and the getters of its attributes, with their names."""
+    found: dict[Any, str] = {}
+    for name in dir(Tensor):
+        value = inspect.getattr_static(Tensor, name)
+        if isinstance(value, property):
+            found[value.__get__] = f"{name}.__get__"
+        elif inspect.isfunction(value) and name not in OWN:
+            found[value] = value.__name__
+    return found
+
+
+def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
+    """Whether a function that is handed over is a method of `Tensor`, or the getter of an attribute."""
+    return func in _calls_of_tensors() or getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__")
+
+
+def resolve_name(f: Callable[..., Any]) -> str | None:
+    """The full name of a function that is handed over, for example ``'gradcore.Tensor.add'``."""
+    name = _calls_of_tensors().get(f)
+    if name is not None:
+        return f"gradcore.Tensor.{name}"
+    return next((f"gradcore.{op.path}" for op in OPS.values() if op.call is f), None)

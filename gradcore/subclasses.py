@@ -1,0 +1,194 @@
+"""Subclasses of tensors that take operations over: every method and attribute goes through ``__torch_function__``.
+
+Such a class gets `Overriding` among its bases, in front of `Tensor`. So tensors themselves pay nothing for it, and what
+a subclass defines itself stands before what is here.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.modes import PLAINLY, local
+from gradcore.autograd.variables import Subclasses, retyped
+from gradcore.dispatch.overriding import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    hand_over,
+    overloaded,
+    takes_over,
+)
+from gradcore.namespaces import OPERATORS, operand
+from gradcore.tensor import Tensor
+
+__all__ = ["NOT_CONVERTED", "OWN", "as_subclass", "enlist", "make_subclass", "torch_function"]
+
+#: Attributes whose values keep their class.
+NOT_CONVERTED = {Tensor._base.__get__, Tensor.grad.__get__, Tensor._grad.__get__}  # type: ignore[attr-defined]
+
+#: What does not go through ``__torch_function__``: how objects are made and told apart, and what only calls others.
+OWN = frozenset((
+    "__array_ufunc__", "__class__", "__getattribute__", "__hash__", "__init__", "__init_subclass__", "__iter__",
+    "__new__", "__setattr__", "__setstate__", "__torch_function__", "_cdata", "_make_subclass", "as_subclass",
+))  # fmt: skip
+
+#: Operators that stand for themselves; the others are presented as the method that they are short for.
+BY_OWN_NAME = frozenset((
+    "__and__", "__eq__", "__floordiv__", "__lshift__", "__or__", "__rfloordiv__", "__rlshift__",
+    "__rmatmul__", "__rmod__", "__rpow__", "__rrshift__", "__rshift__", "__rsub__", "__xor__",
+))  # fmt: skip
+
+
+def torch_function(
+    cls: type, func: Callable[..., Any], types: tuple[type, ...], args: Any = (), kwargs: Any = None
+) -> Any:
+    """What a subclass does with a call unless it says otherwise: make it, and give the results the subclass.
+
+    Parameters
+    ----------
+    func : callable
+        The function or method that was called, or the getter or setter of an attribute.
+    types : tuple of type
+        The classes among the arguments that take calls over.
+    args, kwargs
+        The arguments.
+    """
+    if not all(issubclass(cls, each) for each in types):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        result = func(*args, **(kwargs or {}))
+        return result if func in NOT_CONVERTED else _converted(result, cls)
+
+
+def _converted(result: Any, cls: type) -> Any:
+    if cls is Tensor:
+        return result
+    if isinstance(result, Tensor):
+        return result if isinstance(result, cls) else as_subclass(result, cls)
+    if isinstance(result, (tuple, list)):
+        parts = [_converted(part, cls) for part in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    return result
+
+
+def as_subclass(self: Tensor, cls: type) -> Any:
+    """A view of the whole tensor, with its history, as an instance of a subclass of `Tensor`."""
+    if not issubclass(cls, Tensor):
+        raise RuntimeError(f"as_subclass expects a subclass of Tensor, but got {cls.__name__}")
+    with DisableTorchFunction():
+        return retyped(TENSORS.alias(self), cls)
+
+
+def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+    """The data as a leaf of a subclass of `Tensor`."""
+    with DisableTorchFunction():
+        return retyped(data.detach(), cls).requires_grad_(require_grad)
+
+
+# -- classes whose methods go through the protocol -------------------------------------------------------------------
+
+
+def enlist(cls: type, between: bool = False, **named: Any) -> None:
+    """Called for every new subclass: puts `Overriding` among the bases of one that takes operations over."""
+    super(Tensor, cls).__init_subclass__(**named)
+    if between:
+        return
+    if not takes_over(cls):
+        Subclasses.plain.add(cls)
+        return
+    Subclasses.used = True
+    overriding = _overriding()
+    if not issubclass(cls, overriding):
+        bases = tuple(overriding if base is Tensor else base for base in cls.__bases__)
+        cls.__bases__ = bases if overriding in bases else (*bases, overriding)
+
+
+@functools.cache
+def _overriding() -> type:
+    """The class that stands between `Tensor` and its subclasses, made when the first of these is."""
+    body: dict[str, Any] = {"__slots__": (), "__doc__": "Tensor, with ``__torch_function__`` asked first."}
+    for name in dir(Tensor):
+        value = next((vars(each)[name] for each in Tensor.__mro__[:-1] if name in vars(each)), None)
+        if name in OWN:
+            continue
+        if isinstance(value, types.FunctionType):
+            body[name] = _method(value)
+        elif isinstance(value, property):
+            body[name] = _attribute(value)
+    for name, op_name, reflected in OPERATORS:
+        method = getattr(Tensor, op_name)
+        if name in ("__abs__", "__invert__", "__neg__", "__pos__"):
+            body[name] = _method(method)
+            continue
+        own = getattr(Tensor, name) if name in BY_OWN_NAME else method
+        body[name] = _operator(own)
+        if reflected is not None:
+            body[reflected] = _reflected(getattr(Tensor, reflected) if reflected in BY_OWN_NAME else method, own)
+    body["__rtruediv__"] = _reflected(Tensor.__rdiv__, Tensor.div)
+    body["__hash__"] = Tensor.__hash__
+    return type("Overriding", (Tensor,), body, between=True)
+
+
+def _method(func: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(func)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if local.state.mode & PLAINLY:
+            return func(self, *args, **kwargs)
+        return hand_over(func, overloaded((self, *args, *kwargs.values())), (self, *args), kwargs)
+
+    return method
+
+
+def _attribute(attribute: property) -> property:
+    def accessor(access: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *value: Any) -> Any:
+            if local.state.mode & PLAINLY:
+                return access(self, *value)
+            return hand_over(access, overloaded((self, *value)), (self, *value), {})
+
+        return call
+
+    return property(
+        accessor(attribute.__get__),
+        accessor(attribute.__set__) if attribute.fset else None,
+        accessor(attribute.__delete__) if attribute.fdel else None,
+        attribute.__doc__,
+    )
+
+
+def _operator(func: Callable[..., Any]) -> Callable[..., Any]:
+    call = _method(func)
+
+    @functools.wraps(call)
+    def method(self: Any, other: Any) -> Any:
+        if not takes_over(type(other)):
+            other = operand(other)
+        return NotImplemented if other is None else call(self, other)
+
+    return method
+
+
+def _reflected(func: Callable[..., Any], forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The method for ``other op self``; where `other` is a tensor, Python has asked the subclass first."""
+    call, turned = _operator(func), _operator(forward)
+
+    def method(self: Any, other: Any) -> Any:
+        return turned(other, self) if isinstance(other, Tensor) else call(self, other)
+
+    return method
+
+
+def _install() -> None:
+    for name, value in (
+        ("__init_subclass__", classmethod(enlist)),
+        ("__torch_function__", classmethod(torch_function)),
+        ("_make_subclass", staticmethod(make_subclass)),
+        ("as_subclass", as_subclass),
+    ):
+        setattr(Tensor, name, value)
+
+
+_install()

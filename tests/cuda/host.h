@@ -1,0 +1,267 @@
+// CUDA's words for C++: what kernels need to be compiled and run by g++.
+//
+// A kernel is launched block by block. The threads of a block take turns: each runs until it waits at a barrier, for its
+// block or its warp, and goes on when all that still run have come to it. If no thread can go on, the barrier is one
+// that not all threads reach, which would hang or be undefined on a GPU: the program ends with a message.
+
+#pragma once
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __restrict__ __restrict
+#define __CUDA_ON_HOST__ 1
+
+struct dim3 {
+    unsigned x, y, z;
+};
+static dim3 threadIdx, blockIdx, blockDim, gridDim;
+static const int warpSize = 32;
+
+// ---------------------------------------------------------------------------------------------------- mathematics
+
+using std::acos; using std::acosh; using std::asin; using std::asinh; using std::atan; using std::atan2;
+using std::atanh; using std::ceil; using std::copysign; using std::cos; using std::cosh; using std::erf; using std::erfc;
+using std::exp; using std::exp2; using std::expm1; using std::fabs; using std::floor; using std::fmod; using std::hypot;
+using std::ldexp; using std::lgamma; using std::log; using std::log10; using std::log1p; using std::log2;
+using std::nextafter; using std::pow; using std::rint; using std::sin; using std::sinh; using std::sqrt; using std::tan;
+using std::tanh; using std::trunc; using std::signbit; using std::isnan; using std::isinf; using std::isfinite; using std::fma;
+
+// Functions that CUDA has and C++ has not, by the textbook.
+inline double erfcx(double x) {
+    if (x < 20) return std::exp(x * x) * std::erfc(x);
+    const double z = 1 / (2 * x * x);
+    return (1 - z * (1 - 3 * z * (1 - 5 * z * (1 - 7 * z)))) / (x * 1.7724538509055160273);
+}
+inline double normcdfinv(double p) {
+    if (!(p > 0 && p < 1)) return p == 0 ? -INFINITY : p == 1 ? INFINITY : NAN;
+    double low = -40, high = 40;
+    for (int i = 0; i < 200; ++i) {
+        const double middle = (low + high) / 2;
+        const double below = std::erfc(-middle * 0.70710678118654752440) / 2;
+        (below < p ? low : high) = middle;
+    }
+    return (low + high) / 2;
+}
+inline double erfinv(double y) {
+    if (!(y > -1 && y < 1)) return y == 1 ? INFINITY : y == -1 ? -INFINITY : NAN;
+    double low = -10, high = 10;
+    for (int i = 0; i < 200; ++i) {
+        const double middle = (low + high) / 2;
+        (std::erf(middle) < y ? low : high) = middle;
+    }
+    return (low + high) / 2;
+}
+inline double cyl_bessel_i0(double x) { return std::cyl_bessel_i(0.0, std::fabs(x)); }
+inline double cyl_bessel_i1(double x) { return std::copysign(std::cyl_bessel_i(1.0, std::fabs(x)), x); }
+#define ON_FLOAT(name) inline float name(float x) { return static_cast<float>(name(static_cast<double>(x))); }
+ON_FLOAT(erfcx) ON_FLOAT(normcdfinv) ON_FLOAT(erfinv) ON_FLOAT(cyl_bessel_i0) ON_FLOAT(cyl_bessel_i1)
+inline float j0(float x) { return static_cast<float>(::j0(static_cast<double>(x))); }
+inline float j1(float x) { return static_cast<float>(::j1(static_cast<double>(x))); }
+inline float y0(float x) { return static_cast<float>(::y0(static_cast<double>(x))); }
+inline float y1(float x) { return static_cast<float>(::y1(static_cast<double>(x))); }
+inline float rsqrt(float x) { return 1 / std::sqrt(x); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+
+// ---------------------------------------------------------------------------------------- the threads of a block
+
+namespace host {
+
+enum Waiting { running, at_block, at_warp, finished };
+
+struct Fiber {
+    ucontext_t context;
+    Waiting state;
+    dim3 place;
+};
+
+static ucontext_t scheduler;
+static std::vector<Fiber> fibers;
+static std::vector<char> stacks;
+static unsigned current, count;
+constexpr size_t stack_size = 64 << 10;
+static unsigned char exchange[2048][16];
+static void (*body)(void*);
+static void* body_arguments;
+
+inline void start() {
+    body(body_arguments);
+    fibers[current].state = finished;
+    swapcontext(&fibers[current].context, &scheduler);
+}
+
+inline void wait(Waiting barrier) {
+    fibers[current].state = barrier;
+    swapcontext(&fibers[current].context, &scheduler);
+}
+
+inline bool all_at(unsigned first, unsigned last, Waiting barrier) {
+    for (unsigned i = first; i < last; ++i)
+        if (fibers[i].state != barrier && fibers[i].state != finished) return false;
+    return true;
+}
+
+inline void release(unsigned first, unsigned last, Waiting barrier) {
+    for (unsigned i = first; i < last; ++i)
+        if (fibers[i].state == barrier) fibers[i].state = running;
+}
+
+inline void run_block(void (*function)(void*), void* arguments) {
+    body = function;
+    body_arguments = arguments;
+    count = blockDim.x * blockDim.y * blockDim.z;
+    if (fibers.size() < count) {
+        fibers.resize(count);
+        stacks.resize(count * stack_size);
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        Fiber& fiber = fibers[i];
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = &stacks[i * stack_size];
+        fiber.context.uc_stack.ss_size = stack_size;
+        fiber.context.uc_link = nullptr;
+        fiber.state = running;
+        fiber.place = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+        makecontext(&fiber.context, start, 0);
+    }
+    for (;;) {
+        bool moved = false, alive = false;
+        for (current = 0; current < count; ++current) {
+            if (fibers[current].state != running) continue;
+            threadIdx = fibers[current].place;
+            swapcontext(&scheduler, &fibers[current].context);
+            moved = true;
+        }
+        for (unsigned first = 0; first < count; first += 32) {
+            const unsigned last = first + 32 < count ? first + 32 : count;
+            if (all_at(first, last, at_warp)) release(first, last, at_warp);
+        }
+        if (all_at(0, count, at_block)) release(0, count, at_block);
+        for (unsigned i = 0; i < count; ++i) alive |= fibers[i].state != finished;
+        if (!alive) return;
+        bool ready = false;
+        for (unsigned i = 0; i < count; ++i) ready |= fibers[i].state == running;
+        if (!ready || !moved) {
+            std::fprintf(stderr, "threads of a block wait at a barrier that not all of them reach\n");
+            std::abort();
+        }
+    }
+}
+
+template <class T>
+T shuffled(T value, unsigned from) {
+    static_assert(sizeof(T) <= 16, "a register");
+    std::memcpy(exchange[current], &value, sizeof(T));
+    wait(at_warp);
+    T result;
+    const unsigned lane = current / 32 * 32 + from % 32;
+    std::memcpy(&result, exchange[lane < count ? lane : current], sizeof(T));
+    wait(at_warp);
+    return result;
+}
+
+}  // namespace host
+
+inline void __syncthreads() { host::wait(host::at_block); }
+inline void __syncwarp(unsigned = 0xFFFFFFFF) { host::wait(host::at_warp); }
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int lanes) {
+    return host::shuffled(value, (host::current % 32) ^ lanes);
+}
+template <class T>
+T __shfl_down_sync(unsigned, T value, unsigned lanes) {
+    const unsigned lane = host::current % 32;
+    return host::shuffled(value, lane + lanes < 32 ? lane + lanes : lane);
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned lanes) {
+    const unsigned lane = host::current % 32;
+    return host::shuffled(value, lane >= lanes ? lane - lanes : lane);
+}
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+    return host::shuffled(value, lane);
+}
+template <class T>
+T atomicAdd(T* place, T value) {
+    const T old = *place;
+    *place += value;
+    return old;
+}
+template <class T>
+T atomicCAS(T* place, T expected, T value) {
+    const T old = *place;
+    if (old == expected) *place = value;
+    return old;
+}
+template <class T>
+T atomicOr(T* place, T value) {
+    const T old = *place;
+    *place |= value;
+    return old;
+}
+template <class T>
+T atomicMax(T* place, T value) {
+    const T old = *place;
+    *place = value > old ? value : old;
+    return old;
+}
+template <class T>
+T __ldg(const T* place) {
+    return *place;
+}
+
+// --------------------------------------------------------------------------------------------------- launching
+
+namespace host {
+
+template <class... A>
+struct Call {
+    void (*kernel)(A...);
+    void** arguments;
+
+    template <size_t... I>
+    void with(std::index_sequence<I...>) {
+        kernel(*static_cast<std::remove_const_t<A>*>(arguments[I])...);
+    }
+    static void run(void* self) { static_cast<Call*>(self)->with(std::index_sequence_for<A...>()); }
+};
+
+template <class... A>
+void launch(void (*kernel)(A...), const unsigned* dims, void** arguments) {
+    gridDim = {dims[0], dims[1], dims[2]};
+    blockDim = {dims[3], dims[4], dims[5]};
+    Call<A...> call{kernel, arguments};
+    for (blockIdx.z = 0; blockIdx.z < gridDim.z; ++blockIdx.z)
+        for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y)
+            for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) run_block(Call<A...>::run, &call);
+}
+
+template <class... A>
+const char* types(void (*)(A...)) {
+    static const std::string names = ((std::string(typeid(A).name()) + " ") + ... + std::string());
+    return names.c_str();
+}
+
+}  // namespace host
+
+#define LAUNCHER(name)                                                                                          \
+    extern "C" void launch_##name(const unsigned* dims, void** arguments) { host::launch(&name, dims, arguments); } \
+    extern "C" const char* types_##name() { return host::types(&name); }

@@ -1,0 +1,180 @@
+"""CUDA sources compiled by g++ and run on NumPy arrays, in the place of `cupy.RawModule`.
+
+What a kernel is given is compared with its signature: the number of arguments and the type of each, which on a GPU
+nothing would do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcore.backends import cupy_fusion
+
+HERE = Path(__file__).parent
+CUDA = cupy_fusion.INCLUDE
+FLAGS = ("-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-w", "-shared", "-fPIC")
+KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\w+\) )?(\w+)\(')
+
+#: The names that g++ gives to types, by NumPy's.
+MANGLED = {
+    "bool": "b", "int8": "a", "uint8": "h", "int16": "s", "uint16": "t", "int32": "i", "uint32": "j", "int64": "x",
+    "uint64": "y", "float32": "f", "float64": "d", "float16": "N8gradcore7float16E", "bfloat16": "N8gradcore8bfloat16E",
+    "complex64": "complexIfEE", "complex128": "complexIdEE",
+}  # fmt: skip
+
+
+@functools.cache
+def cupy_include() -> Path | None:
+    """CuPy's folder of headers, which has complex numbers; None if CuPy is not installed."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("cupy")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0], "_core", "include")
+
+
+def includes() -> list[str]:
+    """The folders that the sources include from."""
+    cupy = cupy_include()
+    return [f"-I{CUDA}", *([f"-I{cupy}", f"-I{cupy}/cupy/_cccl/thrust", f"-I{cupy}/cupy/_cccl/libcudacxx"] if cupy else [])]
+
+
+def needs_compiler() -> None:
+    """Skip, visibly, where there is no g++."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed: CUDA sources are not run on the host")
+
+
+class HostLibrary:
+    """Kernels of one or several sources, compiled for the host.
+
+    Parameters
+    ----------
+    sources : iterable of str
+        CUDA sources whose kernels have different names.
+    options : sequence of str
+        Further options.
+    """
+
+    def __init__(self, sources: Iterable[str], options: Iterable[str] = ("-O1",)) -> None:
+        text = "\n".join(sources)
+        names = list(dict.fromkeys(KERNEL.findall(text)))
+        text = "\n".join(['#include "host.h"', text, *(f"LAUNCHER({name})" for name in names), ""])
+        self.names = names
+        self._library = _compiled(text, tuple(options))
+
+    def __getitem__(self, name: str) -> Callable[..., None]:
+        return HostKernel(self._library, name)
+
+
+@functools.cache
+def _folder() -> Path:
+    """Where libraries are kept: between runs if ``GRADCORE_TEST_CACHE`` names a folder."""
+    kept = os.environ.get("GRADCORE_TEST_CACHE")
+    return Path(kept) if kept else Path(tempfile.mkdtemp(prefix="gradcore-kernels-"))
+
+
+def _compiled(text: str, options: tuple[str, ...]) -> ctypes.CDLL:
+    needs_compiler()
+    headers = b"".join(path.read_bytes() for path in sorted([*CUDA.glob("*.cu*"), HERE / "host.h"]))
+    digest = hashlib.sha256(repr((text, options)).encode() + headers).hexdigest()[:24]
+    folder = _folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / f"{digest}.so"
+    if not library.exists():
+        source = folder / f"{digest}.cpp"
+        source.write_text(text)
+        partial = library.with_suffix(f".{os.getpid()}")
+        command = ["g++", *FLAGS, *options, f"-I{HERE}", *includes(), str(source), "-o", str(partial)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert not done.returncode, f"{source} does not compile:\n{done.stderr[:4000]}"
+        partial.rename(library)
+    return ctypes.CDLL(str(library))
+
+
+class Batch:
+    """Compiles many sources at once: kernels can be made and launched, without effect, until `build` was called."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, str] = {}
+        self.library: dict[str, Callable[..., None]] = {}
+
+    def compile(self, source: str, name: str) -> Callable[..., None]:
+        unique = f"{name}_{len(self.sources)}"
+        self.sources[unique] = source.replace(f" {name}(", f" {unique}(")
+
+        def kernel(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+            if self.library:
+                self.library[unique](grid, block, arguments)
+
+        return kernel
+
+    def build(self, parts: int = 2) -> None:
+        """Compile what was collected, in several processes."""
+        names = list(self.sources)
+        groups = [names[i::parts] for i in range(parts)]
+        with ThreadPoolExecutor(parts) as pool:
+            made = pool.map(lambda group: HostLibrary((self.sources[n] for n in group), ("-O0",)), groups)
+            for library in made:
+                self.library.update((name, library[name]) for name in library.names)
+
+
+class HostKernel:
+    """A kernel, launched as CuPy's are: ``kernel(grid, block, arguments)``."""
+
+    def __init__(self, library: ctypes.CDLL, name: str) -> None:
+        self.name = name
+        self._launch = getattr(library, f"launch_{name}")
+        types = getattr(library, f"types_{name}")
+        types.restype = ctypes.c_char_p
+        self.types = [re.sub(r"N6thrust.*7complex", "complex", name) for name in types().decode().split()]
+
+    def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+        assert len(arguments) == len(self.types), (
+            f"{self.name} takes {len(self.types)} arguments and is given {len(arguments)}"
+        )
+        held = [self._argument(i, value) for i, value in enumerate(arguments)]
+        places = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
+        dims = (ctypes.c_uint * 6)(*(grid + (1, 1))[:3], *(block + (1, 1))[:3])
+        self._launch(dims, places)
+
+    def _argument(self, place: int, value: Any) -> np.ndarray[Any, Any]:
+        """The argument in memory, after a look at its type."""
+        found = self.types[place]
+        value = getattr(value, "_a", value)  # the array in a strict array
+        if value is None:
+            assert found.startswith("P"), f"argument {place} of {self.name} is no pointer"
+            return np.zeros(1, np.uintp)
+        wanted = MANGLED[value.dtype.name]
+        if isinstance(value, np.ndarray):
+            assert found in (f"P{wanted}", f"PK{wanted}"), f"argument {place} of {self.name}: {found}, not {wanted}*"
+            return np.array([value.ctypes.data], np.uintp)
+        assert isinstance(value, np.generic), f"argument {place} of {self.name} is a {type(value).__name__}"
+        assert found == wanted, f"argument {place} of {self.name}: {found}, not {wanted}"
+        return np.array([value])
+
+
+class HostModule:
+    """`cupy.RawModule` on the host."""
+
+    def __init__(self, *, code: str, options: tuple[str, ...] = (), **named: Any) -> None:
+        assert "-std=c++17" in options
+        self._library = HostLibrary([code])
+
+    def get_function(self, name: str) -> Callable[..., None]:
+        return self._library[name]

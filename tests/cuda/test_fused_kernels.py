@@ -1,0 +1,172 @@
+"""Every elementwise operation as a generated kernel: forward and derivatives, executed on the host.
+
+The CUDA source that a GPU would get is compiled by g++ (see `tests/cuda/host.py`) and compared with the plain formula on
+NumPy arrays. Kernels of all operations and dtypes are compiled together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import dtypes
+from gradcore.backends.cupy import CupyBackend
+from gradcore.backends.numpy import NumpyBackend
+from gradcore.ops.promotion import RULES
+from gradcore.ops.samples import Floats, Ints
+from gradcore.ops.table import OPS, Op
+from tests.cuda.host import Batch, needs_compiler
+
+PLAIN = NumpyBackend()
+ELEMENTWISE = [op for op in OPS.values() if op.kind == "elementwise"]
+FLOATS = ["float32", "float64", "float16", "bfloat16", "complex64", "complex128"]
+INTEGERS = ["bool", "uint8", "int8", "int16", "int32", "int64"]
+
+#: Functions without a counterpart in CUDA or in `elementwise.cuh`: CuPy has kernels for them, and formulas with them run
+#: one kernel after another.
+NOT_IN_CUDA = {"i0e", "i1e", "igamma", "igammac", "polygamma", "zeta", "modified_bessel_k0", "modified_bessel_k1",
+               "scaled_modified_bessel_k0", "scaled_modified_bessel_k1"}  # fmt: skip
+
+#: Operations whose number of steps depends on the data.
+DATA_DEPENDENT = {op.name for op in ELEMENTWISE if op.module.endswith("polynomials")}
+
+#: Operations whose forward function is one kernel of CuPy's in any case.
+SHAPE = (2, 3, 4)
+
+
+class Case:
+    """A call of an operation in a dtype: operands, settings, and what the plain formulas make of them."""
+
+    def __init__(self, op: Op, name: str, settings: dict[str, Any], layout: str = "dense") -> None:
+        self.op, self.dtype, self.settings, self.layout = op, getattr(gc, name), settings, layout
+        rng = np.random.default_rng(sum(map(ord, op.name + name)))
+        self.args = []
+        for i, p in enumerate(op.parameters):
+            if i in op.tensors:
+                kind = dtypes.bool_ if i in op.unpromoted else self.dtype
+                self.args.append(_laid_out(_drawn(rng, kind, *op.domain), layout, i))
+            else:
+                self.args.append(settings.get(p.name, p.default))
+        tensors = [SimpleNamespace(_dtype=dtypes.from_numpy(a.dtype), _array=a, _device=gc.device("cpu"))
+                   for i, a in enumerate(self.args) if i in op.tensors]  # fmt: skip
+        full = [None] * len(self.args)
+        for i, a in enumerate(self.args):
+            full[i] = tensors[op.tensors.index(i)] if i in op.tensors else a
+        compute, self.result = RULES[op.promotion](op, tensors, [], tuple(full))
+        self.compute = dtypes.float32 if compute.is_reduced else compute
+        self.grad = None
+        self.label = f"{op.name} {name} {layout} {settings}"
+
+    @property
+    def conversions(self) -> list[Any]:
+        op = self.op
+        return [self.compute.numpy if i in op.tensors and i not in op.unpromoted else None for i in range(len(self.args))]
+
+    def computed(self) -> list[Any]:
+        """The arguments in the dtype that is computed in."""
+        return [a if to is None else PLAIN.astype(a, to) for a, to in zip(self.args, self.conversions, strict=True)]
+
+    def expected(self) -> Any:
+        result = PLAIN.kernels[self.op.kernel](*self.computed())
+        return np.asarray(result) if self.result is None else PLAIN.astype(np.asarray(result), self.result.numpy)
+
+    def fused(self, backend: Any) -> Any:
+        stored = None if self.result is None else self.result.numpy
+        return backend.fused_forward(self.op.kernel, self.args, self.conversions, stored)
+
+    # -- derivatives
+
+    def values(self) -> tuple[Any, dict[str, Any]]:
+        """The upstream gradient, and what the formulas read, in the dtypes of a recorded call."""
+        op = self.op
+        result = PLAIN.astype(self.expected(), (self.result or self.compute).numpy)
+        known = {n: a for n, a in zip(op.names, self._as_recorded(), strict=True)} | {"result": result}
+        formulas = op.vjps or op.differentials
+        rng = np.random.default_rng(1)
+        grad = _drawn(rng, dtypes.from_numpy(result.dtype), -1, 1, result.shape)
+        return grad, {n: known[n] for f in formulas.values() for n in f.names}
+
+    def _as_recorded(self) -> list[Any]:
+        compute = self.dtype if self.dtype.is_reduced else self.compute
+        return [a if to is None else PLAIN.astype(a, compute.numpy)
+                for a, to in zip(self.args, self.conversions, strict=True)]  # fmt: skip
+
+    def expected_gradients(self) -> list[Any]:
+        op = self.op
+        grad, values = self.values()
+        grad, values = _upcast(grad), {n: _upcast(v) for n, v in values.items()}
+        found = []
+        for formula in (op.vjps or op.differentials).values():
+            read = [values[n] for n in formula.names]
+            if op.vjps:
+                piece = formula.function(PLAIN, grad, *read)
+            else:
+                piece = PLAIN.conj(formula.function(PLAIN, PLAIN.conj(grad), *read))
+            found.append(PLAIN.astype(np.asarray(piece), self._stored()))
+        return found
+
+    def _stored(self) -> Any:
+        return (self.dtype if self.dtype.is_reduced else self.compute).numpy
+
+    def fused_gradients(self, backend: Any) -> Any:
+        grad, values = self.values()
+        formulas = list((self.op.vjps or self.op.differentials).values())
+        stored = [self._stored()] * len(formulas)
+        return backend.fused_gradients(self.op.name, formulas, grad, values, not self.op.vjps, stored)
+
+
+def _upcast(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and dtypes.from_numpy(value.dtype).is_reduced:
+        return value.astype(np.float32)
+    return value
+
+
+def _drawn(rng: Any, dtype: Any, low: float, high: float, shape: tuple[int, ...] = SHAPE) -> Any:
+    if dtype is dtypes.bool_:
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.category == dtypes.INTEGER:
+        return rng.integers(1 if low > 0 or dtype is dtypes.uint8 else -4, 5, shape).astype(dtype.numpy)
+    values = rng.uniform(low, high, shape)
+    if dtype.is_complex:
+        values = values + 1j * rng.uniform(low, high, shape)
+    return values.astype(dtype.numpy)
+
+
+def _laid_out(array: Any, layout: str, place: int) -> Any:
+    """Operands that differ in their layouts: transposed, of fewer dims, in steps, backwards, of one element."""
+    if layout == "dense":
+        return array
+    return [
+        np.ascontiguousarray(array.transpose(2, 0, 1)).transpose(1, 2, 0)[:, ::-1], array[0, :, :1], np.repeat(array, 2, 0)[::2]
+    ][place % 3]  # fmt: skip
+
+
+def _settings(op: Op) -> list[dict[str, Any]]:
+    """The settings of the samples, each once; of operations without settings one empty one."""
+    plain = [i for i in range(len(op.parameters)) if i not in op.tensors]
+    if not plain:
+        return [{}]
+    found: list[dict[str, Any]] = []
+    for case in op.samples() if op.samples else ():
+        given = {op.names[i]: a for i, a in enumerate(case.args) if not isinstance(a, (Floats, Ints))} | case.settings
+        given = {n: v for n, v in given.items() if op.position[n] in plain}
+        if given not in found:
+            found.append(given)
+    return [g for g in found if all(op.names[i] in g or op.parameters[i].default is not op.parameters[i].empty for i in plain)] or [{}]
+
+
+def _cases(names: list[str], layout: str = "dense") -> list[Case]:
+    found = []
+    for op in ELEMENTWISE:
+        for settings in _settings(op):
+            for name in names:
+                try:
+                    found.append(Case(op, name, settings, layout))
+                except (NotImplementedError, RuntimeError, TypeError):
+                    continue  # the operation refuses the dtype
+    return found
