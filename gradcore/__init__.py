@@ -7,7 +7,18 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-from gradcore import autograd, conversion, creation, cuda, dtypes, namespaces, printing, random, return_types, subclasses
+from gradcore import (
+    autograd,
+    conversion,
+    creation,
+    cuda,
+    dtypes,
+    namespaces,
+    printing,
+    random,
+    return_types,
+    subclasses,
+)
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from gradcore.autograd.grad_mode import (
     enable_grad,
@@ -45,4 +56,16 @@ globals().update(dtypes.ALIASES)
 globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
-from gradcore import fft, func, linalg, nn, optim, overrides, special, utils  # noqa: E402  (reads the functions that were installed just now)
+# These read the functions that were installed just now.
+from gradcore import amp, fft, func, linalg, nn, optim, overrides, special, utils  # noqa: E402
+from gradcore.amp import cuda as _cuda_amp  # noqa: E402
+from gradcore.amp.autocasting import (  # noqa: E402
+    autocast,
+    clear_autocast_cache,
+    get_autocast_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.graph import alias, bump, new
+from gradcore.autograd.graph import bump
 from gradcore.creation import empty, legacy_tensor, sizes, tensor
 from gradcore.device import DeviceLike
 from gradcore.tensor import Tensor

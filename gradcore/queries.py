@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.backends.batching import Batched
 from gradcore.size import Size
 from gradcore.tensor import Tensor
 
@@ -23,6 +25,19 @@ __all__ = [
     "result_type",
     "typename",
 ]
+
+
+def holds_anywhere(mask: Tensor) -> bool:
+    """Whether a bool tensor holds anywhere, in any sample of a batch; False where there is no data."""
+    if mask.is_meta:
+        return False
+    array = mask._array
+    while array.__class__ is Batched:
+        array = array.array
+    return bool(array.any())
+
+
+TENSORS.holds_anywhere = holds_anywhere
 
 
 def is_tensor(obj: Any) -> bool:

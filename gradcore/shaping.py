@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradcore import assignment, dispatch, indexing
 from gradcore.autograd import forward
 from gradcore.autograd.formulas import TENSORS, node_class
-from gradcore.autograd.graph import bump, new
+from gradcore.autograd.graph import Meta, bump, new
 from gradcore.autograd.modes import local
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[...,
         bump(self)
         if meta is not None and meta.base is not None:
             meta.chain, meta.edge_version = out._meta.chain, self._vc.version
+        else:  # views that were made before find their place anew
+            meta = self._meta = meta or Meta()
+            meta.reshaped += 1
         for level in local.state.levels:
             tangent = forward.tangent_of(out, level)
             if tangent is not None:

@@ -14,7 +14,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, wrap
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.modes import INFERENCE, local
-from gradcore.autograd.variables import Subclasses
+from gradcore.autograd.variables import OWN, Subclasses
 from gradcore.backends.registry import CPU, resolve
 from gradcore.methods import Methods
 from gradcore.size import Size
@@ -62,7 +62,7 @@ class Tensor(Variable, Methods):
     @property
     def device(self) -> device:
         """Where the data lies."""
-        return self._device  # type: ignore[no-any-return]
+        return self._device.real  # type: ignore[no-any-return]
 
     @property
     def ndim(self) -> int:
@@ -156,7 +156,8 @@ class Tensor(Variable, Methods):
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
-        on = bool(on)
+        if not isinstance(on, bool):
+            raise RuntimeError("requires_grad must be a bool")
         if not self.is_leaf:
             hint = (
                 "" if on else " If you want to use a computed variable in a subgraph that doesn't require "
@@ -175,6 +176,7 @@ class Tensor(Variable, Methods):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start (or stop) recording operations on this tensor; returns the tensor."""
+        requires_grad = bool(requires_grad)
         if not requires_grad or self.is_leaf:
             self.requires_grad = requires_grad
         return self
@@ -222,6 +224,37 @@ class Tensor(Variable, Methods):
         self.grad = None
 
     @property
+    def grad_dtype(self) -> dtypes.dtype | None:
+        """The dtype of the gradient of this leaf, by default its own; None allows any.
+
+        Gradients are cast to it before hooks see them and before they are added to ``.grad``.
+        """
+        if not self.is_leaf:
+            raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
+        meta = self._meta
+        return self._dtype if meta is None or meta.grad_dtype is OWN else meta.grad_dtype  # type: ignore[no-any-return]
+
+    @grad_dtype.setter
+    def grad_dtype(self, dtype: dtypes.dtype | None) -> None:
+        if not self.is_leaf:
+            raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+        if dtype is not None and not isinstance(dtype, dtypes.dtype):
+            raise RuntimeError(f"grad_dtype must be a torch.dtype or None, but got {type(dtype).__name__}")
+        grad = self._grad
+        if grad is not None and dtype is not None and grad._dtype is not dtype:
+            raise RuntimeError(
+                f"Cannot set grad_dtype to '{dtype.name}' because there is already a gradient with dtype "
+                f"'{grad._dtype.name}'. Please clear the gradient (.grad = None) before changing grad_dtype, or "
+                "ensure the new grad_dtype matches the existing gradient's dtype."
+            )
+        if self._meta is None:
+            self._meta = Meta()
+        self._meta.grad_dtype = dtype
+        edge = gradient_edge(self)
+        if edge is not None:
+            edge[0]._own_hooks()  # leaves without hooks take a shorter path
+
+    @property
     def data(self) -> Tensor:
         """The same memory as a tensor without history, whose versions are counted apart."""
         out = alias(self, None)
@@ -235,6 +268,10 @@ class Tensor(Variable, Methods):
         if self.requires_grad and value._dtype.category < 2:
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
         self._array, self._device, self._dtype = value._array, value._device, value._dtype
+
+    @data.deleter
+    def data(self) -> None:
+        raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
 
     @property
     def retains_grad(self) -> bool:
@@ -348,6 +385,10 @@ class Tensor(Variable, Methods):
     @property
     def _grad(self) -> Tensor | None:
         return None if self._meta is None else self._meta.grad
+
+    @_grad.setter
+    def _grad(self, value: Tensor | None) -> None:
+        self.grad = value
 
     @property
     def _grad_fn(self) -> Any:
@@ -503,12 +544,8 @@ class Tensor(Variable, Methods):
         return out
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) can be pickled. Call .detach() first."
-            )
         array = None if self.is_meta else np.ascontiguousarray(self.host())
-        state = {"requires_grad": self.requires_grad, "grad": self._grad, "dict": dict(self.__dict__)}
+        state = {"requires_grad": self.requires_grad, "dict": dict(self.__dict__)}
         return _rebuild, (type(self), array, tuple(self.shape), self._dtype, self._device, state)
 
     # -- printing -------------------------------------------------------------------------------------------------
@@ -604,12 +641,21 @@ def _check_grad(t: Any, grad: Any) -> None:
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
     if grad is t:
         raise RuntimeError("can't assign Variable as its own grad")
-    if grad._dtype is not t._dtype:
+    wanted = t._dtype if t._meta is None or t._meta.grad_dtype is OWN else t._meta.grad_dtype
+    if wanted is not None and grad._dtype is not wanted:
         raise RuntimeError(
-            f"attempting to assign a gradient of dtype '{grad._dtype.name}' to a tensor of dtype '{t._dtype.name}'. "
-            "Please ensure that the gradient and the tensor have the same dtype"
+            f"attempting to assign a gradient with dtype '{grad._dtype.name}' to a tensor with grad_dtype "
+            f"'{wanted.name}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You "
+            "can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set "
+            "grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems "
+            "that assume they match."
         )
     if grad._device is not t._device:
+        if grad._device.type != t._device.type:
+            raise RuntimeError(
+                f"attempting to assign a gradient with device type '{grad._device.type}' to a tensor with device type "
+                f"'{t._device.type}'. Please ensure that the gradient and the tensor are on the same device"
+            )
         raise RuntimeError(
             f"attempting to assign a gradient located on device '{grad._device}' to a tensor located on device "
             f"'{t._device}'. Please ensure that the gradient and the tensor are on the same device"
@@ -638,8 +684,6 @@ def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: d
         out = other
     if state["requires_grad"]:
         out.requires_grad_()
-    if state["grad"] is not None:
-        out.grad = state["grad"]
     out.__dict__.update(state["dict"])
     return out
 

@@ -1,6 +1,31 @@
 """What is timed: importing the modules below fills the table of cases."""
 
-from benchmarks.cases import arrays, models, small
+from benchmarks.cases import (
+    arrays,
+    decompositions,
+    higher_order,
+    layers,
+    lookup,
+    matrices,
+    optimisers,
+    small,
+    training,
+    watching,
+)
 from benchmarks.cases.base import GROUPS, Case, every_case
 
-__all__ = ["GROUPS", "Case", "arrays", "every_case", "models", "small"]
+__all__ = [
+    "GROUPS",
+    "Case",
+    "arrays",
+    "decompositions",
+    "every_case",
+    "higher_order",
+    "layers",
+    "lookup",
+    "matrices",
+    "optimisers",
+    "small",
+    "training",
+    "watching",
+]

@@ -6,7 +6,7 @@ from benchmarks.cases.base import Case, normal, positive
 class Arithmetic(Case):
     """Sums, products and a quotient of two vectors."""
 
-    group, sizes, large_sizes = "elementwise", (1000, 1_000_000), ()
+    group, sizes, large_sizes = "elementwise", (100_000, 1_000_000), (10_000_000,)
 
     def inputs(self, random):
         return (positive(random, self.size), positive(random, self.size)), ()
@@ -25,7 +25,7 @@ class Arithmetic(Case):
 class Transcendental(Case):
     """Exponential, sine and logarithm of one vector."""
 
-    group, sizes = "elementwise", (1000, 1_000_000)
+    group, sizes = "elementwise", (100_000, 1_000_000)
 
     def inputs(self, random):
         return (positive(random, self.size),), ()
@@ -46,7 +46,7 @@ class Transcendental(Case):
 class MaskedChain(Case):
     """A chain through ReLU and sigmoid: masks on random signs."""
 
-    group, sizes, large_sizes = "elementwise", (1000, 1_000_000), (10_000_000,)
+    group, sizes, large_sizes = "elementwise", (100_000, 1_000_000), (10_000_000,)
 
     def inputs(self, random):
         return (normal(random, self.size), positive(random, self.size)), ()

@@ -1,14 +1,13 @@
 """What is timed: one class a case, which writes the same work once for every kind of library.
 
-`torch_style` and `numpy_style` compute a loss, which the library differentiates with respect to `parameters`.
-`by_hand` is forward and backward on raw arrays as a person would write them; in float64 it is the reference
-too. A library with a better idiom for the same work has a style of its own (``jax_style``). Every subclass is
-measured: to define it is enough.
+A case needs `inputs` and `torch_style`; PyTorch and gradcore run that same source. The others take part where the case
+has something for them: `numpy_style` (HIPS autograd, and JAX unless there is a `jax_style`), and `by_hand` (NumPy and
+CuPy), which is forward and backward on raw arrays as a person would write them. Every subclass with sizes is measured:
+to define it is enough.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ import numpy as np
 Arrays = tuple[np.ndarray, ...]
 
 
-class Case(ABC):
+class Case:
     """A piece of work in one size.
 
     Parameters
@@ -27,15 +26,26 @@ class Case(ABC):
     """
 
     group: ClassVar[str]
-    sizes: ClassVar[tuple[int, ...]]
+    sizes: ClassVar[tuple[int, ...]] = ()
     large_sizes: ClassVar[tuple[int, ...]] = ()
     """Left out of quick runs."""
     tolerance: float = 3e-4
     """Largest accepted ``norm(error) / norm(reference)`` of a float32 result."""
+    differentiated: ClassVar[bool] = True
+    """Whether the styles return a loss, of which the library takes the gradients; else they return all results."""
     learning_rate: ClassVar[float] = 0.0
     """Not zero: a step of gradient descent belongs to the work; too small to change a float32 parameter."""
     counts_nodes: ClassVar[bool] = False
     """Whether `size` is the number of nodes in the graph, so that a time per node means something."""
+    skips: ClassVar[dict[str, str]] = {}
+    """Why libraries or devices cannot run it, by their names."""
+    flops: float = 0.0
+    """Floating-point operations of its matrix products, forward and backward."""
+
+    #: For NumPy and its like, for JAX, and on raw arrays: methods of cases that have them.
+    numpy_style: Any = None
+    jax_style: Any = None
+    by_hand: Any = None
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -50,7 +60,7 @@ class Case(ABC):
 
     def reason_to_skip(self, library: str, device: str) -> str | None:
         """Say why `library` does not run this case on `device`, or None."""
-        return None
+        return self.skips.get(library) or self.skips.get(device)
 
     def arrays(self) -> tuple[Arrays, Arrays]:
         """Make the parameters, which are differentiated, and the constants; every call makes the same.
@@ -59,25 +69,31 @@ class Case(ABC):
         """
         return self.inputs(np.random.default_rng(self.size))
 
-    @abstractmethod
     def inputs(self, random: np.random.Generator) -> tuple[Arrays, Arrays]:
         """Draw the parameters and the constants."""
+        raise NotImplementedError
 
-    @abstractmethod
     def torch_style(self, T: Any, *tensors: Any) -> Any:
-        """Return the loss, with `T` as PyTorch's namespace."""
+        """Return the loss, or all results, with `T` as PyTorch's namespace."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def numpy_style(self, np: Any, *arrays: Any) -> Any:
-        """Return the loss, with `np` as a NumPy that can be differentiated."""
+    def torch_setup(self, T: Any, tensors: Sequence[Any]) -> Any:
+        """Return what does the work, or None: then it is `torch_style`, differentiated."""
+        return None
 
-    @abstractmethod
-    def by_hand(self, xp: Any, *arrays: Any) -> tuple[Any, Sequence[Any]]:
-        """Return the loss and the gradients of the parameters, with `xp` as NumPy or CuPy."""
+    @property
+    def traffic(self) -> int:
+        """The least number of bytes that have to be moved: inputs are read, and gradients written, once."""
+        parameters, constants = self.arrays()
+        return sum((1 + self.differentiated) * p.nbytes for p in parameters) + sum(c.nbytes for c in constants)
 
 
 CASES: list[type[Case]] = []
-GROUPS = ("tiny", "deep", "elementwise", "reductions", "broadcasting", "indexing", "matmul", "models")
+GROUPS = (
+    "tiny", "deep", "fan-out", "recurrent", "elementwise", "reductions", "broadcasting", "matmul", "layers",
+    "attention", "convolution", "indexing", "sorting", "fourier", "linear algebra", "higher order", "mlp step",
+    "cnn step", "transformer step", "optimisers", "anomaly mode", "transfers",
+)  # fmt: skip
 
 
 def every_case(quick: bool = False) -> list[Case]:
@@ -93,4 +109,9 @@ def normal(random: np.random.Generator, *shape: int) -> np.ndarray:
 
 def positive(random: np.random.Generator, *shape: int) -> np.ndarray:
     """Return float32 numbers between 0.1 and 1: sums of them do not cancel."""
-    return random.uniform(0.1, 1, shape).astype(np.float32)
+    return np.asarray(random.uniform(0.1, 1, shape), np.float32)
+
+
+def weights(random: np.random.Generator, *shape: int) -> np.ndarray:
+    """Return float32 numbers that keep the size of what is multiplied with them, over all dims but the first."""
+    return normal(random, *shape) * np.float32(np.prod(shape[1:]) ** -0.5)

@@ -1,12 +1,16 @@
 """Little work an op: what a library costs beside the arithmetic."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from benchmarks.cases.base import Case, normal, positive
 
+UNROLLED = "a Python loop is unrolled, which compiles for minutes"
+
 
 class TanhSum(Case):
-    """Four elementwise ops and a sum: at small sizes, what a library costs beside the arithmetic."""
+    """Three elementwise ops and a sum: at small sizes, what a library costs beside the arithmetic."""
 
     group, sizes = "tiny", (1, 100, 10_000)
 
@@ -56,6 +60,8 @@ class Chain(Case):
         self.tolerance = max(self.tolerance, size * 2.0**-24)
 
     def reason_to_skip(self, library, device):
+        if library == "torch.compile":
+            return UNROLLED
         if self.size > 100_000 and (device != "cpu" or library == "autograd"):
             return "takes minutes"
         return None
@@ -87,8 +93,9 @@ class Chain(Case):
 class SharedFactor(Case):
     """A chain in which one leaf meets every op: a thousand contributions to one gradient."""
 
-    group, sizes = "deep", (1000,)
+    group, sizes = "fan-out", (1000,)
     counts_nodes = True
+    skips: ClassVar = {"torch.compile": UNROLLED}
 
     def inputs(self, random):
         return (np.array(0.5, np.float32), np.array(1.001, np.float32)), ()
@@ -117,10 +124,76 @@ class SharedFactor(Case):
         return x, (g, w_gradient)
 
 
+class ManyUses(Case):
+    """One value that `size` ops read: their gradients meet in one place."""
+
+    group, sizes = "fan-out", (1000,)
+    skips: ClassVar = {"torch.compile": UNROLLED}
+
+    def inputs(self, random):
+        return (positive(random, 100),), ()
+
+    def torch_style(self, T, x):
+        y = x * x
+        total = y
+        for k in range(self.size):
+            total = total + y * (1 + k / self.size)
+        return total.sum()
+
+    numpy_style = torch_style
+
+    def jax_style(self, np, x):
+        from jax import lax
+
+        y = x * x
+        return lax.fori_loop(0, self.size, lambda k, total: total + y * (1 + k / self.size), y).sum()
+
+    def by_hand(self, xp, x):
+        y = x * x
+        total, factor = y, 1.0
+        for k in range(self.size):
+            total = total + y * (1 + k / self.size)
+        for k in range(self.size):
+            factor = factor + (1 + k / self.size)
+        return total.sum(), (2 * factor * x,)
+
+
+class Diamonds(Case):
+    """A ladder in which every value is used twice: 2 to the power of `size` paths, and `size` additions."""
+
+    group, sizes = "fan-out", (1000,)
+    counts_nodes = True
+    skips: ClassVar = {"torch.compile": UNROLLED}
+
+    def inputs(self, random):
+        return (positive(random),), ()
+
+    def torch_style(self, T, x):
+        for _ in range(self.size):
+            x = x * 0.25 + x * 0.75
+        return x
+
+    numpy_style = torch_style
+
+    def jax_style(self, np, x):
+        from jax import lax
+
+        return lax.fori_loop(0, self.size, lambda k, y: y * 0.25 + y * 0.75, x)
+
+    def by_hand(self, xp, x):
+        g = xp.ones_like(x)
+        for _ in range(self.size):
+            x = x * 0.25 + x * 0.75
+        for _ in range(self.size):
+            g = g * 0.25 + g * 0.75
+        return x, (g,)
+
+
 class Recurrent(Case):
     """A recurrent net in a Python loop, `size` steps of a batch of 8."""
 
-    group, sizes = "deep", (100,)
+    group, sizes = "recurrent", (100,)
+    skips: ClassVar = {"torch.compile": UNROLLED}
 
     def inputs(self, random):
         weights = normal(random, 16, 32) / 4, normal(random, 32, 32) / 8, normal(random, 32)

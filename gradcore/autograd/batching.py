@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, forward
+from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.nodes import Node, gradient_edge
 from gradcore.autograd.variables import new, tick, version_counter, wrap
 from gradcore.backends.batching import entered, left, over, under
 from gradcore.backends.batching.array import Batched
 
-__all__ = ["enter", "leave", "lift", "lift_edge"]
+__all__ = ["enter", "leave", "lift", "lift_edge", "repeated"]
 
 Array = Any
 Map = Callable[[Array], Array]
@@ -82,18 +83,16 @@ def _node(edge: Any, device: Any, source: Any, map: Map, adjoint: Map) -> BatchB
 
 def enter(t: Any, level: Any, dim: int) -> Any:
     """The tensor of samples along `dim`, as one of them; it shares memory with `t`."""
-    out = _mapped(
-        t, over((level,), t._device), lambda a: entered(a, level, dim), lambda a: left(a, level, dim)
-    )
+    device = over((level,), t._device)
+    out = _mapped(t, device, lambda a: entered(a, level, dim), lambda a: left(a, level, dim))
     out._vc = version_counter(t)
     return out
 
 
 def leave(t: Any, level: Any, dim: int) -> Any:
     """All samples of a tensor, along a new `dim`; of one that is the same for all samples, repeated."""
-    return _mapped(
-        t, under(t._device, level), lambda a: left(a, level, dim), lambda a: entered(a, level, dim)
-    )
+    t = lift(t, over((level,), t._device))
+    return _mapped(t, under(t._device, level), lambda a: left(a, level, dim), lambda a: entered(a, level, dim))
 
 
 def lift(t: Any, device: Any) -> Any:
@@ -104,6 +103,14 @@ def lift(t: Any, device: Any) -> Any:
     out = _mapped(t, over(levels, t._device), _same, _summing(levels))
     out._vc = version_counter(t)
     return out
+
+
+def repeated(t: Any, device: Any) -> Any:
+    """The tensor `t` with memory for every sample on a device of batched tensors."""
+    return wrap(device.backend.xp.zeros(t._array.shape, t._array.dtype), device, t._dtype) + t
+
+
+TENSORS.repeated = repeated
 
 
 def lift_edge(edge: Any, source: Any, device: Any) -> Any:

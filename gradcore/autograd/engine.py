@@ -8,20 +8,21 @@ pass over the graph beforehand, unless only certain inputs are asked for.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from operator import add, iadd
 from typing import Any
 
-from gradcore.autograd import anomaly_mode
-from gradcore.autograd.formulas import TENSORS, all_gradients
+from gradcore.autograd import anomaly_mode, leaves, reentrant
+from gradcore.autograd.formulas import PLANS, TENSORS, all_gradients, are_real, fit
 from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, local
-from gradcore.autograd.nodes import Hooks, Node, OpNode
-from gradcore.autograd.variables import Clock, Meta, bump, wrap
+from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node, OpNode, requires_grad
+from gradcore.autograd.variables import OWN, Clock, Meta, Subclasses, bump, tensor_type, wrap
 
-__all__ = ["keep", "run_backward"]
+__all__ = ["accumulate", "keep", "run_backward"]
 
 #: Held while a leaf's gradient is updated: backward may run in several threads that share leaves.
 _summing = threading.RLock()
@@ -53,6 +54,12 @@ def run_backward(
         The captured gradients, as tensors, by key.
     """
     state = local.state
+    if state.task is not None and reentrant.is_deep():
+        return reentrant.elsewhere(
+            lambda: run_backward(
+                roots, retain_graph=retain_graph, create_graph=create_graph, captures=captures, accumulate=accumulate
+            )
+        )
     # Raw arrays carry neither history nor tangents: only where nobody watches.
     raw = not create_graph and not state.mode & DUAL and _unbatched(roots, captures, state.batches)
     task = _Task(raw, retain_graph, create_graph, captures, accumulate)
@@ -63,6 +70,8 @@ def run_backward(
         for node, number, grad in roots:
             task.add(node, number, grad._array if raw else grad, node._device if grad._device.levels else grad._device)
         task.run(state.run)
+        if task.notes:
+            reentrant.call_back(task.notes)
     finally:
         state.mode, state.task = before, outer
         task.leave_device()
@@ -95,6 +104,10 @@ def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
         if node not in leading and any(edge is not None and edge[0] in leading for edge in node._edges):
             leading.add(node)
     return leading
+
+
+#: In the place of `metas` where there are none.
+_NO_METAS = itertools.repeat(None)
 
 
 class _PerDevice(dict[Any, Any]):
@@ -228,13 +241,13 @@ class _Task:
     # -- the loop -------------------------------------------------------------------------------------------------
 
     def run(self, run: Any) -> None:
+        """Run nodes until none waits: plain ones here, others by `run_any`."""
         self.roots = list(self.pending)
         if self.captures:
             self.leading = _leading_to(self.captures, self.pending)
         heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
         leading, captures = self.leading, self.captures
-        plain = raw and not self.watch
-        device = None
+        device = F = plans = array_type = None
         while heap:
             node = heappop(heap)[1]
             grad = pending.pop(node)
@@ -242,72 +255,95 @@ class _Task:
                 if node._device is not device:
                     device = node._device
                     self.use_device(device)
-                    backend = device.backend
-                    fuses = backend.fuses
-                if type(grad) is _PerDevice or type(grad) is list:
-                    grad = self.gathered(grad, device)
+                    F, plans, array_type = self.means(device)
+                plan = plans.get(type(node))
+                metas = node.metas if plan is not None else None
                 if (
-                    node.is_leaf_sink
-                    and plain
-                    and not captures
-                    and node._hooks is None
-                    and not node.variable._meta.hooks  # type: ignore[attr-defined]
-                ):
-                    self.accumulate_grad(node, grad)
-                    break
-                if node._hooks is not None or node.is_leaf_sink or (captures and node in captures):
-                    grad = self.observe(node, grad)
-                    if captures and not self.executes(node):
-                        break
-                    if node._hooks is not None and node._hooks.pre:
-                        grad = self.prehooks(node, node._hooks, grad)
-                    if node.is_leaf_sink:
-                        self.accumulate_grad(node, grad)
-                        if node._hooks is not None and node._hooks.post:
-                            self.posthooks(node, node._hooks, (), grad)
-                        break
-                calls = node.raw_calls
-                if (
-                    not plain
-                    or calls is None
-                    or node.metas is not None  # type: ignore[attr-defined]
-                    or grad is None
+                    plan is None
                     or node._hooks is not None
-                    or (fuses and node.op.kind == "elementwise")  # type: ignore[attr-defined]
+                    or (captures and node in captures)
+                    or grad is None
+                    or type(grad) is _PerDevice
+                    or not (metas is None or are_real(metas, grad))
                 ):
-                    self.spread(node, grad)
+                    self.run_any(node, grad)
                     break
-                if node.saved is None or Clock.last_write > node._seq:  # type: ignore[attr-defined]
-                    node.check()  # type: ignore[attr-defined]
-                if node.place is not None and self.add_part(node, grad):  # type: ignore[attr-defined]
-                    if not retain:
-                        node.release()
-                    break
+                if node.saved is None or Clock.last_write > node._seq:
+                    node.check()
+                calls, calls_on_numbers, place, keeps_settings = plan
+                if metas is None and type(grad) is not array_type and calls_on_numbers is not None:
+                    calls = calls_on_numbers
                 following = following_grad = None
-                for edge, call in zip(node._edges, calls):  # noqa: B905
+                for edge, call, meta in zip(node._edges, calls, metas or _NO_METAS):  # noqa: B905
                     if edge is None or (leading is not None and edge[0] not in leading):
                         continue
-                    piece = None if call is None else run(call, backend, grad, node)
                     successor, number = edge
-                    if following is not None:
-                        pending[following] = following_grad
-                        heappush(heap, (-following._seq, following))
-                        following = None
-                    if successor in pending or successor._n_outputs > 1 or successor._device is not device:
+                    if place is not None and successor in owned and self.add_part(node, grad):
+                        break
+                    piece = None
+                    if call is not None:
+                        piece = run(call, F, grad, node) if raw else call(F, grad, node)
+                        if meta is not None and piece is not None:
+                            piece = fit(piece, *meta, F, raw)
+                    kind = type(successor)
+                    if successor._device is not device or (kind is not AccumulateGrad and kind not in plans):
                         self.add(successor, number, piece, device)
-                        continue
-                    if successor.is_leaf_sink and piece is not None and piece is not grad and piece.base is None:
-                        owned.add(successor)
-                    if heap:
-                        pending[successor] = piece
-                        heappush(heap, (-successor._seq, successor))
-                    else:  # nothing else waits: go on with it directly
+                    elif successor in pending:
+                        total = pending[successor]
+                        if type(total) is type(piece) is not array_type:  # numbers
+                            pending[successor] = run(add, total, piece) if raw else total + piece
+                        elif piece is not None:
+                            pending[successor] = self.plus(total, piece, device, successor)
+                    elif successor is following:
+                        if piece is not None:
+                            following_grad = self.plus(following_grad, piece, device, successor)
+                    else:
+                        if kind is AccumulateGrad and raw and piece is not None and piece is not grad and piece.base is None:
+                            owned.add(successor)
+                        if following is not None:
+                            pending[following] = following_grad
+                            heappush(heap, (-following._seq, following))
                         following, following_grad = successor, piece
                 if not retain:
-                    node.release()
+                    if keeps_settings:
+                        node.release()
+                    elif keeps_settings is not None:
+                        node.saved = node.results = None
                 if following is None:
                     break
+                if heap and heap[0][0] < -following._seq:  # a younger node waits
+                    pending[following] = following_grad
+                    heappush(heap, (-following._seq, following))
+                    break
                 node, grad = following, following_grad
+
+    def means(self, device: Any) -> tuple[Any, dict[type, Any], Any]:
+        """With what to run the nodes of a device: ``F``, the plans of those that are plain, the class of gradients."""
+        if not self.raw:
+            plans = {} if self.watch or Subclasses.used else PLANS["tensors"]
+            return TENSORS, plans, tensor_type.cls
+        plans = {} if self.watch else PLANS["fused" if device.backend.fuses else "arrays"]
+        return device.backend, plans, device.backend.array_type
+
+    def run_any(self, node: Any, grad: Any) -> None:
+        """Run any node with whatever belongs to it: hooks, captures, leaves, several outputs."""
+        captures, hooks = self.captures, node._hooks
+        if type(grad) is _PerDevice or type(grad) is list:
+            grad = self.gathered(grad, node._device)
+        leaf = node.is_leaf_sink
+        watched = hooks is not None or (captures and node in captures)
+        if watched or (leaf and (node.variable._meta.hooks or node.variable._meta.grad_dtype is not OWN)):
+            grad = self.observe(node, grad)
+            if captures and not self.executes(node):
+                return
+            if hooks is not None and hooks.pre:
+                grad = self.prehooks(node, hooks, grad)
+        if not leaf:
+            self.spread(node, grad)
+            return
+        self.accumulate_grad(node, grad)
+        if hooks is not None and hooks.post:
+            self.posthooks(node, hooks, (), grad)
 
     def will_run(self, node: Node) -> bool:
         """Whether this call computes the gradient that arrives at a node."""
@@ -376,7 +412,10 @@ class _Task:
     def observe(self, node: Node, grad: Any) -> Any:
         """What sees the gradient of a tensor, before its node: hooks, retained gradients, captures."""
         if node.is_leaf_sink:
-            table = node.variable._meta.hooks  # type: ignore[attr-defined]
+            meta: Meta = node.variable._meta  # type: ignore[attr-defined]
+            table = meta.hooks
+            if meta.grad_dtype is not OWN and grad is not None:
+                grad = leaves.cast(grad, meta.grad_dtype, self.raw)
             if table:
                 self.owned.discard(node)
                 grad = self.as_carried(call_tensor_hooks(table, self.as_tensor(grad, node._device)))
@@ -386,6 +425,12 @@ class _Task:
             self.owned.discard(node)
             self.found[key] = self.as_tensor(grad[number] if type(grad) is list else grad, node._device)
         return grad
+
+    def cast(self, grad: Any, dtype: Any) -> Any:
+        """A gradient in the dtype that its leaf asks for, if it does for any."""
+        if dtype is None or grad.dtype == (dtype.numpy if self.raw else dtype):
+            return grad
+        return grad.astype(dtype.numpy) if self.raw else TENSORS.to(grad, dtype)
 
     def tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         several = type(grad) is list
@@ -409,16 +454,21 @@ class _Task:
     def prehooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         self.owned.discard(node)
         several = type(grad) is list
-        grads = tuple(self.as_tensor(g, node._device) for g in (grad if several else (grad,)))
-        carried = [self.as_carried(g) for g in call_prehooks(hooks.pre, grads)]
+        carried = list(grad) if several else [grad]
+        seen = node._seen_outputs
+        grads = tuple(self.as_tensor(carried[i], node._device) for i in seen)
+        for i, g in zip(seen, call_prehooks(hooks.pre, grads), strict=True):
+            carried[i] = self.as_carried(g)
         return carried if several else carried[0]
 
     def posthooks(self, node: Node, hooks: Hooks, pieces: Any, grad: Any) -> Any:
         self.owned.discard(node)
-        outputs = tuple(self.as_tensor(g, node._device) for g in (grad if type(grad) is list else [grad]))
+        carried = grad if type(grad) is list else [grad]
+        outputs = tuple(self.as_tensor(carried[i], node._device) for i in node._seen_outputs)
         devices = node._input_devices or [node._device] * len(pieces)
         inputs = tuple(self.as_tensor(p, device) for p, device in zip(pieces, devices, strict=True))
-        return [self.as_carried(p) for p in call_posthooks(hooks.post, inputs, outputs)]
+        found = call_posthooks(hooks.post, node.shown(inputs), outputs)
+        return [self.as_carried(p) for p in node.spread(found)]
 
     def accumulate_grad(self, node: Any, grad: Any) -> None:
         """Add to a leaf's ``.grad``: in place where it exists, without a copy where the engine made the array."""
@@ -437,6 +487,8 @@ class _Task:
                     array = node._device.backend.asarray(array)
                 elif node not in self.owned:
                     array = array.copy()
+                if array.strides != leaf._array.strides:
+                    array = leaves.laid_out_as(leaf._array, array)
                 meta.grad = wrap(array, leaf._device, leaf._dtype if array.dtype is leaf._array.dtype else None)
             else:
                 old._array = local.state.run(iadd, old._array, grad)
@@ -444,7 +496,14 @@ class _Task:
         if meta.post_accumulate_hooks:
             for hook in list(meta.post_accumulate_hooks.values()):
                 if hook(leaf) is not None:
-                    raise RuntimeError("post accumulate grad hooks should return None.")
+                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+
+def accumulate(node: Any, grad: Any) -> None:
+    """Add a tensor to the gradient of the leaf of an AccumulateGrad, outside of any backward."""
+    raw = grad is None or not (local.state.mode & GRAD and requires_grad(grad))
+    task = _Task(raw, True, False, None, True)
+    task.accumulate_grad(node, task.as_carried(grad))
 
 
 def _check_unbatched(grad: Any, leaf: Any) -> None:

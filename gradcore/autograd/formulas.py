@@ -12,7 +12,7 @@ from gradcore.autograd.saved import unpacked
 from gradcore.autograd.variables import Clock, Subclasses, Variable
 from gradcore.ops.table import Formula, Op
 
-__all__ = ["TENSORS", "all_gradients", "fit", "node_class", "plan_of"]
+__all__ = ["PLANS", "TENSORS", "all_gradients", "are_real", "fit", "node_class", "plan_of"]
 
 
 class Namespace:
@@ -80,22 +80,40 @@ def _getters(op: Op, formula: Formula) -> tuple[tuple[Callable[[OpNode], Any], .
     return tuple(_raw_getter(op, n) for n in formula.names), tuple(_tensor_getter(op, n) for n in formula.names)
 
 
-def _quick_call(op: Op, formula: Formula) -> Callable[[Any, Any, OpNode], Any]:
-    """``(F, grad, node) -> gradient`` on raw arrays, without a loop over names for the common cases."""
-    function, names = formula.function, formula.names
-    if not names:
-        return lambda F, grad, node: function(F, grad)
-    if len(names) == 1:
-        name = names[0]
-        if name in op.outputs and len(op.outputs) == 1:
-            return lambda F, grad, node: function(F, grad, node.results[0][0])
-        position = op.position.get(name)
-        if position is not None and position in op.tensors and not (op.sequence and position == 0):
-            return lambda F, grad, node: function(F, grad, node.saved[position]._array)
-        if position is not None and position not in op.tensors and position not in op.indices:
-            return lambda F, grad, node: function(F, grad, node.saved[position])
-    getters = _getters(op, formula)[0]
-    return lambda F, grad, node: function(F, grad, *[get(node) for get in getters])
+def _call(op: Op, formula: Formula, values: str) -> Callable[[Any, Any, OpNode], Any]:
+    """``(F, grad, node) -> gradient``, written out for what the formula reads.
+
+    `values` says of what kind that is: ``"arrays"``, ``"numbers"`` (arrays without dims as NumPy's scalars, which
+    compute five times as fast) or ``"tensors"``.
+    """
+    raw = values != "tensors"
+    getters = [(_raw_getter if raw else _tensor_getter)(op, name) for name in formula.names]
+    arguments = ["F", "grad"]
+    for i, name in enumerate(formula.names):
+        simple = _raw_expression(op, name, "[()]" if values == "numbers" else "") if raw else None
+        arguments.append(simple or f"get{i}(node)")
+    text = f"lambda F, grad, node: function({', '.join(arguments)})"
+    if values == "arrays" and op.kind == "elementwise":
+        text += f" if grad.size < F.LARGE else F.large(function, {', '.join(arguments[1:])})"
+    if text not in _compiled:
+        _compiled[text] = compile(text, f"<{__name__}>", "eval")
+    scope = {"function": formula.function, **{f"get{i}": getter for i, getter in enumerate(getters)}}
+    return eval(_compiled[text], scope)  # type: ignore[no-any-return]
+
+
+_compiled: dict[str, Any] = {}
+
+
+def _raw_expression(op: Op, name: str, index: str) -> str | None:
+    """What `_raw_getter` gives for tensors, single results and settings, as an expression."""
+    if name in op.outputs:
+        return f"node.results[0][0]{index}" if len(op.outputs) == 1 else None
+    position = op.position.get(name)
+    if position is None or position in op.indices or (op.sequence and position == 0):
+        return None
+    if position not in op.tensors:
+        return f"node.saved[{position}]"
+    return None if op.parameters[position].default is None else f"node.saved[{position}]._array{index}"
 
 
 # -- node classes ---------------------------------------------------------------------------------------------------
@@ -118,10 +136,6 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         rows.append(((key,) if isinstance(key, str) else key, formula, _getters(op, formula)))
     names = {n for _, formula, _ in rows for n in formula.names}
     simple = len(op.outputs) == 1 and not op.variadic and not op.sequence and all(len(keys) == 1 for keys, *_ in rows)
-    quick = None
-    if simple:
-        by_input = {keys[0]: _quick_call(op, formula) for keys, formula, _ in rows}
-        quick = tuple(by_input.get(op.names[i]) for i in op.tensors)
     body = {
         "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "output_metas"),
         "op": op,
@@ -129,12 +143,58 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "saves": frozenset(names),
         "holds_tensors": any(n in op.outputs or op.position.get(n) in op.tensors for n in names),
         "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
-        "raw_calls": quick,
         "place": None if op.place is None else staticmethod(op.place),
+        "unseen": _unseen_edges(op, name, {key for keys, *_ in rows for key in keys}),
         "__module__": "builtins",
         "__doc__": f"Backward of `{op.path}`.",
     }
-    return type(name, (OpNode,), body)
+    cls = type(name, (OpNode,), body)
+    if simple:
+        _plan(cls, op, {keys[0]: formula for keys, formula, _ in rows})
+    return cls
+
+
+def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
+    """Note how the engine runs the nodes of a class whose gradients are independent of each other."""
+
+    def calls(values: str) -> tuple[Any, ...]:
+        names = [op.names[i] for i in op.tensors]
+        return tuple([_call(op, formulas[name], values) if name in formulas else None for name in names])
+
+    elementwise = op.kind == "elementwise"
+    keeps_settings = cls.keeps_settings if cls.holds_tensors else None
+    arrays = calls("arrays"), calls("numbers") if elementwise else None, cls.place, keeps_settings
+    PLANS["arrays"][cls] = arrays
+    PLANS["tensors"][cls] = calls("tensors"), None, None, keeps_settings
+    if not elementwise:
+        PLANS["fused"][cls] = arrays
+
+
+#: How the engine runs nodes whose gradients are independent of each other, by their class: per edge a function
+#: ``(F, grad, node)``, the same for gradients that are numbers, which part of its input a view is, and whether settings
+#: stay when what is saved is freed (None where nothing is freed). For raw arrays, raw arrays on a backend that fuses
+#: elementwise formulas itself, and tensors.
+PLANS: dict[str, dict[type, tuple[Any, ...]]] = {"arrays": {}, "fused": {}, "tensors": {}}
+
+
+def are_real(metas: Any, grad: Any) -> bool:
+    """Whether nothing but the shape of gradients needs care: all are of float32 or float64."""
+    if not all([meta is None or meta[1] in _EXACT for meta in metas]):
+        return False
+    return (grad._dtype.numpy if isinstance(grad, Variable) else grad.dtype) in _EXACT
+
+
+_EXACT = frozenset((dtypes.float32.numpy, dtypes.float64.numpy))
+
+
+#: Nodes of operations with a number in the place of a tensor, where PyTorch has no edge for it.
+_NUMBERS = {"RsubBackward1": 1, "PowBackward2": 0, "LerpBackward0": 2}
+
+
+def _unseen_edges(op: Op, name: str, keys: set[str]) -> frozenset[int]:
+    """Which edges belong to inputs that never have gradients: indices, masks."""
+    found = {i for i, p in enumerate(op.tensors) if op.names[p] not in keys and not (op.sequence and p == 0)}
+    return frozenset(found | ({_NUMBERS[name]} if name in _NUMBERS else set()))
 
 
 class Plan:
@@ -252,6 +312,8 @@ def _evaluate(op: Op, function: Any, F: Any, grads: Any, values: list[Any], raw:
         return F.conj(piece) if raw or piece._dtype.is_complex else piece
     if holomorphic and raw and any(getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in values):
         return F.conj(function(F, grads, *values))
+    if raw and holomorphic and grads.size >= F.LARGE:
+        return local.state.run(F.large, function, grads, *values)
     if raw:
         return local.state.run(function, F, grads, *values)
     return function(F, grads, *values) if not Subclasses.used else _unseen(function, F, grads, values)

@@ -14,7 +14,7 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
-from gradcore.autograd.nodes import gradient_edge, replay, requires_grad
+from gradcore.autograd.nodes import chain_of, gradient_edge, replay, requires_grad
 from gradcore.autograd.variables import Meta, Variable, alias
 from gradcore.ops.table import Formula, Op
 
@@ -93,7 +93,7 @@ def tangent_of(t: Any, level: Level) -> Any:
     if tangent is None and meta.base is not None:
         tangent = tangent_of(meta.base, level)
         if tangent is not None:
-            tangent = replay(tangent, meta.chain)
+            tangent = replay(tangent, chain_of(t))
             attach(t, level, tangent)
     return tangent
 
@@ -379,6 +379,10 @@ def write_tangents(self: Any, result: Any) -> None:
     for level in local.state.levels:
         tangent, before = tangent_of(result, level), tangent_of(self, level)
         base = None if self._meta is None else self._meta.base
+        if before is not None and tangent is not None and before._array.__class__ is not tangent._array.__class__:
+            owner = self if base is None else base
+            attach(owner, level, laid_out_as(TENSORS.repeated(tangent_of(owner, level), tangent._device), owner))
+            before = tangent_of(self, level)
         if before is None and tangent is not None and base is not None:
             attach(base, level, laid_out_as(TENSORS.zeros_like(base), base))
             before = tangent_of(self, level)

@@ -226,7 +226,7 @@ class Function:
         warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
             "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
-            "version.",
+            "version of gradcore.",
             DeprecationWarning,
             stacklevel=2,
         )

@@ -124,6 +124,11 @@ def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[An
     constant = {id(t) for t in ctx.non_differentiable or ()}
     for i, (out, tangent) in enumerate(zip(outs, found, strict=True)):
         if tangent is None:
+            if isinstance(out, Variable) and out._dtype.category > 1 and id(out) not in constant:
+                raise RuntimeError(
+                    f"Function's jvp returned None at position {i}, but the corresponding forward output is a "
+                    "differentiable Tensor. You should return its tangent, or mark it with mark_non_differentiable."
+                )
             continue
         if not isinstance(tangent, Variable):
             raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {i}.")

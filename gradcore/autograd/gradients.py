@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
+from gradcore.autograd import reentrant
 from gradcore.autograd.engine import keep, run_backward
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.nodes import Node, gradient_edge
-from gradcore.autograd.variables import Variable, wrap
+from gradcore.autograd.modes import local
+from gradcore.autograd.nodes import Node
+from gradcore.autograd.roots import edge_of, edges_of, roots_of
+from gradcore.autograd.variables import Variable
 
-__all__ = ["backward", "grad"]
+__all__ = ["ExecutionEngine", "backward", "grad"]
 
 Tensors = Any
 
@@ -18,76 +23,42 @@ def _tuple(value: Any) -> tuple[Any, ...]:
     return (value,) if isinstance(value, Variable) or value is None else tuple(value)
 
 
-def _edge_of(t: Any, what: str, i: int) -> tuple[Node, int]:
-    if not isinstance(t, Variable):
-        node = getattr(t, "node", None)  # a GradientEdge
-        if isinstance(node, Node):
-            return node, t.output_nr
-        raise TypeError(f"element {i} of {what} must be a Tensor, but got {type(t).__name__}")
-    edge = gradient_edge(t)
-    if edge is None:
-        raise RuntimeError(f"element {i} of {what} does not require grad and does not have a grad_fn")
-    return edge
+class ExecutionEngine:
+    """What ``Variable._execution_engine`` is."""
+
+    def queue_callback(self, callback: Callable[[], Any]) -> None:
+        """Call a function without arguments at the end of the backward that is running.
+
+        Raises
+        ------
+        RuntimeError
+            If none is running in this thread.
+        """
+        task = local.state.task
+        if task is None:
+            raise RuntimeError("Final callbacks can only be installed during backward pass.")
+        task.notes.setdefault(reentrant.CALLBACKS, []).append(callback)
 
 
-def _roots(outputs: tuple[Any, ...], grads: tuple[Any, ...], create_graph: bool) -> list[tuple[Node, int, Any]]:
-    """The nodes to start from, with checked gradients; ones for outputs of one element that have none."""
-    if len(grads) != len(outputs):
-        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
-    roots = []
-    for i, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
-        edge = _edge_of(output, "tensors", i)
-        if grad is None:
-            if not isinstance(output, Variable):
-                raise RuntimeError(
-                    "grad can be implicitly created only for scalar outputs: give one for a GradientEdge"
-                )
-            if output._array.size != 1:
-                raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            if output._dtype.is_complex:
-                raise RuntimeError(
-                    "grad can be implicitly created only for real scalar outputs but got " + repr(output._dtype)
-                )
-            grad = _one(output)
-        elif not isinstance(grad, Variable):
-            raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
-        elif isinstance(output, Variable):
-            grad = _checked(output, grad, i)
-        roots.append((*edge, grad))
-    return roots
+Variable._execution_engine = ExecutionEngine()
 
 
-def _one(output: Any) -> Any:
-    """The gradient of an output of one element with respect to itself."""
-    device, array = output._device, output._array
-    if device.guarded:
-        with device.backend.use_index(device.index):
-            ones = device.backend.xp.ones(array.shape, array.dtype)
-    else:
-        ones = device.backend.xp.ones(array.shape, array.dtype)
-    return wrap(ones, device, output._dtype)
+class _Warned:
+    """Whether it was said what ``create_graph=True`` does: once is enough."""
+
+    of_cycles = False
 
 
-def _checked(output: Any, grad: Any, i: int) -> Any:
-    if grad._array.shape != output._array.shape:
-        raise RuntimeError(
-            f"Mismatch in shape: grad_output[{i}] has a shape of {_size(grad)} and output[{i}] has a shape of "
-            f"{_size(output)}."
+def _warn_of_cycles() -> None:
+    if not _Warned.of_cycles:
+        _Warned.of_cycles = True
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+            "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
+            "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to "
+            "None after use to break the cycle and avoid the leak.",
+            stacklevel=3,
         )
-    if output._dtype.is_complex != grad._dtype.is_complex:
-        raise RuntimeError(
-            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-            f"grad_output[{i}] has a dtype of {grad._dtype!r} and output[{i}] has a dtype of {output._dtype!r}."
-        )
-    if grad._device.real is not output._device.real:
-        raise RuntimeError(
-            f"grad_output[{i}] lies on {grad._device} and output[{i}] on {output._device}; move it with .to()"
-        )
-    return grad if grad._dtype is output._dtype else TENSORS.to(grad, output._dtype)
-
-
-def _size(t: Any) -> str:
-    return f"torch.Size({list(t._array.shape)})"
 
 
 def backward(
@@ -111,7 +82,9 @@ def backward(
         Whether to keep what the graph has saved, for another backward; by default if `create_graph`.
     create_graph : bool
         Whether to record backward itself, for higher-order derivatives.
-    inputs : Tensor or sequence of Tensor, optional
+    grad_variables
+        The former name of `grad_tensors`.
+    inputs : Tensor, GradientEdge, or sequence or dict of them, optional
         Accumulate only into these.
 
     Raises
@@ -128,28 +101,34 @@ def backward(
     >>> x.grad
     tensor([ 2., 40.])
     """
+    if create_graph:
+        _warn_of_cycles()
     if grad_tensors is None and inputs is None and grad_variables is None and isinstance(tensors, Variable):
         retain = create_graph if retain_graph is None else retain_graph
-        run_backward(_roots((tensors,), (None,), create_graph), retain_graph=retain, create_graph=create_graph)
+        run_backward(roots_of((tensors,), (None,)), retain_graph=retain, create_graph=create_graph)
         return
     if grad_variables is not None:
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
         if grad_tensors is not None:
-            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`")
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
+                "use `grad_tensors`."
+            )
         grad_tensors = grad_variables
-    outputs = tuple(tensors) if isinstance(tensors, (list, tuple)) and not hasattr(tensors, "node") else (tensors,)
+    outputs = edges_of(tensors)
     grads = (None,) * len(outputs) if grad_tensors is None else _tuple(grad_tensors)
     captures: dict[Node, list[tuple[int, int]]] | None = None
     wanted: tuple[Any, ...] = ()
     if inputs is not None:
-        wanted = (inputs,) if isinstance(inputs, Variable) or hasattr(inputs, "node") else tuple(inputs)
+        wanted = edges_of(inputs.values() if isinstance(inputs, dict) else inputs)
         if not wanted:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
         captures = {}
         for i, t in enumerate(wanted):
-            node, number = _edge_of(t, "inputs", i)
+            node, number = edge_of(t, "can't retain_grad on Tensor that has requires_grad=False")
             captures.setdefault(node, []).append((number, i))
     found = run_backward(
-        _roots(outputs, grads, create_graph),
+        roots_of(outputs, grads),
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
         captures=captures,
@@ -169,17 +148,21 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Any, ...]:
+) -> Any:
     """The gradients of `outputs` with respect to `inputs`; ``.grad`` stays as it is.
 
     Parameters
     ----------
-    outputs, inputs : Tensor or sequence of Tensor
-        What to differentiate, and with respect to what.
+    outputs : Tensor, GradientEdge or sequence of them
+        What to differentiate.
+    inputs : Tensor, GradientEdge, or sequence or dict of them
+        With respect to what.
     grad_outputs : Tensor or sequence of Tensor or None, optional
         Upstream gradients, as in `backward`.
     retain_graph, create_graph : bool
         As in `backward`.
+    only_inputs : bool
+        Ignored: gradients are computed for `inputs` only.
     allow_unused : bool, optional
         Whether inputs that `outputs` do not depend on are allowed (their gradient is None). By default as
         `materialize_grads`.
@@ -192,6 +175,7 @@ def grad(
     Returns
     -------
     tuple of Tensor or None
+        One gradient for each of `inputs`; a dict with the same keys if `inputs` is one.
 
     Raises
     ------
@@ -206,7 +190,20 @@ def grad(
     >>> gradcore.autograd.grad(dy, x)
     (tensor(18.),)
     """
-    outs, ins = _tuple_of_edges(outputs), _tuple_of_edges(inputs)
+    if isinstance(inputs, dict):
+        found = grad(
+            outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, only_inputs, allow_unused,
+            is_grads_batched, materialize_grads,
+        )  # fmt: skip
+        return dict(zip(inputs, found, strict=True))
+    outs, ins = edges_of(outputs), edges_of(inputs)
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of the graph, please use gradcore.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if not ins:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     if materialize_grads:
@@ -221,12 +218,10 @@ def grad(
         return _batched(outs, ins, grads, retain_graph, create_graph, allow_unused, materialize_grads)
     captures: dict[Node, list[tuple[int, int]]] = {}
     for i, t in enumerate(ins):
-        if isinstance(t, Variable) and gradient_edge(t) is None:
-            raise RuntimeError("One of the differentiated Tensors does not require grad")
-        node, number = _edge_of(t, "inputs", i)
+        node, number = edge_of(t, "One of the differentiated Tensors does not require grad")
         captures.setdefault(node, []).append((number, i))
     found = run_backward(
-        _roots(outs, grads, create_graph),
+        roots_of(outs, grads),
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
         captures=captures,
@@ -240,12 +235,10 @@ def grad(
                 "allow_unused=True if this is the desired behavior."
             )
     if materialize_grads:
+        if any(g is None and not isinstance(t, Variable) for t, g in zip(ins, results, strict=True)):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         results = [TENSORS.zeros_like(t) if g is None else g for t, g in zip(ins, results, strict=True)]
     return tuple(results)
-
-
-def _tuple_of_edges(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, Variable) or hasattr(value, "node") else tuple(value)
 
 
 def _batched(

@@ -24,6 +24,7 @@ from gradcore.autograd.nodes import (
     requires_grad,
     with_edge,
 )
+from gradcore.autograd.roots import kind_of
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,
@@ -84,7 +85,10 @@ __all__ = [
 
 
 class GradientEdge(NamedTuple):
-    """A place in the graph: what `backward` and `grad` accept in the place of a tensor, without its data."""
+    """A place in the graph: what `backward` and `grad` accept in the place of a tensor, without its data.
+
+    `ownership_token` says what the gradient there must be like; it is None in an edge that is made by hand.
+    """
 
     node: Node
     output_nr: int
@@ -108,15 +112,21 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     RuntimeError
         If the tensor does not require grad.
     """
+    if not isinstance(tensor, Variable):
+        raise TypeError(f"get_gradient_edge(): expected a Tensor, but got {type(tensor).__name__}")
     edge = gradient_edge(tensor)
     if edge is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    return GradientEdge(*edge)
+    return GradientEdge(*edge, kind_of(tensor))
 
 
 def increment_version(tensor: Any) -> None:
     """Note a write in place, made by other means, to the memory of a tensor or of several."""
+    if not isinstance(tensor, Iterable):
+        raise RuntimeError("increment_version expect a Iterable[Tensor] as input")
     for t in (tensor,) if isinstance(tensor, Variable) else tensor:
+        if not isinstance(t, Variable):
+            raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
         bump(t)
 
 

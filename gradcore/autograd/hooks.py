@@ -72,7 +72,9 @@ def call_posthooks(table: Table, inputs: tuple[Any, ...], outputs: tuple[Any, ..
 
 
 def _all_checked(before: tuple[Any, ...], result: Any, hook: Any) -> tuple[Any, ...]:
-    after = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    if not isinstance(result, tuple):
+        raise TypeError(f"expected tuple, but hook returned '{type(result).__name__}'")
+    after = result
     if len(after) != len(before):
         raise RuntimeError(
             f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(after)}, but expected "

@@ -7,7 +7,7 @@ from typing import Any
 from gradcore.autograd.modes import ANOMALY, local
 from gradcore.autograd.variables import Edge, type_name, version_counter
 
-__all__ = ["FREED", "INFERENCE_SAVED", "INFERENCE_WRITTEN", "modified_in_place", "operation_of", "refusal"]
+__all__ = ["FREED", "INFERENCE_SAVED", "modified_in_place", "operation_of", "refusal"]
 
 FREED = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
@@ -22,15 +22,11 @@ INFERENCE_SAVED = (
     "autograd, or use `gradcore.no_grad()` instead of `gradcore.inference_mode()`."
 )
 
-INFERENCE_WRITTEN = (
-    "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
-    "tensor before doing inplace update."
-)
-
 
 def operation_of(node: Any) -> str:
-    """A node's name without ``Backward0``, as error messages have it."""
-    return type(node).__name__.rstrip("0123456789").removesuffix("Backward")
+    """A node's name without ``Backward0``, as error messages have it: ``Exp``, ``Sum1``."""
+    name, _, number = type(node).__name__.rpartition("Backward")
+    return f"{name}{number}".removesuffix("0") if name else number
 
 
 #: Why a view must not be written to in place, by the way in which it was made.
@@ -72,9 +68,18 @@ def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
     source = ""
     if edge is not None and not edge[0].is_leaf_sink:
         source = f", which is output {edge[1]} of {operation_of(edge[0])},"
+    if local.state.mode & ANOMALY:
+        hint = (
+            "the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+            "question was changed in there or anywhere later. Good luck!"
+        )
+    else:
+        hint = (
+            "enable anomaly detection to find the operation that failed to compute its gradient, with "
+            "gradcore.autograd.set_detect_anomaly(True, check_nan=False)."
+        )
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{type_name(t)} {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
-        f"expected version {expected} instead. Hint: enable anomaly detection to find the operation that failed to "
-        "compute its gradient, with gradcore.autograd.set_detect_anomaly(True, check_nan=False)."
+        f"expected version {expected} instead. Hint: {hint}"
     )

@@ -5,10 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import Any, ClassVar
 
-from gradcore.autograd.messages import FREED, modified_in_place, operation_of, refusal
+from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place, operation_of, refusal
 from gradcore.autograd.modes import FUNCTIONS, GRAD, PLAINLY, local
 from gradcore.autograd.variables import (
+    OWN,
+    Clock,
     Edge,
+    Inference,
     Meta,
     Subclasses,
     Variable,
@@ -18,6 +21,7 @@ from gradcore.autograd.variables import (
     version_counter,
     wrap,
 )
+from gradcore.ops.table import OPS
 
 __all__ = [
     "FREED",
@@ -27,6 +31,7 @@ __all__ = [
     "Node",
     "OpNode",
     "Packed",
+    "chain_of",
     "edge_of_result",
     "gradient_edge",
     "modified_in_place",
@@ -71,12 +76,14 @@ def gradient_edge(t: Any) -> Edge | None:
         if accumulator is None:
             accumulator = new(AccumulateGrad)
             accumulator.variable, accumulator._device, accumulator._edges = t, t._device, ()
-            accumulator._hooks, accumulator._seq = None, tick()
+            accumulator._hooks, accumulator._seq = None if meta.grad_dtype is OWN else Hooks(), tick()
             meta.accumulator = weakref.ref(accumulator)
         return accumulator, 0
     if meta.base is not None and t._vc.version != meta.edge_version:
         regenerate(t)
         return t._edge  # type: ignore[no-any-return]
+    if meta.inference:  # a node that saves it must look at it: see `OpNode.check`
+        Clock.last_write = max(Clock.last_write, tick() + 64)
     return edge
 
 
@@ -96,7 +103,7 @@ def regenerate(view: Any) -> None:
         return
     meta.edge_version = view._vc.version
     if inherits:
-        before, view._edge = view._edge, replay(meta.base, meta.chain)._edge
+        before, view._edge = view._edge, replay(meta.base, chain_of(view))._edge
         move_retained(view, before, view._edge)
 
 
@@ -115,6 +122,18 @@ def steps(chain: tuple[Any, ...]) -> list[Any]:
         chain, step = chain
         found.append(step)
     return found[::-1]
+
+
+def chain_of(view: Any) -> tuple[Any, ...]:
+    """The view operations that lead from the base of `view`, as it is now, to `view`."""
+    meta = view._meta
+    base = meta.base
+    if base._meta is None or base._meta.reshaped == meta.reshaped:
+        return meta.chain  # type: ignore[no-any-return]
+    # The base itself has another shape than when the view was made: what remains is the place in memory.
+    geometry = view._device.backend.geometry_of
+    (strides, start), (own, first) = geometry(view._array), geometry(base._array)
+    return (), (OPS["strided_view"], (tuple(view._array.shape), strides, start - first, own))
 
 
 def replay(base: Any, chain: tuple[Any, ...]) -> Any:
@@ -196,7 +215,15 @@ class Node:
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """For each input, the node that its gradient goes to and the number of that node's output."""
-        return tuple((None, 0) if edge is None else edge for edge in self._edges)
+        return tuple((None, 0) if edge is None else edge for edge in self.shown(self._edges))
+
+    def shown(self, values: Any) -> Any:
+        """Of values for all edges, those for inputs that can have gradients: an index is none of them."""
+        return values
+
+    def spread(self, values: Any) -> Any:
+        """The inverse of `shown`, with None for the others."""
+        return values
 
     @property
     def requires_grad(self) -> bool:
@@ -223,6 +250,11 @@ class Node:
             self._hooks = Hooks()
         return self._hooks
 
+    @property
+    def _seen_outputs(self) -> tuple[int, ...]:
+        """The numbers of the outputs that have gradients."""
+        return tuple(range(self._n_outputs))
+
     def register_hook(self, fn: Any) -> Any:
         """Call ``fn(grad_inputs, grad_outputs)`` after each backward of this node.
 
@@ -247,8 +279,19 @@ class Node:
 
     def __call__(self, *grads: Any) -> Any:
         """Run this node's backward on tensors."""
-        results = self.backward(grads[0] if self._n_outputs == 1 else list(grads), False)
+        seen = self._seen_outputs
+        if len(grads) != len(seen):
+            raise TypeError(f"expected {len(seen)} arguments, got {len(grads)} instead")
+        for i, grad in enumerate(grads):
+            if grad is not None and not isinstance(grad, Variable):
+                raise TypeError(f"argument {i} is not a Variable")
+        given = dict(zip(seen, grads, strict=True))
+        carried = [given.get(i) for i in range(self._n_outputs)]
+        results = self.shown(self.backward(carried[0] if self._n_outputs == 1 else carried, False))
         return results[0] if len(results) == 1 else tuple(results)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
 
 Node.__module__ = "builtins"  # nodes print as PyTorch's: <AddBackward0 object at 0x...>
@@ -261,6 +304,16 @@ class AccumulateGrad(Node):
 
     is_leaf_sink = True
     variable: Any
+
+    def name(self) -> str:
+        """``'torch::autograd::AccumulateGrad'``."""
+        return "torch::autograd::AccumulateGrad"
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        from gradcore.autograd.engine import accumulate
+
+        accumulate(self, grads)
+        return ()
 
 
 AccumulateGrad.__module__ = "builtins"
@@ -279,6 +332,8 @@ class OpNode(Node):
     saves: ClassVar[frozenset[str]] = frozenset()
     #: Of views of a part: which part, a function of the shape and the settings.
     place: ClassVar[Any] = None
+    #: The numbers of the edges that `shown` leaves out.
+    unseen: ClassVar[frozenset[int]] = frozenset()
 
     #: The arguments, with None in the place of tensors that no formula reads and shapes where only those are read.
     saved: Any
@@ -286,6 +341,23 @@ class OpNode(Node):
     results: Any
     #: Per edge the input's (shape, dtype), where inputs differ from the result; None where all are alike.
     metas: Any
+
+    @property
+    def _seen_outputs(self) -> tuple[int, ...]:
+        several = len(self.op.outputs) > 1 and not self.op.variadic
+        return tuple(self.op.differentiable) if several else tuple(range(self._n_outputs))
+
+    def shown(self, values: Any) -> Any:
+        if not self.unseen:
+            return values
+        extra = len(self._edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
+        return tuple(value for i, value in enumerate(values) if i - extra not in self.unseen)
+
+    def spread(self, values: Any) -> Any:
+        if not self.unseen:
+            return values
+        extra, rest = len(self._edges) - len(self.op.tensors), iter(values)
+        return tuple(None if i - extra in self.unseen else next(rest) for i in range(len(self._edges)))
 
     def release(self) -> None:
         if self.holds_tensors:
@@ -309,9 +381,10 @@ class OpNode(Node):
                 value = self.saved[position]
                 for t in value if type(value) is tuple else (value,):
                     vc = getattr(t, "_vc", None)
+                    if vc is Inference.counter:
+                        raise RuntimeError(INFERENCE_SAVED)
                     if vc is not None and vc.written > self._seq:
-                        expected = 0 if vc.first_written > self._seq else vc.version - 1
-                        raise modified_in_place(t, gradient_edge(t), expected)
+                        raise modified_in_place(t, gradient_edge(t), vc.at(self._seq))
         if self.results is not None:
             for number, entry in enumerate(self.results):
                 if entry is not None and entry[1] is not None and entry[1].version != entry[2]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place
 from gradcore.autograd.modes import PACK, local, set_flag
-from gradcore.autograd.nodes import FREED, OpNode, Packed, edge_of_result, gradient_edge, modified_in_place, with_edge
+from gradcore.autograd.nodes import OpNode, Packed, edge_of_result, gradient_edge, with_edge
 from gradcore.autograd.variables import Meta, Variable, alias, new, version_counter, wrap
 
 __all__ = [
@@ -14,6 +16,7 @@ __all__ = [
     "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "pack",
+    "refuse_inference",
     "save_on_cpu",
     "saved_tensors_hooks",
     "unpacked",
@@ -23,6 +26,13 @@ HOOKS_TWICE = (
     "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is "
     "allowed at a time."
 )
+
+
+def refuse_inference(*tensors: Any) -> None:
+    """Raise if one of the tensors, which are about to be saved for backward, was made in inference mode."""
+    for t in tensors:
+        if isinstance(t, Variable) and t._meta is not None and t._meta.inference:
+            raise RuntimeError(INFERENCE_SAVED)
 
 
 def current_hooks() -> tuple[Any, Any] | None:
@@ -154,6 +164,7 @@ class SavedTensor:
         self.value: Any = None
         if t is None:
             return
+        refuse_inference(t)
         edge = gradient_edge(t)
         self.output_nr = edge[1] if own and edge is not None else None
         self.edge = None if own else edge
@@ -264,8 +275,8 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
 
 
-class disable_saved_tensors_hooks:
-    """Inside, `saved_tensors_hooks` raises.
+class disable_saved_tensors_hooks(contextlib.ContextDecorator):
+    """Inside, `saved_tensors_hooks` raises; as a decorator, inside the function.
 
     Parameters
     ----------
@@ -275,15 +286,17 @@ class disable_saved_tensors_hooks:
 
     def __init__(self, error_message: str) -> None:
         self.error_message = error_message
+        self._before: list[str | None] = []
 
     def __enter__(self) -> None:
         state = local.state
         if state.pack_hooks:
             raise RuntimeError(self.error_message)
-        self._before, state.hooks_disabled = state.hooks_disabled, self.error_message
+        self._before.append(state.hooks_disabled)
+        state.hooks_disabled = self.error_message
 
     def __exit__(self, *exc: object) -> None:
-        local.state.hooks_disabled = self._before
+        local.state.hooks_disabled = self._before.pop()
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from gradcore.autograd.nodes import Node
 
 __all__ = [
+    "INFERENCE_WRITTEN",
+    "OWN",
     "Clock",
     "Edge",
     "Inference",
@@ -36,6 +38,11 @@ new = object.__new__
 #: Draws the numbers by which nodes and in-place writes are ordered in time.
 tick = itertools.count(1).__next__
 
+INFERENCE_WRITTEN = (
+    "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
+    "tensor before doing inplace update."
+)
+
 #: A node and the number of one of its outputs.
 Edge = tuple["Node", int]
 
@@ -44,9 +51,32 @@ class VersionCounter:
     """Counts the in-place writes to memory that several tensors (a base, its views, `detach()`) share."""
 
     version = 0
-    #: When the first and the last write happened, on the clock of `tick`.
-    first_written = 0
+    #: When the last write happened, on the clock of `tick`, and when the last few did.
     written = 0
+    times: tuple[int, ...] | list[int] = ()
+
+    def count(self, now: int) -> None:
+        """Note a write."""
+        self.version += 1
+        self.written = now
+        if self.times:
+            self.times.append(now)  # type: ignore[union-attr]
+            if not self.version & 31:
+                del self.times[:-32]  # type: ignore[union-attr]
+        else:
+            self.times = [now]
+
+    def at(self, time: int) -> int:
+        """The version at some time, if there were at most 32 writes since."""
+        return self.version - sum(t > time for t in self.times)
+
+
+class Untracked(VersionCounter):
+    """The counter of all tensors made in inference mode: writes are not counted there, and forbidden elsewhere."""
+
+    def count(self, now: int) -> None:
+        if not local.state.mode & INFERENCE:
+            raise RuntimeError(INFERENCE_WRITTEN)
 
 
 class Clock:
@@ -59,6 +89,8 @@ class Inference:
     """Whether inference mode has ever been entered: else new tensors need not look at the mode."""
 
     used = False
+    #: What these tensors have for a version counter.
+    counter = Untracked()
 
 
 class Subclasses:
@@ -70,13 +102,18 @@ class Subclasses:
     used = False
 
 
+#: As `Meta.grad_dtype`: the tensor's own.
+OWN: Any = object()
+
+
 class Meta:
     """What few tensors have: leaves that require grad, views, duals. Defaults stand on the class."""
 
     requires_grad = False
     #: The accumulated gradient: a tensor, or None.
     grad: Any = None
-    grad_dtype: Any = None
+    #: The dtype of the gradient; None for any.
+    grad_dtype: Any = OWN
     #: Weak reference to the leaf's AccumulateGrad, which holds the leaf.
     accumulator: Any = None
     hooks: Any = None
@@ -90,6 +127,8 @@ class Meta:
     edge_version = 0
     #: Why a view must not be written to in place: "", "multi", "no_grad", "custom", "inference".
     creation = ""
+    #: How often the tensor's own shape was changed in place; of a view, how often its base's had been when it was made.
+    reshaped = 0
     inference = False
     #: Forward mode: tangents by level.
     tangents: Any = None
@@ -107,6 +146,7 @@ class Variable:
     _edge: Edge | None
     _meta: Meta | None
     _vc: VersionCounter | None
+    _execution_engine: ClassVar[Any]
 
     def __new__(cls, data: Any, requires_grad: bool = False) -> Any:
         """``Variable(tensor)``, from before tensors were variables: the same data as a leaf."""
@@ -138,6 +178,7 @@ def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -
     if Inference.used and local.state.mode & INFERENCE:
         t._meta = Meta()
         t._meta.inference = True
+        t._vc = Inference.counter
     return t
 
 
@@ -168,11 +209,11 @@ def version_counter(t: Any) -> VersionCounter:
 
 def bump(t: Any) -> None:
     """Note an in-place write to the memory of `t`."""
-    vc = version_counter(t)
-    vc.version += 1
-    vc.written = Clock.last_write = tick()
-    if vc.version == 1:
-        vc.first_written = vc.written
+    vc = t._vc
+    if vc is None:
+        vc = version_counter(t)
+    now = Clock.last_write = tick()
+    vc.count(now)
 
 
 def bump_all(tensors: Iterable[Any]) -> None:
@@ -182,10 +223,7 @@ def bump_all(tensors: Iterable[Any]) -> None:
         vc = t._vc
         if vc is None:
             vc = version_counter(t)
-        vc.version += 1
-        vc.written = now
-        if vc.version == 1:
-            vc.first_written = now
+        vc.count(now)
 
 
 def type_name(t: Any) -> str:

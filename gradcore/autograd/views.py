@@ -7,13 +7,14 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS, node_class
+from gradcore.autograd.messages import refusal
 from gradcore.autograd.modes import GRAD, INFERENCE, State
 from gradcore.autograd.nodes import (
     Chosen,
     Node,
+    chain_of,
     gradient_edge,
     move_retained,
-    refusal,
     regenerate,
     replay,
     replay_raw,
@@ -68,12 +69,14 @@ def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int |
             meta.base, meta.chain, meta.creation = parent.base, (parent.chain, step), parent.creation
         else:
             meta.base, meta.chain = source, ((), step)
+        if parent.reshaped:
+            meta.reshaped = parent.reshaped
         if parent.inference:
             meta.inference = True
-    if index is not None:
+    if not state.mode & GRAD:
+        meta.creation = "inference" if state.mode & INFERENCE else "no_grad"
+    elif index is not None:
         meta.creation = "multi"
-    elif not state.mode & GRAD and requires_grad(meta.base):
-        meta.creation = meta.creation or ("inference" if state.mode & INFERENCE else "no_grad")
 
 
 def _same_memory(a: Any, b: Any) -> bool:
@@ -98,6 +101,7 @@ def same_as(t: Any, edge: Any) -> Any:
         meta.inference = parent.inference
         if parent.base is not None:
             meta.base, meta.chain, meta.creation = parent.base, parent.chain, parent.creation
+        meta.reshaped = parent.reshaped
     return out
 
 
@@ -117,7 +121,7 @@ def check_writable(t: Any) -> None:
 
 def check_recordable(t: Any) -> None:
     """Raise where a view must not get the history of something that is written into it."""
-    if t._meta is not None and t._meta.creation and t._meta.creation not in ("no_grad", "inference"):
+    if t._meta is not None and t._meta.creation:
         raise refusal(t)
 
 
@@ -133,7 +137,7 @@ def rebase(t: Any, edge: Any, position: int = 0) -> None:
         return
     base = meta.base
     before = base._edge
-    base._edge = CopySlices.record(base, meta.chain, edge, position), 0
+    base._edge = CopySlices.record(base, chain_of(t), edge, position), 0
     if base._meta is not None:
         base._meta.requires_grad = False
     move_retained(base, before, base._edge)
@@ -153,6 +157,10 @@ class CopySlices(Node):
     order: tuple[int, ...] | None
     #: Which of the edges is the written tensor's.
     position: int
+
+    def name(self) -> str:
+        """``'torch::autograd::CopySlices'``."""
+        return "torch::autograd::CopySlices"
 
     @classmethod
     def record(cls, base: Any, chain: tuple[Any, ...], edge: Any, position: int) -> CopySlices:

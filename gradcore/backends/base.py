@@ -79,6 +79,8 @@ class Backend(
     bodies: ClassVar[dict[str, Callable[..., Any]]] = {}
     #: Parameters of the elementwise operations, by the name of their kernel.
     elementwise: ClassVar[dict[str, tuple[str, ...]]] = {}
+    #: Elements from which derivative formulas of elementwise operations are evaluated by `large`.
+    LARGE: ClassVar[int] = 1 << 15
     #: Whether elementwise formulas become kernels: `fused_forward` and `fused_gradients` are there.
     fuses: Any = False
 
@@ -91,6 +93,10 @@ class Backend(
         """The kernel of an operation, for the dispatch table."""
         kernel: Callable[..., Any] = getattr(self, name)
         return kernel
+
+    def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
+        """``formula(self, *operands)``, elementwise and on a large first operand: a backend may have a better way."""
+        return formula(self, *operands)
 
     def __getattr__(self, name: str) -> Any:
         if name in RENAMED:

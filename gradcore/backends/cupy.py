@@ -61,6 +61,7 @@ class CupyBackend(CudaFusion, CudaIndexing, CudaLinearAlgebra, Backend):
 
     type: ClassVar[str] = "cuda"
     host_scalars = False
+    tile_size, joined_size = 1 << 24, 1 << 16  # of optimisers: no cache to stay in, and every kernel is a launch
 
     def __init__(self, cupy: Any, count: int) -> None:
         super().__init__(cupy, cupy.ndarray)

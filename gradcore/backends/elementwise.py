@@ -144,10 +144,10 @@ class Elementwise:
 
     def lerp(self, x: Any, end: Any, weight: Any) -> Any:
         """From the nearer end, so that weights of 0 and 1 give exactly the ends."""
-        step = end - x
         near_start = abs(weight) < 0.5
         if self.host_scalars and not weight.ndim:
-            return x + weight * step if near_start else end - step * (1 - weight)
+            return (end - x) * weight + x if near_start else (end - x) * (weight - 1) + end
+        step = end - x
         return self.where(near_start, x + weight * step, end - step * (1 - weight))
 
     # -- quotients and powers --------------------------------------------------------------------------------
@@ -222,9 +222,10 @@ class Elementwise:
         """``1 / (1 + exp(-x))``: where exp overflows, the quotient is 0, as it should be."""
         if not x.ndim:
             return 1 / (1 + self.xp.exp(-x))
-        y = self.xp.exp(-x)
+        y = -x
+        y = self.xp.exp(y, out=y)
         y += 1
-        return self.xp.reciprocal(y, out=y)
+        return self.xp.divide(1, y, out=y)
 
     def logaddexp(self, x: Any, y: Any) -> Any:
         if x.dtype.kind == "c":
@@ -306,7 +307,7 @@ _SMALL_POWERS: dict[Any, Any] = {
     3: lambda xp, x: xp.square(x) * x,
     4: lambda xp, x: xp.square(xp.square(x)),
     0.5: lambda xp, x: xp.sqrt(x),
-    -0.5: lambda xp, x: xp.reciprocal(xp.sqrt(x)),
-    -1: lambda xp, x: xp.reciprocal(x),
-    -2: lambda xp, x: xp.reciprocal(xp.square(x)),
+    -0.5: lambda xp, x: 1 / xp.sqrt(x),
+    -1: lambda xp, x: 1 / x,
+    -2: lambda xp, x: 1 / xp.square(x),
 }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from gradcore import config
-from gradcore.backends import memory, philox
+from gradcore.backends import memory, philox, tiles
 from gradcore.backends.base import Backend
+from gradcore.backends.elementwise import Elementwise
 from gradcore.backends.lapack import Lapack
 from gradcore.backends.numpy_elementwise import NumpyElementwise
+from gradcore.backends.numpy_indexing import NumpyIndexing
 from gradcore.backends.numpy_normalization import NumpyNormalization
 from gradcore.backends.numpy_reductions import NumpyReductions
 from gradcore.backends.numpy_softmax import NumpySoftmax
@@ -20,7 +23,21 @@ from gradcore.backends.numpy_targets import NumpyTargets
 __all__ = ["NumpyBackend"]
 
 
-class NumpyBackend(NumpyElementwise, NumpySoftmax, NumpyReductions, NumpySorting, NumpyTargets, NumpyNormalization, Lapack, Backend):
+#: Kernels of several steps that no operation has as its body.
+_SEVERAL_STEPS = {name: getattr(Elementwise, name) for name in ("logaddexp", "logaddexp2", "sigmoid")}
+
+
+class NumpyBackend(
+    NumpyElementwise,
+    NumpySoftmax,
+    NumpyReductions,
+    NumpySorting,
+    NumpyTargets,
+    NumpyNormalization,
+    NumpyIndexing,
+    Lapack,
+    Backend,
+):
     """NumPy arrays on the CPU."""
 
     type: ClassVar[str] = "cpu"
@@ -30,6 +47,21 @@ class NumpyBackend(NumpyElementwise, NumpySoftmax, NumpyReductions, NumpySorting
         self.asarray = np.asarray  # type: ignore[assignment, method-assign]
         if config.KEEP_MEMORY:
             memory.keep_freed()
+
+    def kernel_of(self, name: str) -> Callable[..., Any]:
+        """The kernel of an operation, on large arrays tile by tile if it is elementwise and takes several steps."""
+        plain = super().kernel_of(name)
+        formula = _SEVERAL_STEPS.get(name) or self.bodies.get(name)
+        if name not in self.elementwise or formula is None:
+            return plain
+
+        def kernel(x: Any, *rest: Any) -> Any:
+            return plain(x, *rest) if x.size < self.LARGE else tiles.compute(formula, self, (x, *rest))
+
+        return kernel
+
+    def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
+        return tiles.compute(formula, self, operands)
 
     @property
     def special(self) -> Any:

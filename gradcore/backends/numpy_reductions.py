@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.cumulative import Cumulative
+from gradcore.backends.numpy_rows import blocks, ones, row_maxima, rows_of, transposed
 from gradcore.backends.reductions import Dims, Reductions
 
 __all__ = ["NumpyReductions"]
@@ -24,21 +25,10 @@ SMALL = 8192
 #: Rows that are added one to another before blocks of them are.
 BLOCK = 4096
 
-_ones: dict[Any, Any] = {}
 _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
 _maximum: Any = np.maximum.reduce
 _minimum: Any = np.minimum.reduce
-
-
-def _vector_of_ones(n: int, dtype: Any) -> Any:
-    """Ones, of which the longest vector asked for is kept."""
-    known = _ones.get(dtype)
-    if known is None or len(known) < n:
-        known = np.ones(n, dtype)
-        if n <= 1 << 20:
-            _ones[dtype] = known
-    return known[:n]
 
 
 def _sum_run(x: Any, start: int, stop: int) -> Any:
@@ -48,14 +38,14 @@ def _sum_run(x: Any, start: int, stop: int) -> Any:
     if inner == 1:
         if outer == 1:
             return _sum_flat(x.reshape(n)).reshape(lead + rest)
-        return (x.reshape(outer, n) @ _vector_of_ones(n, x.dtype)).reshape(lead + rest)
+        return (x.reshape(outer, n) @ ones(n, x.dtype)).reshape(lead + rest)
     x = x.reshape(outer, n, inner)
     whole = n // BLOCK * BLOCK
     if whole < BLOCK * 2:
-        return np.matmul(_vector_of_ones(n, x.dtype), x).reshape(lead + rest)
-    total = np.matmul(_vector_of_ones(BLOCK, x.dtype), x[:, :whole].reshape(outer, -1, BLOCK, inner)).sum(axis=1)
+        return np.matmul(ones(n, x.dtype), x).reshape(lead + rest)
+    total = np.matmul(ones(BLOCK, x.dtype), x[:, :whole].reshape(outer, -1, BLOCK, inner)).sum(axis=1)
     if whole < n:
-        total += np.matmul(_vector_of_ones(n - whole, x.dtype), x[:, whole:])
+        total += np.matmul(ones(n - whole, x.dtype), x[:, whole:])
     return total.reshape(lead + rest)
 
 
@@ -63,7 +53,7 @@ def _sum_flat(x: Any) -> Any:
     """The sum of a contiguous vector: of rows by BLAS, of their sums pairwise."""
     row = 1024
     rows = len(x) // row
-    sums = x[: rows * row].reshape(rows, row) @ _vector_of_ones(row, x.dtype)
+    sums = x[: rows * row].reshape(rows, row) @ ones(row, x.dtype)
     return np.asarray(_add(sums) + _add(x[rows * row :]))
 
 
@@ -79,15 +69,63 @@ def _flat_index(shape: tuple[int, ...], index: Any, dim: int) -> Any:
     return flat.reshape(index.shape)
 
 
-def _halved(x: Any) -> Any:
-    """Multiply the halves of the last dimension until few elements are left: all lanes of the CPU take part."""
-    while x.shape[-1] > 64:
-        half = x.shape[-1] // 2
-        products = x[..., :half] * x[..., half : 2 * half]
-        if x.shape[-1] % 2:
-            products[..., 0] *= x[..., -1]
-        x = products
-    return x
+def _product_of_rows(x: Any) -> Any:
+    """Products along the last dimension: first of vectors that follow each other, in which all lanes take part."""
+    n = x.shape[-1]
+    width = 128 if n >= 512 else 32
+    whole = n - n % width
+    products = _multiply(_multiply(x[..., :whole].reshape(*x.shape[:-1], -1, width), -2), -1)
+    return products if whole == n else products * _multiply(x[..., whole:], -1)
+
+
+def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
+    """The first index of extrema along a dim.
+
+    NumPy searches columns one by one. Where there are many, their extrema are faster, and then to look for these.
+    """
+    inner = math.prod(x.shape[dim + 1 :])
+    if inner < 16 or x.size < SMALL or not x.flags.c_contiguous:
+        return index(x, axis=dim)
+    values = extremum(x, dim, None, None, True)
+    if x.dtype.kind == "f" and np.isnan(values).any():
+        return index(x, axis=dim)
+    n = x.shape[dim]
+    found = np.flatnonzero(x == values)[::-1]
+    out = np.empty(values.size, np.int64)
+    rows, columns = np.divmod(found, inner)
+    outer, places = np.divmod(rows, n)
+    out[outer * inner + columns] = places  # the first one is written last
+    return out.reshape(x.shape[:dim] + x.shape[dim + 1 :])
+
+
+def _row_by_row(function: Any, x: Any, dim: int) -> Any:
+    """Accumulate along a dimension with many elements beside it: NumPy's `accumulate` goes from column to column."""
+    out = np.empty(x.shape, x.dtype)
+    source, target = np.moveaxis(x, dim, 0), np.moveaxis(out, dim, 0)
+    target[:1] = source[:1]
+    for i in range(1, len(source)):
+        function(target[i - 1], source[i], out=target[i])
+    return out
+
+
+def _extrema_by_doubling(function: Any, x: Any) -> Any:
+    """Running extrema along the last dimension: after every pass each is that of twice as many elements.
+
+    A pass goes through the rows of a block as one, since to begin a row costs more than to do what is then undone.
+    """
+    rows = rows_of(x)
+    width = rows.shape[1]
+    out = np.empty(rows.shape, x.dtype)
+    for part in blocks(rows):
+        now, steps = rows[part], [1 << i for i in range((width - 1).bit_length())]
+        buffers = [np.empty_like(now), out[part]]
+        for i, step in enumerate(steps):
+            target = buffers[(len(steps) - i) % 2]  # the last one is `out`
+            flat, source = target.reshape(-1), now.reshape(-1)
+            function(source[step:], source[:-step], out=flat[step:])
+            target[:, :step] = now[:, :step]
+            now = target
+    return out.reshape(x.shape)
 
 
 def _cumsum_of_rows(x: Any, dim: int, reverse: bool) -> Any:
@@ -158,17 +196,33 @@ class NumpyReductions(Reductions, Cumulative):
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         if x.size >= SMALL and x.dtype.kind == "f" and dtype is None and x.flags.c_contiguous:
             if dims is None:
-                product = _multiply(_halved(x.reshape(-1)))
+                product = np.asarray(_product_of_rows(x.reshape(-1)))
                 return product.reshape((1,) * x.ndim) if keepdim else product
-            if dims == (x.ndim - 1,):
-                x = _halved(x)
+            if dims == (x.ndim - 1,) and x.shape[-1] >= 64:
+                product = _product_of_rows(x)
+                return product[..., None] if keepdim else product
         return super().prod_over(x, dims, keepdim, dtype)
 
     def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        if x.size >= SMALL and dims == (x.ndim - 1,) and x.dtype.kind == "f" and x.shape[-1] >= 4:
+            top = row_maxima(rows_of(x)).reshape(x.shape[:-1])
+            return top[..., None] if keepdim else top
         return _maximum(x, dims, None, None, keepdim)
 
     def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         return _minimum(x, dims, None, None, keepdim)
+
+    def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
+        return self.kept(_index_of(x, dim, _maximum, np.argmax), dim, keepdim)
+
+    def argmin_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
+        return self.kept(_index_of(x, dim, _minimum, np.argmin), dim, keepdim)
+
+    def max_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+        return self.at_index(x, _index_of(x, dim, _maximum, np.argmax), dim, keepdim)
+
+    def min_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+        return self.at_index(x, _index_of(x, dim, _minimum, np.argmin), dim, keepdim)
 
     def take_along(self, x: Any, index: Any, dim: int) -> Any:
         """`numpy.take_along_axis` as one flat `take`, in half of its time and a fifth of its overhead."""
@@ -200,18 +254,42 @@ class NumpyReductions(Reductions, Cumulative):
 
     def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
         n = term.shape[dim]
-        if term.size < 128 * n:
+        if term.size < 128 * n or factor.shape != term.shape:
             return super().scan_along(factor, term, dim, reverse)
-        rows = [np.ascontiguousarray(np.moveaxis(a, dim, 0)) for a in (factor, term)]
-        factors = rows[0]
-        out = rows[1].astype(np.result_type(factor, term))  # a copy
-        order = range(n - 2, -1, -1) if reverse else range(1, n)
+        dtype = np.result_type(factor, term)
+        last = dim == term.ndim - 1
+        if last:
+            factors, out = (transposed(a.reshape(-1, n).astype(dtype, copy=False)) for a in (factor, term))
+        else:
+            factors, out = np.moveaxis(factor, dim, 0), np.array(np.moveaxis(term, dim, 0), dtype, order="C")
+        spare = np.empty(out.shape[1:], dtype)
         back = 1 if reverse else -1
-        for i in order:  # one by one: what lies beside the dimension keeps the CPU's lanes busy
-            out[i] += factors[i] * out[i + back]
-        return np.moveaxis(out, 0, dim)
+        for i in range(n - 2, -1, -1) if reverse else range(1, n):
+            # one by one: what lies beside the dimension keeps the CPU's lanes busy
+            out[i] += np.multiply(factors[i], out[i + back], spare)
+        return transposed(out).reshape(term.shape) if last else np.moveaxis(out, 0, dim)
 
     def running(self, function: Any, x: Any, dim: int) -> Any:
         if function is np.logaddexp and x.dtype == np.float32:  # one after the other: keep the rounding errors small
             return np.logaddexp.accumulate(x.astype(np.float64), axis=dim).astype(np.float32)
+        beside = x.size // max(x.shape[dim], 1)
+        if beside >= 128 and dim < x.ndim - 1:
+            return _row_by_row(function, x, dim)
+        if function in (np.maximum, np.minimum) and dim == x.ndim - 1 and x.size >= SMALL and x.shape[dim] >= 16:
+            return _extrema_by_doubling(function, x)
         return function.accumulate(x, axis=dim)
+
+    def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
+        if dtype is None and x.dtype.kind in "fc" and dim < x.ndim - 1 and x.size >= 128 * max(x.shape[dim], 1):
+            return _row_by_row(np.multiply, x, dim)
+        return super().cumprod_along(x, dim, dtype)
+
+    def with_last_index(self, x: Any, running: Any, dim: int) -> tuple[Any, Any]:
+        """In the smallest integers that hold the positions."""
+        n = x.shape[dim]
+        if x.size < SMALL:
+            return super().with_last_index(x, running, dim)
+        dtype = np.int16 if n < 1 << 15 else np.int32 if n < 1 << 31 else np.int64
+        position = np.arange(n, dtype=dtype).reshape((-1,) + (1,) * (x.ndim - dim - 1))
+        places = np.multiply(self.equal_or_nan(x, running), position, dtype=dtype)
+        return running, self.running_max(places, dim).astype(np.int64)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["blocks", "exponentials", "ones", "row_maxima", "row_sums", "rows_of"]
+__all__ = ["blocks", "exponentials", "ones", "row_maxima", "row_sums", "rows_of", "transposed"]
 
 #: Elements of a block: with what is computed from it, it fits into the second level of cache.
 _BLOCK = 1 << 16
@@ -57,6 +57,16 @@ def blocks(x: Any) -> Any:
         return _whole
     step = max(1, _BLOCK // width)
     return [slice(start, start + step) for start in range(0, height, step)]
+
+
+def transposed(x: Any) -> Any:
+    """A contiguous copy of a matrix' transpose: some rows at a time where columns would collide in the cache."""
+    height, width = x.shape
+    out = np.empty((width, height), x.dtype)
+    step = 16 if height * x.itemsize % 512 == 0 else max(height, 1)
+    for start in range(0, height, step):
+        out[:, start : start + step] = x[start : start + step].T
+    return out
 
 
 def row_sums(x: Any) -> Any:

@@ -63,6 +63,33 @@ class NumpySorting(Sorting):
     def partitioned(self, x: Any, k: int, dim: int) -> Any:
         return np.partition(x, k, axis=dim)
 
+    def unique_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
+        """Integers of a moderate range by counting, other numbers by sorting."""
+        if dim is not None or x.size < SMALL or x.dtype.kind not in "biuf":
+            return super().unique_of(x, inverse, counts, dim)
+        flat, nothing = x.reshape(-1), np.zeros(0, np.int64)
+        if x.dtype.kind in "iu":
+            low = int(flat.min())
+            spread = int(flat.max()) - low
+            if spread < 4 * flat.size:
+                shifted = (flat - flat.dtype.type(low)).astype(np.int64, copy=False) if low else flat
+                number = np.bincount(shifted, minlength=spread + 1)
+                there = number > 0
+                values = (np.flatnonzero(there) + low).astype(x.dtype)
+                where = (np.cumsum(there) - 1).take(shifted).reshape(x.shape) if inverse else nothing
+                return values, where, number[there] if counts else nothing
+        order = self.argsort_along(flat, 0) if inverse else None
+        values = np.sort(flat) if order is None else flat.take(order)
+        starts = np.ones(flat.size, bool)
+        np.not_equal(values[1:], values[:-1], out=starts[1:])
+        where = nothing
+        if order is not None:
+            where = np.empty(flat.size, np.int64)
+            where[order] = np.cumsum(starts) - 1
+            where = where.reshape(x.shape)
+        ends = np.append(np.flatnonzero(starts), flat.size) if counts else None
+        return values[starts], where, nothing if ends is None else np.diff(ends)
+
     def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
         n = x.shape[dim]
         if x.size < SMALL or not k or k > n // 4:

@@ -167,7 +167,7 @@ def resolve(where: DeviceLike | None) -> device:
     """
     place = get_default_device() if where is None else device(where)
     if hasattr(place, "backend") and place.type in _backends:
-        return place.real
+        return place
     reason = unavailable(place.type)
     if reason is None:
         backend = _backends[place.type]

@@ -1,9 +1,9 @@
 """Elementwise formulas of several steps on large arrays: traced, then computed tile by tile in memory that stays in cache.
 
-A formula that is called with arrays goes through memory once for every step. Here it is traced once for given dtypes and
-settings, by what traces formulas for generated CUDA kernels; the steps, each with NumPy's function that the formula
-would have called, then run on one tile of the arrays after the other, the last step writing into the result. So
-results are the same as those of the formula itself, bit for bit.
+A formula that is called with arrays goes through memory once for every step, and allocates what it writes. Here it is
+traced once for given dtypes and settings, as for a generated CUDA kernel; the steps, each the function of NumPy that the
+formula would have called, become a straight-line function with places for all results, which then runs on one tile of
+the arrays after the other. The results are those of the formula itself, bit for bit.
 """
 
 from __future__ import annotations
@@ -13,82 +13,66 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends import threads
+from gradcore.backends import bits, threads
 from gradcore.backends.fusion.expressions import Unfusable, Value
 from gradcore.backends.fusion.tracer import Tracer
 
-__all__ = ["LEAST", "Program", "compute", "trace"]
+__all__ = ["Program", "compute", "trace"]
 
-#: Elements from which a formula is computed in tiles, and the bytes of a tile of one array.
-LEAST, TILE = 1 << 15, 1 << 17
+#: The bytes of a tile of one array.
+TILE = 1 << 18
 
-#: Elements times steps from which threads take part: handing work to one takes about 50 microseconds.
-LEAST_FOR_THREADS = 1 << 22
+#: Steps times elements from which threads take part, which costs about 50 microseconds; from how many steps a program
+#: is faster in one tile; from how many bytes all of them are, as their arrays are in no cache.
+LEAST_FOR_THREADS, MANY_STEPS, NO_CACHE = 1 << 22, 8, 1 << 24
 
-#: The same function on integers of the size of a number, for selection.
-BITS = {np.dtype("f4"): np.dtype("i4"), np.dtype("f8"): np.dtype("i8")}
-_BOOL = np.dtype(bool)
-
-
-# -- steps ----------------------------------------------------------------------------------------------------------
-
-
-def select(condition: Any, x: Any, y: Any, out: Any) -> None:
-    """``where(condition, x, y)`` by integer arithmetic on the bits: exact for NaN and infinities, without a branch.
-
-    `out` may be none of the others.
-    """
-    bits = BITS[out.dtype]
-    chosen, a, b = out.view(bits), np.asarray(x, out.dtype).view(bits), np.asarray(y, out.dtype).view(bits)
-    if not (b.ndim or b):
-        np.multiply(a, condition, chosen)
-    elif not (a.ndim or a):
-        np.multiply(b, ~condition, chosen)
-    else:
-        np.bitwise_xor(a, b, chosen)
-        np.multiply(chosen, condition, chosen)
-        np.bitwise_xor(chosen, b, chosen)
-
-
-def _convert(x: Any, out: Any) -> None:
-    np.copyto(out, x, casting="unsafe")
-
-
-class Step(NamedTuple):
-    """One function of NumPy: where its operands are, and where its result goes."""
-
-    function: Callable[..., Any]
-    operands: tuple[int, ...]
-    result: int
+#: Dtypes of results, and of all operands.
+_FLOATS = np.dtype("f4"), np.dtype("f8")
+_DTYPES = (*_FLOATS, np.dtype(bool))
 
 
 class Program(NamedTuple):
-    """A formula as steps on places: first the operands of the formula, then constants, scratch arrays, the result."""
+    """A formula as steps of NumPy.
 
-    constants: tuple[Any, ...]
+    Attributes
+    ----------
+    steps : int
+        How many functions are called.
+    scratch : tuple of dtype
+        What is kept between steps, in arrays of the size of a tile.
+    result : dtype
+        The dtype of the result.
+    tile : callable
+        ``(*operands, *scratch, result)``: calls the functions for one tile.
+    """
+
+    steps: int
     scratch: tuple[np.dtype[Any], ...]
     result: np.dtype[Any]
-    steps: tuple[Step, ...]
+    tile: Callable[..., None]
+
+    def pays(self, size: int) -> bool:
+        """Whether the program is faster than the formula for arrays of that size."""
+        if size * self.steps >= LEAST_FOR_THREADS and threads.get_num_threads() > 1:
+            return self.steps > 1
+        return self.steps >= (MANY_STEPS if size * self.result.itemsize < NO_CACHE else 3)
 
     def run(self, operands: list[Any], result: Any) -> None:
-        """Compute all tiles of 1-d operands (or 0-d ones) of the size of `result`."""
+        """Compute `result`, in one dim, from operands of the same size or of a single element."""
         size = len(result)
-        count = -(-size // (TILE // result.itemsize))
+        count = -(-size * result.itemsize // TILE)
         most = -(-size // count)
 
         def some(start: int, stop: int) -> None:
             scratch = [np.empty(most, dtype) for dtype in self.scratch]
             for i in range(start, stop):
                 first, last = size * i // count, size * (i + 1) // count
-                part, short = slice(first, last), slice(0, last - first)
-                places = [a[part] if a.ndim else a for a in operands]
-                places += self.constants
-                places += [a[short] for a in scratch]
-                places.append(result[part])
-                for function, numbers, place in self.steps:
-                    function(*[places[number] for number in numbers], out=places[place])
+                room = scratch if last - first == most else [a[: last - first] for a in scratch]
+                self.tile(*[a[first:last] if a.ndim else a for a in operands], *room, result[first:last])
 
-        if size * len(self.steps) < LEAST_FOR_THREADS:
+        if count == 1:
+            self.tile(*operands, *[np.empty(size, dtype) for dtype in self.scratch], result)
+        elif size * self.steps < LEAST_FOR_THREADS:
             some(0, count)
         else:
             threads.spread(some, count)
@@ -109,22 +93,35 @@ class _Tracer(Tracer):
     def relu(self, x: Any) -> Any:
         return self.clamp(x, 0)
 
+    def reciprocal(self, x: Any) -> Any:
+        return 1 / x
+
     def power(self, x: Any, exponent: Any, value: Any) -> Any:
-        raise Unfusable("powers of negative numbers have a kernel of their own")
+        raise Unfusable("powers have a kernel of their own")
 
     def copysign(self, x: Any, y: Any) -> Any:
         raise Unfusable("so do signs")
 
 
+def _clip(x: Any, low: Any, high: Any, out: Any) -> None:
+    np.clip(x, low, high, out)
+
+
+def _convert(x: Any, out: Any) -> None:
+    np.copyto(out, x, casting="unsafe")
+
+
 def _function(value: Value) -> Callable[..., Any]:
-    """What computes a value: a function with `out`."""
+    """What computes a value: ``(*operands, out)``."""
     name = value.function
-    if name == "where" and value.dtype in BITS:
-        return select
+    if name == "clip":
+        return _clip
     if name == "cast":
         return _convert
-    found = np.clip if name == "clip" else getattr(np, name, None)
-    if not (isinstance(found, np.ufunc) or found is np.clip):
+    if name == "where" and value.dtype in _FLOATS:
+        return bits.select
+    found = getattr(np, name, None)
+    if not isinstance(found, np.ufunc):
         raise Unfusable(f"there is no {name} on the CPU")
     return found
 
@@ -138,54 +135,55 @@ def trace(formula: Callable[..., Any], operands: tuple[Any, ...], bodies: dict[s
         If the formula is not an expression of one element's values.
     """
     F = _Tracer(bodies)
-    arrays = [i for i, operand in enumerate(operands) if isinstance(operand, np.ndarray)]
-    values = [F.trace.input(arrays.index(i), o.dtype) if i in arrays else o for i, o in enumerate(operands)]
-    return _arranged(formula(F, *values), len(arrays))
+    inputs = 0
+    values = []
+    for operand in operands:
+        is_array = isinstance(operand, np.ndarray)
+        values.append(F.trace.input(inputs, operand.dtype) if is_array else operand)
+        inputs += is_array
+    return _arranged(formula(F, *values), inputs)
 
 
 def _arranged(result: Value, inputs: int) -> Program:
-    """Put the values that a result is made of in order, and each into a place that is free by then."""
+    """Put the values that a result is made of in order, each into a place that is free by then."""
     order = _in_order(result)
-    if not order or result.dtype not in BITS:
+    if not order or result.dtype not in _FLOATS:
         raise Unfusable("there is nothing to compute")
-    uses = {id(value): step for step, value in enumerate(order) for value in value.operands}
-    places: dict[int, tuple[str, int]] = {}
-    constants: list[Any] = []
+    last_use = {id(operand): value for value in order for operand in value.operands}
+    names: dict[int, str] = {}
+    known: dict[str, Any] = {}
     scratch: list[np.dtype[Any]] = []
     free: list[int] = []
-    steps = []
+    lines = []
     for number, value in enumerate(order):
-        given = []
         for operand in value.operands:
             if operand.function == "input":
-                places[id(operand)] = "input", operand.operands[0]
-            elif operand.function == "number" and id(operand) not in places:
-                places[id(operand)] = "constant", len(constants)
-                constants.append(np.asarray(operand.operands[0], operand.dtype))
-            given.append(places[id(operand)])
-        done = {places[id(o)][1] for o in value.operands if uses[id(o)] == number and places[id(o)][0] == "scratch"}
-        if value.function != "where":  # which may not write into what it reads
-            free += sorted(done)
-        if value is result:
-            place = "result", 0
-        else:
-            fitting = [slot for slot in free if scratch[slot] == value.dtype]
-            if fitting:
-                free.remove(fitting[-1])
-            else:
-                scratch.append(value.dtype)
-            place = "scratch", fitting[-1] if fitting else len(scratch) - 1
-        if value.function == "where":
-            free += sorted(done)
-        places[id(value)] = place
-        steps.append((_function(value), given, place))
-    starts = {"input": 0, "constant": inputs, "scratch": inputs + len(constants)}
-    starts["result"] = starts["scratch"] + len(scratch)
-    numbered = tuple(
-        Step(function, tuple(starts[kind] + i for kind, i in given), starts[place[0]] + place[1])
-        for function, given, place in steps
-    )
-    return Program(tuple(constants), tuple(scratch), result.dtype, numbered)
+                names[id(operand)] = f"o{operand.operands[0]}"
+            elif operand.function == "number":
+                name = names[id(operand)] = f"c{len(known)}"
+                known[name] = np.asarray(operand.operands[0], operand.dtype)
+        given = [names[id(operand)] for operand in value.operands]
+        done = {int(names[id(o)][1:]) for o in value.operands if last_use[id(o)] is value and names[id(o)][0] == "s"}
+        kept = done if value.function == "where" else set()  # a selection may not write into what it reads
+        free += sorted(done - kept)
+        place = "result" if value is result else f"s{_take(free, scratch, value.dtype)}"
+        free += sorted(kept)
+        names[id(value)] = place
+        known[f"f{number}"] = _function(value)
+        lines.append(f"    f{number}({', '.join([*given, place])})")
+    parameters = [*(f"o{i}" for i in range(inputs)), *(f"s{i}" for i in range(len(scratch))), "result"]
+    exec("\n".join([f"def tile({', '.join(parameters)}):", *lines]), known)
+    return Program(len(order), tuple(scratch), result.dtype, known["tile"])
+
+
+def _take(free: list[int], scratch: list[np.dtype[Any]], dtype: np.dtype[Any]) -> int:
+    """The number of a free scratch array of that dtype, the last one that was used: or of a new one."""
+    for slot in reversed(free):
+        if scratch[slot] == dtype:
+            free.remove(slot)
+            return slot
+    scratch.append(dtype)
+    return len(scratch) - 1
 
 
 def _in_order(result: Value) -> list[Value]:
@@ -209,21 +207,22 @@ def _in_order(result: Value) -> list[Value]:
 
 _programs: dict[Any, Program | None] = {}
 
+#: Formulas that are remembered, over all dtypes and settings.
+_MOST_PROGRAMS = 10_000
+
 
 def compute(formula: Callable[..., Any], F: Any, operands: tuple[Any, ...]) -> Any:
-    """``formula(F, *operands)`` for a large first operand, in tiles where that is possible and worth it."""
-    kinds = tuple([o.dtype if isinstance(o, np.ndarray) else (type(o), o) for o in operands])
-    key = formula, kinds
+    """``formula(F, *operands)``, the first operand being the largest: by a program where there is one and it pays."""
+    key = formula, *[o.dtype if isinstance(o, np.ndarray) else (o.__class__, o) for o in operands]
     try:
         program = _programs[key]
     except KeyError:
         program = _programs[key] = _program(formula, F, operands)
-    if program is None:
+    if program is None or not program.pays(operands[0].size):
         return formula(F, *operands)
-    arrays = [o for o in operands if isinstance(o, np.ndarray)]
-    shape = arrays[0].shape
+    shape = operands[0].shape
     for order in "CF":
-        flat = [_flat(a, shape, order) for a in arrays]
+        flat = [_flat(o, shape, order) for o in operands if isinstance(o, np.ndarray)]
         if all(a is not None for a in flat):
             result = np.empty(shape, program.result, order)
             program.run(flat, result.ravel(order))
@@ -232,23 +231,20 @@ def compute(formula: Callable[..., Any], F: Any, operands: tuple[Any, ...]) -> A
 
 
 def _program(formula: Callable[..., Any], F: Any, operands: tuple[Any, ...]) -> Program | None:
-    if len(_programs) >= 10_000:  # formulas made anew at each call, or ever new settings
+    if len(_programs) >= _MOST_PROGRAMS:  # formulas or settings that are made anew for each call
         _programs.clear()
-    if any(isinstance(o, np.ndarray) and o.dtype not in BITS and o.dtype != _BOOL for o in operands):
+    if any(isinstance(o, np.ndarray) and o.dtype not in _DTYPES for o in operands):
         return None
     try:
-        program = trace(formula, operands, F.bodies)
+        return trace(formula, operands, F.bodies)
     except Unfusable:
         return None
-    return program if len(program.steps) > 1 else None
 
 
-def _flat(a: Any, shape: tuple[int, ...], order: str) -> Any:
-    """A view in one dim, in that order of the elements, or of a single one; None if there is none."""
-    if a.size == 1 and len(shape) >= a.ndim:
-        return a.reshape(())
+def _flat(a: Any, shape: tuple[int, ...], order: Any) -> Any:
+    """A view of an array in one dim, in that order of the elements, or of a single element; None if there is none."""
     if a.shape != shape:
-        return None
+        return a.reshape(()) if a.size == 1 and a.ndim <= len(shape) else None
     if a.flags.c_contiguous if order == "C" else a.flags.f_contiguous:
         return a.ravel(order)
-    return a.reshape(-1) if not any(a.strides) else None
+    return None if any(a.strides) else a.reshape(-1)

@@ -16,11 +16,12 @@ from gradcore.autograd.graph import (
     tick,
     wrap,
 )
-from gradcore.autograd.modes import AUTOCAST, DUAL, GRAD, PLAINLY, PROFILE, State, local
+from gradcore.autograd.modes import DUAL, GRAD, PLAINLY, State, local
 from gradcore.autograd.variables import Subclasses
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.operands import Number, common_device, constant, in_batches_of, index_array, on_device, shape_error
-from gradcore.dispatch.overriding import foreign, overloaded, routed, watched
+from gradcore.dispatch.interception import intercepted
+from gradcore.dispatch.overriding import foreign, overloaded, routed
 from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node, saved_result
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
@@ -125,17 +126,11 @@ def _pair(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """A call that something intercepts: from the outside, what takes it over, a profiler, autocasting, forward mode."""
-    if watched(args, state.mode):
-        return routed(op, args)
-    if state.mode & PROFILE:
-        return state.profiler.call(op, args, _intercepted, state)
-    return _intercepted(op, args, state)
+    return intercepted(op, args, _general, state)
 
 
-def _intercepted(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    if state.mode & AUTOCAST:
-        args = state.autocast.arguments(op, args)
+def _general(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """A call in any mode: with tangents, or general in its arguments."""
     if state.mode & DUAL:
         level = forward.innermost(op, args)
         if level is not None:
@@ -389,24 +384,13 @@ def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
     """Run a composite operation's body on tensors."""
     state = local.state
     if state.mode > GRAD:
-        return _special_composite(op, args, state)
+        return intercepted(op, args, _composite, state)
     for p in op.tensors:
-        if args[p].__class__ not in PLAIN and overloaded(args):
+        value = args[p]
+        if value.__class__ in PLAIN or value is None or (op.sequence and not p and PLAIN.issuperset(map(type, value))):
+            continue
+        if overloaded(args):
             return routed(op, args)
-    return _composite(op, args, state)
-
-
-def _special_composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    if watched(args, state.mode) or overloaded(args):
-        return routed(op, args)
-    if state.mode & PROFILE:
-        return state.profiler.call(op, args, _cast_composite, state)
-    return _cast_composite(op, args, state)
-
-
-def _cast_composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    if state.mode & AUTOCAST:
-        args = state.autocast.arguments(op, args)
     return _composite(op, args, state)
 
 

@@ -106,7 +106,7 @@ def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
     state.mode &= ~AUTOCAST
     try:
         if state.mode & PROFILE:
-            return state.profiler.call(op, args, _write_result, state, f"{op.name}_")
+            return state.profiler.call(f"{op.name}_", args, _write_result, op, args, state)
         return _write_result(op, args, state)
     finally:
         state.mode |= casting

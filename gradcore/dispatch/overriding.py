@@ -159,13 +159,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def overridable(function: _F) -> _F:
-    """Let modes and the first argument take over a function that is no operation of the table."""
+    """Let modes and arguments take over a function that is no operation of the table."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if local.state.mode & FUNCTIONS or (args and takes_over(args[0].__class__)):
+        watching = local.state.mode & FUNCTIONS
+        if watching or any(takes_over(value.__class__) for value in args):
             found = overloaded(args)
-            if found or local.state.mode & FUNCTIONS:
+            if watching or found:
                 return hand_over(call, found, args, kwargs)
         return function(*args, **kwargs)
 

@@ -15,6 +15,7 @@ from gradcore.autograd.graph import (
     wrap,
 )
 from gradcore.autograd.modes import ANOMALY, PACK, State
+from gradcore.autograd.variables import Inference
 from gradcore.dispatch.operands import NUMBERS, constant
 from gradcore.ops.table import Op
 
@@ -87,6 +88,8 @@ def make_node(
                 saved[p] = saved[p]._array.shape
         elif saved[p].__class__ in NUMBERS:
             saved[p] = constant(saved[p], outs[0]._dtype, device)
+        elif Inference.used:
+            saved_tensors.refuse_inference(*(saved[0] if p == 0 and op.sequence else (saved[p],)))
     first = outs[0]
     node.saved = saved
     node.results = None

@@ -8,9 +8,12 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Variable
+from gradcore.autograd.modes import GRAD, local
 from gradcore.dispatch.calls import apply, call_composite
 from gradcore.dispatch.direct import has_plain_call, lines_of, scope_of
 from gradcore.dispatch.inplace import apply_inplace, out_of
+from gradcore.dispatch.interception import intercepted
+from gradcore.dispatch.overriding import overridable
 from gradcore.ops.table import Op
 
 __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", "spread"]
@@ -47,7 +50,7 @@ def make_function(
     """
     name = op.path.rpartition(".")[2]
     if any(p.kind is p.VAR_POSITIONAL for p in op.parameters):  # a composite of any number of tensors
-        return named(lambda *args, **settings: op.body(TENSORS, *args, **settings), op, name, method)  # type: ignore[misc]
+        return named(_of_any_number(op), op, name, method)
     if general is None:
         general = call_composite if op.kind == "composite" else apply
     signature = _Signature(op, method)
@@ -187,6 +190,18 @@ def _sizes(op: Op, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
     if isinstance(value, Variable) and value._array.ndim:
         return tuple(value.tolist())  # type: ignore[attr-defined]
     return values
+
+
+def _of_any_number(op: Op) -> Callable[..., Any]:
+    @overridable
+    def call(*args: Any, **settings: Any) -> Any:
+        def run(op: Op, args: tuple[Any, ...], state: Any) -> Any:
+            return op.body(TENSORS, *args, **settings)  # type: ignore[misc]
+
+        state = local.state
+        return run(op, args, state) if state.mode <= GRAD else intercepted(op, args, run, state)
+
+    return call
 
 
 def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:

@@ -16,6 +16,8 @@ from gradcore.nn.padding import *
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.parameter_containers import ParameterDict, ParameterList
 
+from gradcore.nn import modules, utils  # isort: skip  (PyTorch's names for what is above)
+
 __all__ = [
     "Bilinear",
     "Buffer",
@@ -31,6 +33,8 @@ __all__ = [
     "Sequential",
     "functional",
     "init",
+    "modules",
+    "utils",
     *activations.__all__,
     *convolution.__all__,
     *layers.__all__,

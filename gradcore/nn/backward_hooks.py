@@ -20,23 +20,26 @@ class BackwardHookFunction(Function):
     """The identity, whose backward shows the gradients to a function that may replace them."""
 
     @staticmethod
-    def forward(ctx: Any, seen: Callable[[Grads], Any], *tensors: Tensor) -> Any:
+    def forward(ctx: Any, seen: Callable[[Grads], Any], materialize: bool, *tensors: Tensor) -> Any:
         ctx.seen = seen
-        ctx.set_materialize_grads(False)
-        return tuple(t.view_as(t) for t in tensors)
+        ctx.set_materialize_grads(materialize)
+        out = tuple(t.view_as(t) for t in tensors)
+        ctx.mark_non_differentiable(*(o for o, t in zip(out, tensors, strict=True) if not t.requires_grad))
+        return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return (None, *ctx.seen(grads))
+        return (None, None, *ctx.seen(grads))
 
 
-def _through(values: Any, seen: Callable[[Grads], Grads]) -> tuple[Any, bool]:
-    """`values` with those that require grad passed through one node, and whether there are any.
+def _through(values: Any, seen: Callable[[Grads], Grads], materialize: bool) -> tuple[Any, bool]:
+    """`values` with the tensors among them passed through one node, and whether that was done.
 
-    ``seen(grads)`` gets as many gradients as there are values, None for those without.
+    It is if one of them requires grad. ``seen(grads)`` gets as many gradients as there are values. Where there is none,
+    it gets zeros if `materialize`, else None.
     """
-    places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
-    if not places or not is_grad_enabled():
+    places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    if not (is_grad_enabled() and any(values[i].requires_grad for i in places)):
         return values, False
 
     def spread(grads: Grads) -> Grads:
@@ -47,7 +50,8 @@ def _through(values: Any, seen: Callable[[Grads], Grads]) -> tuple[Any, bool]:
         return tuple(result[i] for i in places)
 
     out = list(values)
-    for i, t in zip(places, BackwardHookFunction.apply(spread, *(values[i] for i in places)), strict=True):
+    passed = BackwardHookFunction.apply(spread, materialize, *(values[i] for i in places))
+    for i, t in zip(places, passed, strict=True):
         out[i] = t
     return tuple(out) if type(values) is tuple else type(values)(*out), True
 
@@ -85,7 +89,7 @@ class BackwardHooks:
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments that forward gets."""
         self.n_inputs = len(args)
-        args, self.any_input = _through(args, self.at_inputs)
+        args, self.any_input = _through(args, self.at_inputs, True)
         return args
 
     def outputs(self, result: Any) -> Any:
@@ -96,7 +100,7 @@ class BackwardHooks:
                 f"{type(result)}",
                 stacklevel=4,
             )
-        watched, _ = _through(_as_tuple(result), self.at_outputs)
+        watched, _ = _through(_as_tuple(result), self.at_outputs, False)
         return watched if isinstance(result, tuple) else watched[0]
 
     def at_outputs(self, grads: Grads) -> Grads:

@@ -203,8 +203,7 @@ class _Call:
                 if found is not None:
                     if not (isinstance(found, tuple) and len(found) == 2):
                         raise RuntimeError(
-                            "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
-                            f"{found}."
+                            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {found}."
                         )
                     self.args, self.kwargs = found
             else:
@@ -249,4 +248,3 @@ class _Call:
         hooks += own._backward_hooks.values() if own._is_full_backward_hook is False else ()
         if hooks:
             watch_node(own, hooks, self.args, self.result)
-

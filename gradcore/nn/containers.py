@@ -79,8 +79,8 @@ class _Listed(Module):
         self.add_module(str(len(self)), module)
         return self
 
-    def extend(self, modules: Iterable[Module]) -> Self:
-        """Add modules at the end."""
+    def extend(self, modules: Any) -> Self:
+        """Add the modules of an iterable at the end."""
         if not isinstance(modules, Iterable):
             name = type(self).__name__
             raise TypeError(f"{name}.extend should be called with an iterable, but got {type(modules).__name__}")

@@ -68,7 +68,7 @@ class _Conv(Module):
                 raise ValueError(f"{name} must be divisible by groups")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride, self.dilation = (ntuple(v, self.n) for v in (kernel_size, stride, dilation))
-        self.padding = padding if isinstance(padding, str) else ntuple(padding, self.n)
+        self.padding: Any = padding if isinstance(padding, str) else ntuple(padding, self.n)
         self.output_padding, self.padding_mode = ntuple(self.output_padding, self.n), padding_mode
         self._check()
         outer, inner = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
@@ -102,7 +102,7 @@ class _Conv(Module):
         return [width for p in reversed(self.padding) for width in (p, p)]
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        padding = self.padding
+        padding: Any = self.padding
         if self.padding_mode != "zeros":
             input, padding = F.pad(input, self._widths(), self.padding_mode), 0
         convolve = getattr(F, f"conv{self.n}d")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from gradcore import creation
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import no_grad
-from gradcore import creation
 from gradcore.random import randperm
 from gradcore.tensor import Tensor
 
@@ -76,7 +76,7 @@ def _matrix(tensor: Tensor) -> None:
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with one value."""
-    return tensor.fill_(val)
+    return tensor.fill_(val)  # type: ignore[no-any-return]
 
 
 def ones_(tensor: Tensor) -> Tensor:
@@ -93,7 +93,8 @@ def zeros_(tensor: Tensor) -> Tensor:
 def eye_(tensor: Tensor) -> Tensor:
     """Make a matrix the identity."""
     _matrix(tensor)
-    return tensor.copy_(creation.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+    identity = creation.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return tensor.copy_(identity)  # type: ignore[no-any-return]
 
 
 @no_grad()
@@ -243,7 +244,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     drawn = tensor.new_empty(max(rows, cols), min(rows, cols)).normal_(generator=generator)
     q, r = TENSORS.linalg_qr(drawn)
     q = q * TENSORS.sign(TENSORS.diagonal(r))  # else the decomposition's choice of signs would make it not uniform
-    return tensor.copy_((q.t() if rows < cols else q).reshape(tensor.shape)).mul_(gain)
+    return tensor.copy_((q.t() if rows < cols else q).reshape(tensor.shape)).mul_(gain)  # type: ignore[no-any-return]
 
 
 @no_grad()

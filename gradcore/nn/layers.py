@@ -34,15 +34,13 @@ def _tuples(n: int, *names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 WINDOW = S("kernel_size", stride=None, padding=0)
 SHOWN = ("kernel_size", "stride", "padding")
-ADAPTIVE = {"shown": ("output_size",)}
+ADAPTIVE = ("output_size",)
 TABLE: dict[str, Made] = {}
 for _n in (1, 2, 3):
     _end = {"ceil_mode": False, "count_include_pad": True}
     TABLE |= {
-        f"AdaptiveAvgPool{_n}d": Made(f"adaptive_avg_pool{_n}d", S("output_size"), **ADAPTIVE),
-        f"AdaptiveMaxPool{_n}d": Made(
-            f"adaptive_max_pool{_n}d", S("output_size", return_indices=False), **ADAPTIVE
-        ),
+        f"AdaptiveAvgPool{_n}d": Made(f"adaptive_avg_pool{_n}d", S("output_size"), ADAPTIVE),
+        f"AdaptiveMaxPool{_n}d": Made(f"adaptive_max_pool{_n}d", S("output_size", return_indices=False), ADAPTIVE),
         f"AvgPool{_n}d": Made(
             f"avg_pool{_n}d",
             {**WINDOW, **_end, **({} if _n == 1 else {"divisor_override": None})},
@@ -171,7 +169,7 @@ class Flatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The flattened input."""
-        return input.flatten(self.start_dim, self.end_dim)
+        return input.flatten(self.start_dim, self.end_dim)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """The dims."""
@@ -192,17 +190,20 @@ class Unflatten(Module):
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
         if not isinstance(unflattened_size, (tuple, list)):
-            raise TypeError(f"unflattened_size must be a tuple of ints, but found type {type(unflattened_size).__name__}")
+            raise TypeError(
+                f"unflattened_size must be a tuple of ints, but found type {type(unflattened_size).__name__}"
+            )
         for i, size in enumerate(unflattened_size):
             if not isinstance(size, int):
                 raise TypeError(
-                    f"unflattened_size must be tuple of ints, but found element of type {type(size).__name__} at pos {i}"
+                    "unflattened_size must be tuple of ints, but found element of type "
+                    f"{type(size).__name__} at pos {i}"
                 )
         self.dim, self.unflattened_size = dim, unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
         """The input with more dims."""
-        return input.unflatten(self.dim, self.unflattened_size)
+        return input.unflatten(self.dim, self.unflattened_size)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """Dim and sizes."""

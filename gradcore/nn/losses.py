@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradcore.nn import functional as F
-from gradcore.nn.layers import PairwiseDistance
+from gradcore.nn import layers
 from gradcore.nn.made import Made, make, settings
 from gradcore.nn.module import Module
 from gradcore.ops.losses import chosen_reduction
@@ -22,14 +22,20 @@ def _settled(chosen: dict[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _loss(function: str, keyword_only: bool = False, **own: Any) -> Made:
-    return Made(function, settings(**own), (), _settled, keyword_only=keyword_only)
+def _loss(function: str, **own: Any) -> Made:
+    return Made(function, settings(**own), (), _settled, keyword_only=function == "gaussian_nll_loss")
 
 
 #: What losses took before there was `reduction`, and still take in its place.
-OLD = {"size_average": None, "reduce": None}
-END = {**OLD, "reduction": "mean"}
-CLASSES = {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": "mean"}
+OLD: dict[str, Any] = {"size_average": None, "reduce": None}
+END: dict[str, Any] = {**OLD, "reduction": "mean"}
+CLASSES: dict[str, Any] = {
+    "weight": None,
+    "size_average": None,
+    "ignore_index": -100,
+    "reduce": None,
+    "reduction": "mean",
+}
 
 TABLE = {
     "BCELoss": _loss("binary_cross_entropy", weight=None, **END),
@@ -37,7 +43,7 @@ TABLE = {
     "CTCLoss": _loss("ctc_loss", blank=0, reduction="mean", zero_infinity=False),
     "CosineEmbeddingLoss": _loss("cosine_embedding_loss", margin=0.0, **END),
     "CrossEntropyLoss": _loss("cross_entropy", **CLASSES, label_smoothing=0.0),
-    "GaussianNLLLoss": _loss("gaussian_nll_loss", True, full=False, eps=1e-6, reduction="mean"),
+    "GaussianNLLLoss": _loss("gaussian_nll_loss", full=False, eps=1e-6, reduction="mean"),
     "HingeEmbeddingLoss": _loss("hinge_embedding_loss", margin=1.0, **END),
     "HuberLoss": _loss("huber_loss", reduction="mean", delta=1.0),
     "KLDivLoss": _loss("kl_div", **END, log_target=False),
@@ -73,7 +79,7 @@ class TripletMarginWithDistanceLoss(Module):
         self, *, distance_function: Any = None, margin: float = 1.0, swap: bool = False, reduction: str = "mean"
     ) -> None:
         super().__init__()
-        self.distance_function = PairwiseDistance() if distance_function is None else distance_function
+        self.distance_function = layers.MADE["PairwiseDistance"]() if distance_function is None else distance_function
         self.margin, self.swap, self.reduction = margin, swap, reduction
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:

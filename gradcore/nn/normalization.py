@@ -213,9 +213,7 @@ class _Running(_Affine):
         tracked = track_running_stats
         self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype) if tracked else None)
         self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype) if tracked else None)
-        self.register_buffer(
-            "num_batches_tracked", tensor(0, dtype=dtypes.int64, device=device) if tracked else None
-        )
+        self.register_buffer("num_batches_tracked", tensor(0, dtype=dtypes.int64, device=device) if tracked else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
@@ -261,7 +259,8 @@ class _BatchNorm(_Running):
                 momentum = 1 / float(self.num_batches_tracked)
         by_batch = self.training or self.running_mean is None
         kept = not self.training or self.track_running_stats
-        mean, var = (self.running_mean, self.running_var) if kept else (None, None)
+        mean: Any = self.running_mean if kept else None
+        var: Any = self.running_var if kept else None
         return F.batch_norm(  # type: ignore[no-any-return]
             input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps
         )

@@ -54,6 +54,11 @@ class Parameter(Tensor, metaclass=_ParameterType):
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
+        return memo[id(self)]  # type: ignore[no-any-return]
+
 
 def _parameter_of_subclass(data: Tensor, requires_grad: bool) -> Tensor:
     """A leaf with the data, of the class of the data: what it does with operations is kept."""

@@ -77,12 +77,10 @@ class ParameterList(Module):
         self[self._size - 1] = value
         return self
 
-    def extend(self, values: Iterable[Any]) -> Self:
-        """Add parameters at the end."""
-        if not isinstance(values, Iterable) or isinstance(values, Tensor):
-            raise TypeError(
-                f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}"
-            )
+    def extend(self, values: Any) -> Self:
+        """Add the parameters of an iterable at the end."""
+        if isinstance(values, Tensor) or not isinstance(values, Iterable):
+            raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in values:
             self.append(value)
         return self
@@ -179,7 +177,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The parameter of that key, or `default`."""
-        return self[key] if key in self else default
+        return self[key] if key in self._keys else default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The parameter of that key, which becomes `default` if there is none."""

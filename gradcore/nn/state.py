@@ -30,8 +30,6 @@ class IncompatibleKeys(NamedTuple):
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
-    __str__ = __repr__
-
 
 class _OfModule:
     """A hook that gets its module as first argument, and does not keep it alive."""
@@ -93,7 +91,8 @@ class State:
         """
         if args:
             warnings.warn("Positional args are being deprecated, use kwargs instead.", FutureWarning, stacklevel=2)
-            destination, prefix, keep_vars = [*args, *(destination, prefix, keep_vars)[len(args) :]]
+            given: Any = (*args, *(destination, prefix, keep_vars)[len(args) :])
+            destination, prefix, keep_vars = given
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()

@@ -243,8 +243,12 @@ def selu(F, self):
     return F.elu(self, _SELU["alpha"], _SELU["scale"], 1)
 
 
+def _is_soft(beta, threshold):
+    """Whether both pieces of `softplus` are the same to the last places where they meet."""
+    return beta == 1 and threshold >= 20
+
+
 @elementwise(
-    lambda F, t, self, beta, threshold: F.where(self * beta > threshold, t, t * F.sigmoid(self * beta)),
     promotion=_REAL,
     path="nn.functional.softplus",
     samples=lambda: [
@@ -256,8 +260,17 @@ def selu(F, self):
 )
 def softplus(F, self, beta: float = 1, threshold: float = 20):
     """``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`."""
-    x = self * beta
-    return F.where(x > threshold, self, F.log1p(F.exp(F.clamp_max(x, threshold))) / beta)
+    x = _times(self, beta)
+    soft = F.log1p(F.exp(F.clamp_max(x, threshold)))
+    return F.maximum(soft, self) if _is_soft(beta, threshold) else F.where(x > threshold, self, soft / beta)
+
+
+@softplus.derivative("self")
+def _(F, t, self, beta, threshold):
+    if _is_soft(beta, threshold):
+        return t * F.sigmoid(self)
+    x = _times(self, beta)
+    return F.where(x > threshold, t, t * F.sigmoid(x))
 
 
 @elementwise(
@@ -274,7 +287,7 @@ def logsigmoid(F, self):
 @elementwise(promotion="default -bool -integer", function=False, method=False)
 def silu(F, self):
     """``self * sigmoid(self)``."""
-    return self * F.sigmoid(self)
+    return self / (1 + F.exp(-self))
 
 
 @silu.derivative("self")

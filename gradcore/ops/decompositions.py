@@ -76,6 +76,7 @@ def _check_uplo(UPLO):
     method=False,
     output_type="linalg_eigh",
     samples=_symmetric_cases,
+    materialize=False,
 )
 def linalg_eigh(F, A, UPLO: str = "L"):
     """Eigenvalues in ascending order and eigenvectors of Hermitian matrices, of which one triangle is read."""
@@ -86,10 +87,14 @@ def linalg_eigh(F, A, UPLO: str = "L"):
 @linalg_eigh.vjp("A")
 def _(F, grads, eigenvalues, eigenvectors):
     of_values, of_vectors = grads
+    if of_vectors is None:
+        return F.matmul(eigenvectors * _columns(F, of_values), F.hermitian(eigenvectors))
     inner = F.matmul(F.hermitian(eigenvectors), of_vectors)
     _check_phase(F, inner, "linalg_eigh_backward", "eigenvectors")
     inner = F.triu(inner, 1) + F.tril(inner, -1)
-    middle = _over_gaps(F, inner, _gaps(F, eigenvalues)) + F.diag_embed(of_values)
+    middle = _over_gaps(F, inner, _gaps(F, eigenvalues))
+    if of_values is not None:
+        middle = middle + F.diag_embed(of_values)
     return _sandwich(F, eigenvectors, middle, F.hermitian(eigenvectors))
 
 
@@ -190,7 +195,14 @@ def _svd_cases():
     ]  # fmt: skip
 
 
-@general(outputs=("U", "S", "Vh"), path="linalg.svd", method=False, output_type="linalg_svd", samples=_svd_cases)
+@general(
+    outputs=("U", "S", "Vh"),
+    path="linalg.svd",
+    method=False,
+    output_type="linalg_svd",
+    samples=_svd_cases,
+    materialize=False,
+)
 def linalg_svd(F, A, full_matrices: bool = True, *, driver: str | None = None):
     """``A = U @ diag(S) @ Vh`` with singular values in descending order; `driver` chooses a routine on CUDA only."""
     check_matrix("linalg.svd", A)
@@ -212,12 +224,19 @@ def _(F, grads, U, S, Vh):
     of_u, of_s, of_vh = grads
     k = S.shape[-1]
     m, n = U.shape[-2], Vh.shape[-1]
+    if of_u is None is of_vh:
+        U, Vh = _first(F, U, Vh, k)
+        return F.matmul(U * _columns(F, of_s), Vh)
+    of_u = F.zeros_like(U) if of_u is None else of_u
+    of_vh = F.zeros_like(Vh) if of_vh is None else of_vh
     (of_u, of_vh), (U, Vh) = _first(F, of_u, of_vh, k), _first(F, U, Vh, k)
     from_u = _skew(F, F.matmul(F.hermitian(U), of_u))
     from_v = _skew(F, F.matmul(Vh, F.hermitian(of_vh)))
     _check_phase(F, from_u + from_v, "svd_backward", "singular vectors")
     both = from_u * _columns(F, S) + _rows(F, S) * from_v
-    middle = _over_gaps(F, F.triu(both, 1) + F.tril(both, -1), _gaps(F, S * S)) + F.diag_embed(of_s)
+    middle = _over_gaps(F, F.triu(both, 1) + F.tril(both, -1), _gaps(F, S * S))
+    if of_s is not None:
+        middle = middle + F.diag_embed(of_s)
     if F.is_complex(middle):
         middle = middle + F.diag_embed(_over_gaps(F, _diagonal(F, from_u), 2 * S))
     result = _sandwich(F, U, middle, Vh)

@@ -286,8 +286,8 @@ def one_hot(F, tensor, num_classes: int = -1):
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return tensor.new_zeros((*tensor.shape, num_classes))
     if not tensor.is_meta:
-        if int(tensor.min()) < 0:
+        if F.holds_anywhere(tensor < 0):
             raise RuntimeError("Class values must be non-negative.")
-        if num_classes != -1 and int(tensor.max()) >= num_classes:
+        if num_classes != -1 and F.holds_anywhere(tensor >= num_classes):
             raise RuntimeError("Class values must be smaller than num_classes.")
     return F.one_hot_of(tensor, num_classes)

@@ -485,5 +485,17 @@ def masked_scatter(F, self, mask, source):
 
 
 def _masked_source(F, grad, shape, mask):
-    part = F.masked_select(grad, F.expand(mask, grad.shape))
-    return F.reshape(F.getitem_backward(part, (math.prod(shape),), (slice(part.shape[0]),)), shape)
+    return F.reshape(F.masked_first(grad, F.expand(mask, grad.shape), math.prod(shape)), shape)
+
+
+@linear(
+    lambda F, grad, self_shape, mask: F.masked_scatter(F.new_zeros(grad, self_shape), mask, grad),
+    upcast=False,
+    function=False,
+    method=False,
+)
+def masked_first(F, self, mask, n: int):
+    """The elements where the mask holds, in a vector of `n`, which ends in zeros."""
+    mask = mask.reshape(-1)
+    chosen = F.where(mask, self.reshape(-1), F.xp.zeros((), self.dtype))
+    return F.sum_into_rows(n, F.xp.maximum(mask.cumsum() - 1, 0), chosen[:, None]).reshape(n)

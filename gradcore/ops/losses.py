@@ -322,7 +322,7 @@ def _variance(F: Any, input: Any, var: Any) -> Any:
         if var < 0:
             raise ValueError("var has negative entry/entries")
         return F.ones_like(input) * var
-    if not var.is_meta and bool((var < 0).any()):
+    if F.holds_anywhere(var < 0):
         raise ValueError("var has negative entry/entries")
     if var.shape == input.shape:
         return var

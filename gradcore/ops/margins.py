@@ -371,7 +371,7 @@ def multilabel_margin_loss(
     if target.shape != input.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     classes = input.shape[-1] if input.ndim else 1
-    if target.is_cpu and target.numel() and bool(((target < -1) | (target >= classes)).any()):
+    if target.is_cpu and F.holds_anywhere((target < -1) | (target >= classes)):
         raise RuntimeError("argument #2 'target' is out of range")
     if not input.ndim:
         input, target = F.reshape(input, (1,)), F.reshape(target, (1,))

@@ -128,7 +128,7 @@ def istft(
     end = start + length if length is not None else count - start
     kept = min(end, count)
     signal, weight = F.narrow(signal, -1, start, kept - start), F.narrow(weight, 0, start, kept - start)
-    if self._device.type != "meta" and bool((weight.abs() < 1e-11).any()):
+    if F.holds_anywhere(weight.abs() < 1e-11):
         raise RuntimeError("window overlap add min: the sum of the squared windows is 0 somewhere (NOLA is violated)")
     out = signal / weight
     return F.pad(out, (0, end - kept)) if end > kept else out

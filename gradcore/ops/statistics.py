@@ -27,7 +27,10 @@ def _scaled_distances(F, self, dim, correction):
 
 
 def _var_vjp(F, grad, self, dim, correction):
-    return F.reshape(grad, kept(self.shape, dim)) * _scaled_distances(F, self, dim, correction)
+    # As `_scaled_distances`, but what is the same for many elements is multiplied first.
+    degrees = reduced_size(self.shape, dim) - correction
+    scale = F.reshape(grad, kept(self.shape, dim)) * (2 / degrees if degrees > 0 else math.inf)
+    return (self - F.mean(self, dim, True)) * scale
 
 
 def _var_jvp(F, t, self, dim, correction, keepdim):
@@ -250,7 +253,7 @@ def _quantile_arguments(F, name, self, q, interpolation):
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
     if q.device != self.device:
         raise RuntimeError(f"{name}() q tensor must be on the same device as the input tensor")
-    if not q.is_meta and not bool(((q >= 0) & (q <= 1)).all()):
+    if F.holds_anywhere(~((q >= 0) & (q <= 1))):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q
 
@@ -339,7 +342,7 @@ def _check_weights(name, weights, observations, kind, wanted):
             f"cov(): expected {name} to have the same numel as there are observations in the input but got "
             f"{weights.numel()} != {observations}"
         )
-    if not weights.is_meta and bool((weights < 0).any()):
+    if F.holds_anywhere(weights < 0):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 
@@ -380,7 +383,7 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
         products = F.matmul(away, F.conj(F.transpose(away, 0, 1)))
     else:
         total = F.sum(weights)
-        if not total.is_meta and not bool(total):
+        if F.holds_anywhere(total == 0):
             raise RuntimeError("cov(): weights sum to zero, can't be normalized")
         taken = correction if aweights is None else correction * F.sum(weights * aweights) / total
         divisor = F.clamp(total - taken, min=0)

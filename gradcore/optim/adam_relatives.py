@@ -7,6 +7,7 @@ from typing import Any
 from gradcore.optim.checks import check_betas, check_lr, check_not_negative
 from gradcore.optim.elementwise import ElementwiseOptimizer
 from gradcore.optim.optimizer import ParamsT
+from gradcore.optim.slabs import rounded
 from gradcore.tensor import Tensor
 
 __all__ = ["Adamax", "NAdam", "RAdam"]
@@ -239,8 +240,7 @@ class NAdam(ElementwiseOptimizer):
         numbers["step"] += 1
         (beta1, beta2), lr, step = group["betas"], group["lr"], numbers["step"]
         mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** (n * group["momentum_decay"])) for n in (step, step + 1))
-        numbers["mu_product"] *= mu
-        product = numbers["mu_product"]
+        product = numbers["mu_product"] = rounded(numbers["mu_product"] * rounded(mu))
         return {
             "beta1": beta1, "beta2": beta2, "eps": group["eps"], **_decay(group), "correction": 1 - beta2**step,
             "grad_step": lr * (1 - mu) / (1 - product), "mean_step": lr * mu_next / (1 - product * mu_next),

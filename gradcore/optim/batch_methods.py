@@ -29,9 +29,9 @@ def rprop(
     """A step by the sign of the gradient; its size grows while signs stay the same, and shrinks where they change."""
     if maximize:
         g = -g
-    agreement = F.sign(g * before)
+    agreement = F.sign(g * (before + 0))  # a copy: a recorded product would need `before` as it is now
     turned = agreement < 0
-    factor = F.where(turned, shrink, F.where(agreement > 0, grow, agreement * 0 + 1))
+    factor = F.where(turned, shrink, F.where(agreement > 0, grow, F.ones_like(g)))
     size[...] = new = F.clamp(size * factor, smallest, largest)
     g = F.where(turned, g * 0, g)
     p -= F.sign(g) * new

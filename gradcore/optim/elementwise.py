@@ -11,7 +11,7 @@ from gradcore.autograd.variables import bump_all
 from gradcore.creation import full_like, tensor
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.plans import Plan
-from gradcore.optim.slabs import value_of
+from gradcore.optim.slabs import rounded, value_of
 from gradcore.tensor import Tensor
 
 __all__ = ["ElementwiseOptimizer"]
@@ -98,7 +98,7 @@ class ElementwiseOptimizer(Optimizer):
             run.step(type(self).formula, lambda numbers: self.settings(options, numbers), grads)
         bump_all(params)
         for slab in plan.slabs:
-            slab.note_writes()
+            slab.note_write()
 
     def _plan(self, group: dict[str, Any], params: list[Any]) -> Plan:
         arrays, numbers = self.arrays(group), self.numbers(group)
@@ -114,7 +114,7 @@ class ElementwiseOptimizer(Optimizer):
         with enable_grad():
             for p in params:
                 state = self.state[p] if arrays else {}
-                values = {name: float(value_of(state.get(name, first))) for name, first in numbers.items()}
+                values = {name: rounded(value_of(state.get(name, first))) for name, first in numbers.items()}
                 states = [_initial(state.get(name), p, first) for name, first in arrays.items()]
                 if arrays and state:
                     values.update((name, 1.0) for name in numbers if name.startswith("_"))

@@ -58,8 +58,10 @@ def _with_hooks(step: Step) -> Step:
             result = hook(self, (self, *args), named)
             if result is not None:
                 if not (isinstance(result, tuple) and len(result) == 2):
-                    raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
-                (self, *args), named = result  # type: ignore[assignment]
+                    raise RuntimeError(
+                        f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}."
+                    )
+                (self, *args), named = result
         out = step(self, *args, **named)
         for hook in (*self._hooks["step_post"].values(), *_global_post_hooks.values()):
             hook(self, (self, *args), named)

@@ -78,7 +78,9 @@ class Plan:
         self.params, self.memory = params, [p._array for p in params]
         self.names = names = {*arrays, *(n for n in numbers if not n.startswith("_"))}
         old = {} if before is None else before.homes
-        self.homes: dict[Any, Home] = {p: home for p, home in old.items() if home[0].holds(home[1], state.get(p), names)}
+        self.homes: dict[Any, Home] = {
+            p: home for p, home in old.items() if home[0].holds(home[1], state.get(p), names)
+        }
         alike: dict[Any, list[Any]] = {}
         for p in dict.fromkeys(params):
             if p not in self.homes:

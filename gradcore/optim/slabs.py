@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.variables import bump, wrap
+from gradcore.autograd.variables import VersionCounter, bump, wrap
 from gradcore.backends.registry import CPU
 from gradcore.tensor import Tensor
 
-__all__ = ["Slab", "number_tensor", "value_of"]
+__all__ = ["Slab", "number_dtype", "number_tensor", "rounded", "value_of"]
 
 
 def value_of(number: Any) -> Any:
@@ -28,6 +28,11 @@ def number_tensor(array: Any) -> Any:
 def number_dtype() -> Any:
     """The NumPy type of the numbers in states."""
     return np.dtype("float64" if dtypes.get_default_dtype() is dtypes.float64 else "float32")
+
+
+def rounded(number: float) -> float:
+    """A number as states keep it."""
+    return number_dtype().type(number).item()  # type: ignore[no-any-return]
 
 
 class Slab:
@@ -62,6 +67,9 @@ class Slab:
                 if not name.startswith("_")
             } | {name: [self._view(name, i) for i in range(len(params))] for name in arrays}
             self.entries = [state[p] for p in params] if self.tensors else []
+            version = VersionCounter()
+            for tensor in itertools.chain.from_iterable(self.tensors.values()):
+                tensor._vc = version
             for i, entry in enumerate(self.entries):
                 self._take_over(i, entry)
                 entry.update((name, tensors[i]) for name, tensors in self.tensors.items())
@@ -96,9 +104,7 @@ class Slab:
             or (entry is self.entries[i] and all(entry.get(n) is tensors[i] for n, tensors in self.tensors.items()))
         )
 
-    def note_writes(self) -> None:
-        """Count a step in the versions of states that somebody has saved."""
-        for tensors in self.tensors.values():
-            for tensor in tensors:
-                if tensor._vc is not None:
-                    bump(tensor)
+    def note_write(self) -> None:
+        """Count a step in the version that all tensors of the slab share, as views of one memory do."""
+        if self.entries:
+            bump(next(iter(self.tensors.values()))[0])

@@ -35,7 +35,9 @@ def unpack(
     if len(groups) != len(saved):
         raise ValueError("loaded state dict has a different number of parameter groups")
     if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved, strict=True)):
-        raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+        raise ValueError(
+            "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+        )
     both = ([p for g in which for p in g["params"]] for which in (saved, groups))
     params = dict(zip(*both, strict=True))
     state: defaultdict[Any, Any] = defaultdict(dict)

@@ -37,7 +37,7 @@ static const int warpSize = 32;
 
 // ---------------------------------------------------------------------------------------------------- mathematics
 
-using std::acos; using std::acosh; using std::asin; using std::asinh; using std::atan; using std::atan2;
+using std::abs; using std::acos; using std::acosh; using std::asin; using std::asinh; using std::atan; using std::atan2;
 using std::atanh; using std::ceil; using std::copysign; using std::cos; using std::cosh; using std::erf; using std::erfc;
 using std::exp; using std::exp2; using std::expm1; using std::fabs; using std::floor; using std::fmod; using std::hypot;
 using std::ldexp; using std::lgamma; using std::log; using std::log10; using std::log1p; using std::log2;

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from gradcore.backends import cupy_fusion
+from tests.strict import device
 
 HERE = Path(__file__).parent
 CUDA = cupy_fusion.INCLUDE
@@ -116,7 +117,7 @@ class Batch:
 
     def compile(self, source: str, name: str) -> Callable[..., None]:
         unique = f"{name}_{len(self.sources)}"
-        self.sources[unique] = source.replace(f" {name}(", f" {unique}(")
+        self.sources[unique] = source.replace(f" void {name}(", f" void {unique}(")
 
         def kernel(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
             if self.library:
@@ -156,7 +157,9 @@ class HostKernel:
     def _argument(self, place: int, value: Any) -> np.ndarray[Any, Any]:
         """The argument in memory, after a look at its type."""
         found = self.types[place]
-        value = getattr(value, "_a", value)  # the array in a strict array
+        if hasattr(value, "_a"):  # a strict array
+            assert value.index == device.current(), f"argument {place} of {self.name} is on another device"
+            value = value._a
         if value is None:
             assert found.startswith("P"), f"argument {place} of {self.name} is no pointer"
             return np.zeros(1, np.uintp)

@@ -52,8 +52,8 @@ def test_printing():
     )
     assert repr(nn.LeakyReLU(0.2, inplace=True)) == "LeakyReLU(negative_slope=0.2, inplace=True)"
     assert repr(nn.ParameterList([gc.ones(2, 3)])) == (
-        "ParameterList(\n  (0): Parameter containing: [torch.FloatTensor of size 2x3]\n)"
-    ) or "FloatTensor of size 2x3" in repr(nn.ParameterList([gc.ones(2, 3)]))
+        "ParameterList(  (0): Parameter containing: [torch.float32 of size 2x3])"
+    )
 
 
 def test_state_round_trip():
@@ -63,16 +63,17 @@ def test_state_round_trip():
     assert bool((a(x) == b(x)).all())
 
 
-def test_loading_what_does_not_fit_changes_nothing():
+def test_loading_what_does_not_fit_loads_the_rest_and_says_what_is_wrong():
     net = Net()
-    before = {k: v.clone() for k, v in net.state_dict().items()}
-    wrong = {**{k: v + 1 for k, v in before.items()}, "first.weight": gc.zeros(1), "more": gc.zeros(1)}
+    wrong = {**{k: v + 1 for k, v in net.state_dict().items()}, "first.weight": gc.zeros(1), "more": gc.zeros(1)}
     del wrong["scale"]
+    weight, bias = net.first.weight.detach().clone(), net.first.bias.detach().clone()
     with pytest.raises(
         RuntimeError, match=r'(?s)Missing key.*"scale".*Unexpected key.*"more".*size mismatch for first'
     ):
         net.load_state_dict(wrong)
-    assert all(bool((v == before[k]).all()) for k, v in net.state_dict().items())
+    assert gc.equal(net.first.weight, weight)
+    assert gc.equal(net.first.bias, bias + 1)
 
 
 def test_not_strict_reports_the_keys():
@@ -138,7 +139,8 @@ def test_full_backward_hooks():
 def test_backward_hooks_without_an_input_that_requires_grad():
     net, seen = nn.Linear(2, 3), []
     net.register_full_backward_hook(lambda m, grad_input, grad_output: seen.append((grad_input, len(grad_output))))
-    net(gc.ones(1, 2)).sum().backward()
+    with pytest.warns(UserWarning, match="no inputs require gradients"):
+        net(gc.ones(1, 2)).sum().backward()
     assert seen == [((None,), 1)]
 
 

@@ -381,6 +381,10 @@ class StrictNamespace:
             return StrictNamespace("lib.stride_tricks.", np.lib.stride_tricks)
         if key == "asnumpy":
             return _Function(key, None, None)
+        if key == "RawModule":  # kernels are compiled for the host
+            from tests.cuda.host import HostModule
+
+            return HostModule
         if key == "cuda":
             return types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=current))
         if key in API["ufuncs"]:
@@ -396,9 +400,13 @@ class StrictNamespace:
 
 
 class StrictBackend(CupyBackend):
-    """The CUDA backend on strict arrays: two devices, ``strict:0`` and ``strict:1``."""
+    """The CUDA backend on strict arrays: two devices, ``strict:0`` and ``strict:1``.
+
+    Generated kernels, which have to be compiled, are left to the tests that turn them on (`tests/cuda`).
+    """
 
     type = "strict"
+    fuses = False  # type: ignore[assignment]
 
     def __init__(self) -> None:
         Backend.__init__(self, StrictNamespace("", np), StrictArray)

@@ -391,7 +391,7 @@ def _outer(level: Any, ufunc: Any, a: Any, b: Any, **named: Any) -> Any:
     return ufunc(a.reshape(a.shape + (1,) * b.ndim), b, **named)
 
 
-def _at(level: Any, ufunc: Any, array: Any, key: Any, values: Any = None) -> None:
+def _at(level: Any, ufunc: Any, array: Any, key: Any, values: Any = None, out: Any = None) -> None:
     if array.__class__ is not Batched or array.level is not level:
         raise RuntimeError(INPLACE)
     indices.accumulate(ufunc, array, key, values)

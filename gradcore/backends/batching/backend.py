@@ -15,6 +15,7 @@ from gradcore.backends.batching import calls
 from gradcore.backends.batching.array import Batched
 from gradcore.backends.batching.creation import CREATION
 from gradcore.backends.batching.kernels import KERNELS, BatchedKernels
+from gradcore.backends.batching.messages import ITEM
 from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
 
 __all__ = ["BatchingBackend"]
@@ -96,7 +97,7 @@ class BatchingBackend(BatchedKernels, Backend):
         return self.inner.from_host(array)
 
     def to_host(self, array: Any) -> Any:
-        raise RuntimeError("vmap: the samples of a batched tensor cannot be read as one array")
+        raise RuntimeError(ITEM)
 
     def scalar(self, value: complex, dtype: Any) -> Any:
         return self.inner.scalar(value, dtype)
@@ -114,11 +115,22 @@ def _takes_sequence(name: str) -> bool:
 # -- methods of the class, for the kernels that run as they are in the backend inside ------------------------------
 
 
-def _by_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
-    generic = getattr(Backend, name, None)
+def _generic(name: str) -> Callable[..., Any]:
+    method = getattr(Backend, name)
 
     def kernel(self: Any, *args: Any) -> Any:
-        plain = functools.partial(generic, self) if generic is not None else None
+        return calls.expanded(
+            self.level, functools.partial(method, self), self.inner.kernels[name], _takes_sequence(name), *args
+        )
+
+    return kernel
+
+
+def _by_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+    generic = _generic(name) if hasattr(Backend, name) else None
+
+    def kernel(self: Any, *args: Any) -> Any:
+        plain = None if generic is None else functools.partial(generic, self)
         return rule(self.level, self.inner.kernels[name], plain, *args)
 
     return kernel
@@ -146,6 +158,15 @@ def _elementwise_names() -> set[str]:
     return (methods - _OTHERS) | set(RENAMED) | set(SPECIAL) | declared | {"equal_or_nan"}
 
 
+def _declared_kernels() -> set[str]:
+    """Kernels of operations that are methods of the families, rather than bodies."""
+    from gradcore.ops.table import OPS
+
+    return {op.kernel for op in OPS.values() if op.body is None and op.kind != "composite" and hasattr(Backend, op.kernel)}
+
+
+for _name in _declared_kernels().difference(vars(BatchedKernels)):
+    setattr(BatchingBackend, _name, _generic(_name))
 for _name in _elementwise_names():
     setattr(BatchingBackend, _name, _of_elements(_name))
 for _name, _rule in KERNELS.items():

@@ -34,16 +34,18 @@ def elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named: Any
     return rewrap(kernel(*[aligned(a, level, ndim) for a in args], **named), level)
 
 
-def expanded(level: Any, generic: Callable[..., Any], kernel: Callable[..., Any], several: bool, *args: Any) -> Any:
+def expanded(
+    level: Any, generic: Callable[..., Any], kernel: Callable[..., Any], several: bool, *args: Any, **named: Any
+) -> Any:
     """A generic kernel or body, with all arrays batched; the kernel of the arrays inside where none of them is.
 
     `several` says that the first argument is a sequence of arrays. Tuples of indices stay as they are.
     """
     if not any(in_batch(level, a) for a in args):
-        return kernel(*args)
+        return kernel(*args, **named)
     if several:
         args = ([as_samples(a, level) for a in args[0]], *args[1:])
-    return generic(*[as_samples(a, level) for a in args])
+    return generic(*[as_samples(a, level) for a in args], **named)
 
 
 def as_samples(value: Any, level: Any) -> Any:

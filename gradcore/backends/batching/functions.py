@@ -358,7 +358,9 @@ def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
     n, m = a.ndim, b.ndim
     if not (many_x or many_y) or not n or not m:
         found = product(x, y)
-        return found if not (many_x or many_y) else Batched(found, level)
+        if not calls.in_batch(level, (a, b)):
+            return found
+        return Batched(found if many_x or many_y else np.array(physical(found, level)), level)
     if many_x and not many_y and m <= 2:
         return Batched(product(x, y), level)
     if many_x:
@@ -423,6 +425,9 @@ def _batched(level: Any, operands: Sequence[Any]) -> list[bool]:
 
 def _refused(function: Any) -> Callable[..., Any]:
     def refuse(level: Any, *args: Any, **named: Any) -> Any:
+        shared = [without(a, level) for a in args]
+        if not any(several for _, several in shared):  # the same for all samples
+            return function(*[a for a, _ in shared], **named)
         raise RuntimeError(DYNAMIC.format(name=function.__name__))
 
     return refuse

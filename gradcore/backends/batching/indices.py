@@ -98,15 +98,17 @@ def _is_array(entry: Any) -> bool:
 
 def _entries(x: Any, key: Any) -> list[Any]:
     """One entry for each dim of a sample (an int, a slice, an array of ints), and None for each new dim."""
-    from gradcore.backends.batching.array import Batched
+    from gradcore.backends.batching.array import Batched, without
 
     entries: list[Any] = []
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, list):
             part = np.asarray(part)
-        if part.__class__ is Batched:
-            if part.dtype == bool:
+        if part.__class__ is Batched and part.dtype == bool:
+            part, several = without(part, part.level)
+            if several:
                 raise RuntimeError(DYNAMIC.format(name="indexing with a mask"))
+        if part.__class__ is Batched:
             entries.append(part)
         elif hasattr(part, "dtype") and part.dtype == bool:
             entries.extend(part.nonzero())

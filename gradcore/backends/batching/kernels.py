@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from gradcore.backends.batching import calls
 from gradcore.backends.batching.array import Batched, physical, rewrap, shifted, without
 from gradcore.backends.batching.functions import matmul
@@ -35,7 +37,7 @@ ALONG = {
 
 #: Kernels of the last dims, by how many of these each array has; further dims in front are free.
 LEADING = {
-    "factor_lu": (2,), "solve_lu": (2, 1, 2), "solve_and_factor": (2, 2), "solve_with_factors": (2, 2, 1, 2),
+    "factor_lu": (2,), "solve_lu": (2, 1, 2), "solve_with_factors": (2, 2, 1, 2),
     "solve_triangle": (2, 2), "factor_cholesky": (2,), "factor_eigh": (2,), "eigenvalues_hermitian": (2,),
     "factor_eig": (2,), "eigenvalues": (2,), "factor_svd": (2,), "singular_values": (2,), "factor_qr": (2,),
     "invert": (2,), "determinant": (2,), "log_determinant": (2,), "adjugate": (2,), "products_of_others": (1,),
@@ -61,6 +63,7 @@ def _along(place: int) -> Callable[..., Any]:
             return kernel(*args)
         arrays = [physical(a, level) if hasattr(a, "ndim") else a for a in args]
         ndim = arrays[0].ndim - 1
+        arrays = [a.reshape(-1, *(1,) * ndim) if getattr(a, "ndim", 0) == 1 else a for a in arrays]
         if not ndim:  # kernels treat arrays without dims in ways of their own
             return generic(*args)
         dims = args[place] if len(args) > place else None
@@ -166,7 +169,7 @@ def _permutation(level: Any, kernel: Any, generic: Any, like: Any, pivots: Any, 
 
 @rule
 def _copy_into(level: Any, kernel: Any, generic: Any, target: Any, source: Any) -> Any:
-    generic(target, source)
+    target[...] = source
 
 
 # -- convolutions: samples are images where only images are batched, and else groups of channels -------------------
@@ -179,16 +182,18 @@ def _as_channels(x: Any, level: Any) -> Any:
 
 
 def _from_channels(a: Any, level: Any) -> Any:
-    return Batched(a.reshape(a.shape[0], level.size, -1, *a.shape[2:]).swapaxes(0, 1), level)
+    return Batched(a.reshape(a.shape[0], level.size, a.shape[1] // level.size, *a.shape[2:]).swapaxes(0, 1), level)
 
 
 def _convolved(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, *settings: Any) -> Any:
     (a, many), (w, filters) = without(x, level), without(weight, level)
-    if not (many or filters):
+    if not calls.in_batch(level, (x, weight)):
         return kernel(a, w, *settings)
+    if not (many or filters):
+        return Batched(np.array(physical(kernel(a, w, *settings), level)), level)
     if not filters:
         found = kernel(a.reshape(-1, *a.shape[2:]), w, *settings)
-        return Batched(found.reshape(level.size, -1, *found.shape[1:]), level)
+        return Batched(found.reshape(*a.shape[:2], *found.shape[1:]), level)
     groups = settings[-1] * level.size
     found = kernel(_as_channels(x, level), w.reshape(-1, *w.shape[2:]), *settings[:-1], groups)
     return _from_channels(found, level)
@@ -203,7 +208,7 @@ def _conv_weight(level: Any, kernel: Any, generic: Any, x: Any, other: Any, *set
         return kernel(x, other, *settings)
     groups = settings[-1] * level.size
     found = kernel(_as_channels(x, level), _as_channels(other, level), *settings[:-1], groups)
-    return Batched(found.reshape(level.size, -1, *found.shape[1:]), level)
+    return Batched(found.reshape(level.size, found.shape[0] // level.size, *found.shape[1:]), level)
 
 
 # -- kernels of their own -------------------------------------------------------------------------------------------
@@ -215,6 +220,8 @@ class BatchedKernels:
     inner: Any
     level: Any
     xp: Any
+    factor_lu: Any
+    solve_lu: Any
 
     def shares_memory(self, view: Any, x: Any) -> bool:
         """Whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
@@ -240,6 +247,19 @@ class BatchedKernels:
         step = a.strides[0] // a.itemsize
         return Batched(self.inner.strided(a, (self.level.size, *shape), (step, *strides), offset), self.level)
 
+    def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+        """The solution and the factors of `a`, which may have fewer dims in front than `b`."""
+        if not calls.in_batch(self.level, (a, b)):
+            return self.inner.solve_and_factor(a, b)  # type: ignore[no-any-return]
+        if a.ndim == b.ndim:
+            solve = self.inner.kernels["solve_and_factor"]
+            x, lu, pivots, info = solve(physical(a, self.level), physical(b, self.level))
+            if lu.ndim == a.ndim + 1:
+                lu, pivots = rewrap((lu, pivots), self.level)
+            return Batched(x, self.level), lu, pivots, Batched(info, self.level)  # else they were not worth keeping
+        lu, pivots, info = self.factor_lu(a)
+        return self.solve_lu(lu, pivots, b), lu, pivots, info
+
     def search_in(self, sequence: Any, values: Any, right: bool = False) -> Any:
         """Where values would have to be inserted; a sequence for each sample is one for each row of values."""
         if sequence.ndim == 1 and calls.in_batch(self.level, sequence):
@@ -248,8 +268,67 @@ class BatchedKernels:
             return super().search_in(sequence.reshape(1, -1), rows, right).reshape(shape)  # type: ignore[misc]
         return super().search_in(sequence, values, right)  # type: ignore[misc]
 
+    def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
+        """Rows of numbers, reduced with values at places: one long row of all samples."""
+        arrays = [physical(a, self.level) for a in (out, places, values)]
+        n = arrays[0].shape[1]
+        flat = (arrays[1] + np.arange(self.level.size)[:, None] * n).reshape(-1)
+        found = self.inner.reduce_at(arrays[0].reshape(-1), flat, arrays[2].reshape(-1), reduce)
+        return Batched(found.reshape(self.level.size, n), self.level)
+
+    def masked_write(self, out: Any, mask: Any, source: Any) -> None:
+        """Write the first elements of a vector to where the mask holds."""
+        if not calls.in_batch(self.level, (out, mask, source)):
+            self.inner.masked_write(out, mask, source)
+            return
+        places = mask.reshape(-1).cumsum() - 1
+        if source.size <= int(physical(places, self.level).max(initial=-1)):
+            raise RuntimeError("Number of elements of source < number of ones in mask")
+        if source.size:
+            chosen = np.take_along_axis(source, np.maximum(places, 0), 0).reshape(out.shape)
+            out[...] = np.where(mask, chosen, out)
+
+    def index(self, x: Any, indices: Sequence[Any]) -> Any:
+        """The elements at `indices`."""
+        return super().index(x, self._shared_masks(indices))  # type: ignore[misc]
+
+    def _shared_masks(self, indices: Sequence[Any]) -> Sequence[Any]:
+        """The indices, with masks that all samples share as plain arrays."""
+        found = []
+        for index in indices:
+            if index is not None and index.dtype.kind == "b":
+                alone, several = without(index, self.level)
+                index = index if several else alone
+            found.append(index)
+        return tuple(found)
+
+    def index_into(self, out: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> None:
+        """Write `values` to `indices`, or add them there; a mask for each sample takes one value."""
+        indices = self._shared_masks(indices)
+        given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+        dim, mask = given[0] if given else (0, None)
+        if len(given) == 1 and mask.dtype.kind == "b" and calls.in_batch(self.level, mask) and values.size == 1:
+            mask = mask.reshape((1,) * dim + mask.shape + (1,) * (out.ndim - dim - mask.ndim))
+            value = values.reshape(())
+            out[...] = np.where(mask, out + value if accumulate else value, out)
+            return
+        super().index_into(out, values, indices, accumulate)  # type: ignore[misc]
+
     def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise RuntimeError(DYNAMIC.format(name="bincount"))
+
+    def histogram_of(self, x: Any, bins: int, low: float, high: float) -> Any:
+        """How many elements lie in each bin between two bounds, or those of each sample if both are equal."""
+        flat = x.reshape(-1)
+        first, last = (flat.min(), flat.max()) if low == high and flat.size else (low, high)
+        if low == high:
+            same = first == last
+            first, last = np.where(same, first - 1, first), np.where(same, last + 1, last)
+        inside = (flat >= first) & (flat <= last)
+        place = np.where(inside, (flat - first) / (last - first) * bins, 0).astype("int64")
+        out = self.xp.zeros(bins, x.dtype)
+        self.xp.add.at(out, np.minimum(place, bins - 1), inside.astype(x.dtype))
+        return out
 
     def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
         """The diagonal as a view, writable where `x` is."""

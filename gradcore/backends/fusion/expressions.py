@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = ["Setting", "Trace", "Unfusable", "Value", "call_of"]
 
-BOOL = np.dtype(bool)
+BOOL, FLOAT = np.dtype(bool), np.dtype("float32")
 
 
 class Unfusable(Exception):  # noqa: N818  (an outcome that callers expect)
@@ -158,7 +158,10 @@ class Trace:
             if entry not in self.parameters:
                 self.parameters.append(entry)
             return self._value("parameter", (self.parameters.index(entry),), dtype)
-        return self._value("number", (dtype.type(value).item(),), dtype)
+        try:
+            return self._value("number", (dtype.type(value).item(),), dtype)
+        except (OverflowError, TypeError) as error:
+            raise Unfusable(str(error)) from None
 
     def cast(self, value: Value, dtype: np.dtype[Any]) -> Value:
         """The value in another dtype; the real part of a complex number for a real one."""
@@ -183,7 +186,7 @@ class Trace:
             raise Unfusable(f"{name} is not a function of elements")
         kinds = [o.dtype if isinstance(o, Value) else _kind(o) for o in operands]
         try:
-            *inputs, output = function.resolve_dtypes((*kinds, None))
+            *inputs, output = (FLOAT if d == "float16" else d for d in function.resolve_dtypes((*kinds, None)))
         except TypeError as error:
             raise Unfusable(str(error)) from None
         return self._value(name, tuple(map(self._operand, operands, inputs)), output)

@@ -210,7 +210,7 @@ def _assembled(
         names[id(value)] = f"v{functions}"
         body.append(f"const {C_TYPES[value.dtype.name]} v{functions} = {text};")
     program = Program(
-        name,
+        f"fused_{name}",
         tuple(leaves[i] for i in used),
         tuple(trace.parameters[i][1] for i in used_parameters),
         tuple((names[id(value)], dtype) for value, dtype in outputs),

@@ -1,0 +1,256 @@
+"""Autocasting as users switch it on: contexts, decorators, and the settings of a thread."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from gradcore import dtypes
+from gradcore.amp.casting import casting
+from gradcore.amp.policies import POLICIES
+from gradcore.backends import registry
+from gradcore.dtypes import DTypeLike
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "autocast",
+    "clear_autocast_cache",
+    "custom_bwd",
+    "custom_fwd",
+    "get_autocast_dtype",
+    "is_autocast_available",
+    "is_autocast_cache_enabled",
+    "is_autocast_enabled",
+    "set_autocast_cache_enabled",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+]
+
+#: The lower precisions that operations may be computed in.
+SUPPORTED = (dtypes.bfloat16, dtypes.float16)
+
+
+def _checked(device_type: Any) -> str:
+    if not isinstance(device_type, str):
+        raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+    return device_type
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether there is autocasting for a type of device: for ``'cpu'`` and ``'cuda'``."""
+    return _checked(device_type) in POLICIES
+
+
+def _known(device_type: Any) -> str:
+    if not is_autocast_available(device_type):
+        raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
+    return device_type  # type: ignore[no-any-return]
+
+
+# -- the settings of this thread --------------------------------------------------------------------------------------
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether autocasting is on for a type of device."""
+    return casting().enabled[_known(device_type)]
+
+
+def set_autocast_enabled(device_type: str, enabled: bool) -> None:
+    """Switch autocasting on or off for a type of device; `autocast` does so for a block."""
+    casting().switch(_known(device_type), enabled)
+
+
+def get_autocast_dtype(device_type: str) -> dtypes.dtype:
+    """The lower precision of a type of device: by default bfloat16 on the CPU, float16 on CUDA."""
+    return casting().dtypes[_known(device_type)]
+
+
+def set_autocast_dtype(device_type: str, dtype: DTypeLike) -> None:
+    """Choose the lower precision of a type of device."""
+    casting().dtypes[_known(device_type)] = dtypes.as_dtype(dtype)
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether parameters in the lower precision are kept until the outermost `autocast` ends."""
+    return casting().cache_enabled
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Choose whether parameters in the lower precision are kept."""
+    casting().cache_enabled = enabled
+
+
+def clear_autocast_cache() -> None:
+    """Forget the parameters in the lower precision."""
+    casting().cache.clear()
+
+
+# -- contexts and decorators ------------------------------------------------------------------------------------------
+
+
+class autocast:
+    """Context or decorator in which each operation runs in the precision that is good for it.
+
+    Matrix products and convolutions run in the lower precision, losses and what is sensitive in float32; what is in
+    neither list runs in the dtypes that it is given. Parameters stay in float32, and so do their gradients: the
+    conversions are recorded. Operations in place, with ``out=`` or with a dtype given are left alone, and so are
+    tensors in double precision.
+
+    Parameters
+    ----------
+    device_type : {"cpu", "cuda"}
+        The devices on whose tensors this acts.
+    dtype : dtype, optional
+        The lower precision, float16 or bfloat16; by default float16 on CUDA, bfloat16 on the CPU.
+    enabled : bool
+        False switches autocasting off in the block.
+    cache_enabled : bool, optional
+        Whether a parameter that is used several times is converted once.
+
+    Raises
+    ------
+    RuntimeError
+        For other types of devices.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> weight = gradcore.ones(3, 2, requires_grad=True)
+    >>> x = gradcore.ones(4, 3)
+    >>> with gradcore.autocast("cpu"):
+    ...     y = x @ weight
+    ...     loss = gradcore.nn.functional.mse_loss(y, gradcore.zeros(4, 2))
+    >>> y.dtype, loss.dtype
+    (torch.bfloat16, torch.float32)
+    >>> loss.backward()
+    >>> weight.grad.dtype
+    torch.float32
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        dtype: DTypeLike | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        self.device = _known(device_type)
+        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtypes.as_dtype(dtype)
+        self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        reason = _unusable(self.device, self.fast_dtype) if enabled else None
+        if reason is not None:
+            warnings.warn(reason, stacklevel=2 if type(self) is autocast else 3)
+        self._enabled = enabled and reason is None
+
+    def __enter__(self) -> Self:
+        settings = casting()
+        before = settings.enabled[self.device], settings.dtypes[self.device], settings.cache_enabled
+        settings.before.append(before)
+        settings.dtypes[self.device], settings.cache_enabled = self.fast_dtype, self._cache_enabled
+        settings.switch(self.device, self._enabled)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        settings = casting()
+        enabled, settings.dtypes[self.device], settings.cache_enabled = settings.before.pop()
+        if not settings.before:
+            settings.cache.clear()
+        settings.switch(self.device, enabled)
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(func):
+            raise TypeError(
+                f"autocast()(func) requires a callable, but got {type(func).__name__}. Did you mean to use autocast as a "
+                "context manager? For example:\n    with torch.autocast(device_type=...):\n        output = model(input)"
+            )
+
+        @functools.wraps(func)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return func(*args, **kwargs)
+
+        return decorated
+
+
+def _unusable(device_type: str, dtype: dtypes.dtype) -> str | None:
+    """Why autocasting to `dtype` is not possible there."""
+    if device_type == "cuda" and registry.unavailable("cuda") is not None:
+        return "User provided device_type of 'cuda', but CUDA is not available. Disabling autocast."
+    if dtype in SUPPORTED:
+        return None
+    name = device_type.upper()
+    return (
+        f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
+        f"{name} Autocast only supports dtypes of {', '.join(map(repr, SUPPORTED))} currently."
+    )
+
+
+def _cast(value: Any, device_type: str, dtype: dtypes.dtype) -> Any:
+    """The floating-point tensors in a value, and in containers of values, in another dtype."""
+    if isinstance(value, Tensor):
+        eligible = value._dtype.is_floating_point and value._dtype is not dtypes.float64
+        return value.to(dtype) if eligible and value._device.type == device_type else value
+    if isinstance(value, Mapping):
+        return {key: _cast(each, device_type, dtype) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cast(each, device_type, dtype) for each in value)
+    return value
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: DTypeLike | None = None
+) -> Callable[..., Any]:
+    """Decorate ``forward`` of an `autograd.Function` so that it can be called under autocasting.
+
+    Parameters
+    ----------
+    fwd : callable
+        The function's `forward`, which gets the context as its first argument.
+    device_type : {"cpu", "cuda"}
+    cast_inputs : dtype, optional
+        Under autocasting, floating-point tensors are converted to this dtype, and `fwd` runs without autocasting. If
+        None, it runs as it is.
+
+    See Also
+    --------
+    custom_bwd
+    """
+    _checked(device_type)
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        on = is_autocast_enabled(device_type)
+        ctx._dtype = get_autocast_dtype(device_type)
+        ctx._fwd_used_autocast = on and cast_inputs is None
+        if cast_inputs is None or not on:
+            return fwd(ctx, *args, **kwargs)
+        target = dtypes.as_dtype(cast_inputs)
+        with autocast(device_type, enabled=False):
+            return fwd(ctx, *_cast(args, device_type, target), **_cast(kwargs, device_type, target))
+
+    return decorated
+
+
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
+    """Decorate ``backward`` of an `autograd.Function` so that it runs with or without autocasting as `forward` did.
+
+    Parameters
+    ----------
+    bwd : callable
+        The function's `backward`; its `forward` is decorated with `custom_fwd`.
+    device_type : {"cpu", "cuda"}
+    """
+    _checked(device_type)
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        with autocast(device_type, enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
+            return bwd(ctx, *args, **kwargs)
+
+    return decorated

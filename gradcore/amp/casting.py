@@ -1,0 +1,118 @@
+"""How autocasting converts the arguments of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.amp.policies import FLOAT32, LOWER, POLICIES, REFUSED
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import Variable, requires_grad
+from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
+from gradcore.dispatch.interception import Run
+from gradcore.ops.table import Op
+
+__all__ = ["Casting", "casting"]
+
+
+class Casting:
+    """What a thread has set: on which types of devices autocasting is on, and the dtypes."""
+
+    def __init__(self) -> None:
+        self.enabled = dict.fromkeys(POLICIES, False)
+        self.dtypes = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16}
+        self.cache_enabled = True
+        #: Parameters in the lower precision, so that each is converted once: by identity, dtype, and whether operations
+        #: are recorded; with the parameter and the version that was converted.
+        self.cache: dict[Any, tuple[Any, int, Any]] = {}
+        #: What was set before each of the open contexts; the cache is emptied when the last one ends.
+        self.before: list[tuple[bool, dtypes.dtype, bool]] = []
+
+    def switch(self, device_type: str, on: bool) -> None:
+        """Switch autocasting on or off for a type of device, and the thread's mode with it."""
+        self.enabled[device_type] = on
+        state = local.state
+        state.mode = state.mode | AUTOCAST if any(self.enabled.values()) else state.mode & ~AUTOCAST
+
+    def call(self, op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
+        """Make a call, with its arguments in the precision that is meant for the operation."""
+        device_type = _device_type(args)
+        policy = POLICIES[device_type].get(op.name) if self.enabled.get(device_type) else None
+        place = op.position.get("dtype")
+        if policy is None or (place is not None and args[place] is not None):
+            return run(op, args, state)
+        if policy == REFUSED:
+            raise RuntimeError(_REFUSAL)
+        lower = self.dtypes[device_type]
+        target = (
+            lower if policy == LOWER else dtypes.float32 if policy == FLOAT32 else _widest(args, device_type, lower)
+        )
+        state.mode &= ~AUTOCAST
+        try:
+            return run(op, tuple([self.cast(value, device_type, target) for value in args]), state)
+        finally:
+            state.mode |= AUTOCAST
+
+    def cast(self, value: Any, device_type: str, target: dtypes.dtype) -> Any:
+        """An argument, or the tensors in one, in another precision."""
+        if value.__class__ in (list, tuple) and any(isinstance(t, Variable) for t in value):
+            return type(value)(self.cast(t, device_type, target) for t in value)
+        if not _eligible(value, device_type) or value._dtype is target:
+            return value
+        if not self.cache_enabled or not _is_parameter(value) or target is not self.dtypes[device_type]:
+            return TENSORS.to(value, target)
+        key = id(value), target, local.state.mode & GRAD
+        version = 0 if value._vc is None else value._vc.version
+        known = self.cache.get(key)
+        if known is None or known[1] != version:
+            known = self.cache[key] = value, version, TENSORS.to(value, target)
+        return known[2]
+
+
+_REFUSAL = """\
+torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.
+Many models use a sigmoid layer right before the binary cross entropy layer.
+In this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits
+or torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are
+safe to autocast."""
+
+
+def _tensors(args: tuple[Any, ...]) -> Iterator[Any]:
+    for value in args:
+        if isinstance(value, Variable):
+            yield value
+        elif value.__class__ in (list, tuple):
+            yield from (t for t in value if isinstance(t, Variable))
+
+
+def _device_type(args: tuple[Any, ...]) -> str:
+    types = [t._device.type for t in _tensors(args)]
+    return next((each for each in types if each != "cpu"), "cpu")
+
+
+def _eligible(value: Any, device_type: str) -> bool:
+    """Whether autocasting converts a value: floating-point tensors, but none of double precision."""
+    if not isinstance(value, Variable) or value._device.type != device_type:
+        return False
+    return value._dtype.is_floating_point and value._dtype is not dtypes.float64
+
+
+def _is_parameter(t: Any) -> bool:
+    leaf = t._edge is None and t._meta is not None and t._meta.base is None
+    return leaf and t._dtype is dtypes.float32 and requires_grad(t)
+
+
+def _widest(args: tuple[Any, ...], device_type: str, lower: dtypes.dtype) -> dtypes.dtype:
+    found = {t._dtype for t in _tensors(args) if _eligible(t, device_type)}
+    if not found <= {lower, dtypes.float32}:
+        raise RuntimeError("Unexpected floating ScalarType in at::autocast::prioritize")
+    return dtypes.float32 if dtypes.float32 in found else lower
+
+
+def casting() -> Casting:
+    """What this thread has set."""
+    state = local.state
+    if state.autocast is None:
+        state.autocast = Casting()
+    return state.autocast  # type: ignore[no-any-return]

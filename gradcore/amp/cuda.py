@@ -1,0 +1,66 @@
+"""``gradcore.cuda.amp``: the names from before autocasting knew other devices than CUDA."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gradcore
+from gradcore import amp, dtypes
+from gradcore.dtypes import DTypeLike
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+def _deprecated(old: str, new: str) -> None:
+    warnings.warn(
+        f"`torch.cuda.amp.{old}(args...)` is deprecated. Please use `torch.amp.{new}` instead.",
+        FutureWarning,
+        stacklevel=3,
+    )
+
+
+class autocast(amp.autocast):
+    """`gradcore.autocast` for CUDA tensors."""
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        dtype: DTypeLike = dtypes.float16,
+        cache_enabled: bool = True,
+    ) -> None:
+        _deprecated("autocast", "autocast('cuda', args...)")
+        super().__init__("cuda", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
+
+
+class GradScaler(amp.GradScaler):
+    """`gradcore.amp.GradScaler` for CUDA tensors."""
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        _deprecated("GradScaler", "GradScaler('cuda', args...)")
+        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: DTypeLike | None = None) -> Callable[..., Any]:
+    """`gradcore.amp.custom_fwd` for CUDA tensors."""
+    _deprecated("custom_fwd", "custom_fwd(args..., device_type='cuda')")
+    return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
+    """`gradcore.amp.custom_bwd` for CUDA tensors."""
+    _deprecated("custom_bwd", "custom_bwd(args..., device_type='cuda')")
+    return amp.custom_bwd(bwd, device_type="cuda")
+
+
+# So that it can be imported from where programs look for it.
+gradcore.cuda.amp = sys.modules["gradcore.cuda.amp"] = sys.modules[__name__]  # type: ignore[attr-defined]

@@ -1,0 +1,377 @@
+"""Gradient scaling: losses are multiplied so that gradients do not vanish in float16, and gradients divided again."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import gradcore
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.backends import registry
+from gradcore.tensor import Tensor
+
+__all__ = ["GradScaler"]
+
+
+#: In the place of a factor: gradients are looked at only.
+_ONE: Any = 1.0
+
+
+class _Stage(enum.Enum):
+    """What has been done with an optimizer's gradients since the last update."""
+
+    READY, UNSCALED, STEPPED = range(3)
+
+
+class _Progress:
+    """An optimizer's stage, and per device whether a gradient was infinite or nan."""
+
+    def __init__(self) -> None:
+        self.stage = _Stage.READY
+        self.found_inf: dict[Any, Any] = {}
+
+
+class GradScaler:
+    """Multiplies losses by a factor that is as large as gradients allow, and keeps it so.
+
+    Where a gradient becomes infinite or nan, the optimizer's step is left out and the factor becomes smaller; where that
+    has not happened for a while, it becomes larger.
+
+    Parameters
+    ----------
+    device : {"cuda", "cpu"}
+        Where the losses live.
+    init_scale : float
+        The factor at first.
+    growth_factor, backoff_factor : float
+        What the factor is multiplied by to make it larger, and smaller.
+    growth_interval : int
+        After how many steps without infinite gradients the factor becomes larger.
+    enabled : bool
+        If False, nothing is scaled, and `step` is the optimizer's.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> weight = gradcore.ones(2, requires_grad=True)
+    >>> optimizer = gradcore.optim.SGD([weight], lr=0.5)
+    >>> scaler = gradcore.amp.GradScaler("cpu", init_scale=1024.0)
+    >>> loss = (weight * 3).sum()
+    >>> scaler.scale(loss).backward()
+    >>> weight.grad
+    tensor([3072., 3072.])
+    >>> scaler.step(optimizer)
+    >>> scaler.update()
+    >>> weight
+    tensor([-0.5000, -0.5000], requires_grad=True)
+    """
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._device = device
+        if enabled and device == "cuda" and registry.unavailable("cuda") is not None:
+            warnings.warn(
+                "torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.",
+                stacklevel=2 if type(self) is GradScaler else 3,
+            )
+            enabled = False
+        self._enabled = enabled
+        if not enabled:
+            return
+        if growth_factor <= 1.0:
+            raise AssertionError("The growth factor must be > 1.0.")
+        if backoff_factor >= 1.0:
+            raise AssertionError("The backoff factor must be < 1.0.")
+        self._growth_factor, self._backoff_factor, self._growth_interval = (
+            growth_factor,
+            backoff_factor,
+            growth_interval,
+        )
+        self._init_scale, self._init_growth_tracker = init_scale, 0
+        #: The factor, and the number of steps since it last changed: tensors on the device of the first loss.
+        self._scale: Any = None
+        self._growth_tracker: Any = None
+        self._progress: dict[int, _Progress] = {}
+
+    # -- scaling and unscaling ------------------------------------------------------------------------------------
+
+    def scale(self, outputs: Any) -> Any:
+        """Multiply a tensor, or the tensors in a nested iterable, by the factor.
+
+        Raises
+        ------
+        ValueError
+            For anything else.
+        """
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            if self._scale is None:
+                self._make_scale(outputs.device)
+            return outputs * self._scale.to(outputs.device)
+        if isinstance(outputs, Iterable):
+            scaled = map(self.scale, outputs)
+            return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled  # type: ignore[call-arg]
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def _make_scale(self, device: Any) -> None:
+        self._scale = TENSORS.full((), self._init_scale, dtype=gradcore.float32, device=device)
+        self._growth_tracker = TENSORS.full((), self._init_growth_tracker, dtype=gradcore.int32, device=device)
+
+    def _require_scale(self, name: str) -> None:
+        if self._scale is None:
+            raise AssertionError(
+                f"Attempted {name} but _scale is None.  This may indicate your script did not use "
+                "scaler.scale(loss or outputs) earlier in the iteration."
+            )
+
+    def _of(self, optimizer: Any) -> _Progress:
+        return self._progress.setdefault(id(optimizer), _Progress())
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide the gradients of an optimizer's parameters by the factor, in place; `step` does so where this has not.
+
+        Call it to look at gradients, or to clip them, before the step.
+
+        Raises
+        ------
+        RuntimeError
+            If they have been divided already since the last `update`.
+        ValueError
+            If a gradient is in float16.
+        """
+        if not self._enabled:
+            return
+        self._require_scale("unscale_")
+        progress = self._of(optimizer)
+        if progress.stage is _Stage.UNSCALED:
+            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+        if progress.stage is _Stage.STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        progress.found_inf = self._divided(optimizer, self._scale.double().reciprocal().float(), False)
+        progress.stage = _Stage.UNSCALED
+
+    @no_grad()
+    def _divided(self, optimizer: Any, factor: Any, allow_fp16: bool) -> dict[Any, Any]:
+        """Multiply all gradients by `factor`; per device 1 where one of them was infinite or nan, else 0."""
+        found: dict[Any, Any] = {}
+        factors: dict[Any, Any] = {}
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                grad = parameter.grad
+                if grad is None:
+                    continue
+                if not allow_fp16 and grad.dtype is gradcore.float16:
+                    raise ValueError("Attempting to unscale FP16 gradients.")
+                device = grad.device
+                if device not in found:
+                    factors[device] = factor if factor is _ONE else factor.to(device)
+                    found[device] = TENSORS.zeros((), dtype=gradcore.float32, device=device)
+                bad = TENSORS.logical_not(TENSORS.all(TENSORS.isfinite(grad)))
+                found[device] = TENSORS.maximum(found[device], bad.float())
+                if factor is not _ONE:
+                    grad.mul_(factors[device])
+        return found
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Make an optimizer's step with unscaled gradients, unless one of these is infinite or nan.
+
+        Parameters
+        ----------
+        optimizer : object
+            Has ``param_groups`` and ``step``.
+        *args, **kwargs
+            Of the optimizer's own ``step``, whose result this returns (None if it was left out).
+
+        Raises
+        ------
+        RuntimeError
+            If the step has been made already since the last `update`, or with a closure.
+        """
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        self._require_scale("step")
+        progress = self._of(optimizer)
+        if progress.stage is _Stage.STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            result = self._step_that_unscales(optimizer, progress, args, kwargs)
+        else:
+            if progress.stage is _Stage.READY:
+                self.unscale_(optimizer)
+            if not progress.found_inf:
+                raise AssertionError("No inf checks were recorded for this optimizer.")
+            any_bad = sum(bad.item() for bad in progress.found_inf.values())
+            result = None if any_bad else optimizer.step(*args, **kwargs)
+        progress.stage = _Stage.STEPPED
+        return result
+
+    def _step_that_unscales(self, optimizer: Any, progress: _Progress, args: Any, kwargs: Any) -> Any:
+        """The step of an optimizer that divides by the factor itself, and stays where it is if gradients are bad."""
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            return optimizer.step(*args, **kwargs, grad_scaler=self)
+        scale = None
+        if progress.stage is _Stage.READY:
+            progress.found_inf = self._divided(optimizer, _ONE, True)
+            scale = self._scale
+        optimizer.grad_scale = scale
+        optimizer.found_inf = sum(bad.to(self._scale.device) for bad in progress.found_inf.values())
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            del optimizer.grad_scale, optimizer.found_inf
+
+    @no_grad()
+    def update(self, new_scale: Any = None) -> None:
+        """Make the factor smaller or larger after the steps of all optimizers, or set it.
+
+        Parameters
+        ----------
+        new_scale : float or Tensor, optional
+            The new factor.
+
+        Raises
+        ------
+        AssertionError
+            If no step was made before.
+        """
+        if not self._enabled:
+            return
+        self._require_scale("update")
+        if new_scale is not None:
+            self._set_scale(new_scale)
+        else:
+            found = [bad for progress in self._progress.values() for bad in progress.found_inf.values()]
+            if not found:
+                raise AssertionError("No inf checks were recorded prior to update.")
+            self._adapt(sum(bad.to(self._scale.device) for bad in found))
+        self._progress = {}
+
+    def _set_scale(self, new_scale: Any) -> None:
+        if isinstance(new_scale, float):
+            self._scale.fill_(new_scale)
+            return
+        if new_scale.device.type != self._device or new_scale.numel() != 1 or new_scale.requires_grad:
+            raise AssertionError(
+                "new_scale should be a float or a 1-element torch.cuda.FloatTensor or torch.FloatTensor with "
+                "requires_grad=False."
+            )
+        self._scale.copy_(new_scale)
+
+    def _adapt(self, found_inf: Any) -> None:
+        """Without asking the device how it went: a step costs no wait."""
+        bad = found_inf > 0
+        steps = TENSORS.where(bad, 0, self._growth_tracker + 1)
+        grows = steps >= self._growth_interval
+        grown = self._scale * self._growth_factor
+        grown = TENSORS.where(TENSORS.isfinite(grown), grown, self._scale)
+        larger = TENSORS.where(grows, grown, self._scale)
+        self._scale.copy_(TENSORS.where(bad, self._scale * self._backoff_factor, larger))
+        self._growth_tracker.copy_(TENSORS.where(grows, 0, steps))
+
+    # -- settings ---------------------------------------------------------------------------------------------------
+
+    def get_scale(self) -> float:
+        """The factor; 1 where scaling is off."""
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._scale is None else float(self._scale.item())
+
+    def get_growth_factor(self) -> float:
+        """What the factor is multiplied by to make it larger."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set what the factor is multiplied by to make it larger."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """What the factor is multiplied by to make it smaller."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set what the factor is multiplied by to make it smaller."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """After how many steps without infinite gradients the factor becomes larger."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set after how many steps without infinite gradients the factor becomes larger."""
+        self._growth_interval = new_interval
+
+    def _get_growth_tracker(self) -> int:
+        if not self._enabled:
+            return 0
+        return self._init_growth_tracker if self._growth_tracker is None else int(self._growth_tracker.item())
+
+    def is_enabled(self) -> bool:
+        """Whether losses are scaled."""
+        return self._enabled
+
+    # -- saving -----------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The factor and the settings, for a checkpoint; empty where scaling is off."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._get_growth_tracker(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the factor and the settings from what `state_dict` gave.
+
+        Raises
+        ------
+        RuntimeError
+            If it is empty.
+        """
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
+            )
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._init_scale, self._init_growth_tracker = state_dict["scale"], state_dict["_growth_tracker"]
+        if self._scale is not None:
+            self._make_scale(self._scale.device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if self._enabled:
+            if self._progress:
+                raise AssertionError(
+                    "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
+                    "scaler.update()."
+                )
+            state.update(
+                _init_scale=self.get_scale(),
+                _init_growth_tracker=self._get_growth_tracker(),
+                _scale=None,
+                _growth_tracker=None,
+            )
+        return state

@@ -1,0 +1,55 @@
+"""Backward within backward, in another thread where the stack of this one runs out; what is called at its end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.modes import local
+
+__all__ = ["CALLBACKS", "call_back", "elsewhere", "is_deep"]
+
+#: Under this key the notes of a backward call have the functions to call at its end.
+CALLBACKS = object()
+
+
+def call_back(notes: dict[Any, Any]) -> None:
+    """Call these functions, and those that they ask for."""
+    callbacks = notes.get(CALLBACKS, [])
+    while callbacks:
+        callbacks.pop(0)()
+
+
+def is_deep() -> bool:
+    """Whether more than half of the frames that Python allows are in use."""
+    try:
+        sys._getframe(sys.getrecursionlimit() // 2)
+    except ValueError:
+        return False
+    return True
+
+
+def elsewhere(call: Callable[[], Any]) -> Any:
+    """What `call` returns or raises in a new thread, which has an empty stack and the modes of this one."""
+    here = local.state
+    outcome: list[Any] = []
+
+    def run() -> None:
+        there = local.state
+        for name in type(here).__slots__:
+            if name != "run":  # a context belongs to one thread
+                setattr(there, name, getattr(here, name))
+        try:
+            outcome.append((call(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, name="backward")
+    thread.start()
+    thread.join()
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result

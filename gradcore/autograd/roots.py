@@ -1,0 +1,100 @@
+"""Where a backward call starts: its outputs' places in the graph, with gradients that fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.nodes import Node, gradient_edge
+from gradcore.autograd.variables import Variable, wrap
+
+__all__ = ["Kind", "edge_of", "edges_of", "kind_of", "roots_of"]
+
+
+class Kind(NamedTuple):
+    """What a gradient must be like."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    device: Any
+
+
+def kind_of(t: Any) -> Kind:
+    """What the gradient of a tensor must be like."""
+    return Kind(t._array.shape, t._dtype, t._device)
+
+
+def edges_of(values: Any) -> tuple[Any, ...]:
+    """One or several tensors or GradientEdges as a tuple."""
+    return (values,) if isinstance(values, Variable) or hasattr(values, "node") else tuple(values)
+
+
+def edge_of(t: Any, missing: str) -> tuple[Node, int]:
+    """The place in the graph of a tensor or a GradientEdge.
+
+    Raises
+    ------
+    RuntimeError
+        If it is something else, or (with the text `missing`) if the tensor requires no grad.
+    """
+    if not isinstance(t, Variable):
+        node = getattr(t, "node", None)
+        if isinstance(node, Node):
+            return node, t.output_nr
+        raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(t).__name__}")
+    edge = gradient_edge(t)
+    if edge is None:
+        raise RuntimeError(missing)
+    return edge
+
+
+def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, int, Any]]:
+    """The nodes to start from, with checked gradients; ones for outputs of one element that have none."""
+    if len(grads) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
+    roots = []
+    for i, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
+        edge = edge_of(output, f"element {i} of tensors does not require grad and does not have a grad_fn")
+        # (a GradientEdge made by hand says nothing of its gradient)
+        kind = kind_of(output) if isinstance(output, Variable) else output.ownership_token
+        if grad is None:
+            grad = _one(kind)
+        elif not isinstance(grad, Variable):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+        elif kind is not None:
+            grad = _checked(kind, grad, i)
+        roots.append((*edge, grad))
+    return roots
+
+
+def _one(kind: Kind | None) -> Any:
+    """The gradient of an output of one element with respect to itself."""
+    if kind is None or any(n != 1 for n in kind.shape):
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    shape, dtype, device = kind
+    if dtype.is_complex:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtype!r}")
+    if device.guarded:
+        with device.backend.use_index(device.index):
+            ones = device.backend.xp.ones(shape, dtype.numpy)
+    else:
+        ones = device.backend.xp.ones(shape, dtype.numpy)
+    return wrap(ones, device, dtype)
+
+
+def _checked(kind: Kind, grad: Any, i: int) -> Any:
+    shape, dtype, device = kind
+    if grad._array.shape != shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{i}] has a shape of torch.Size({list(grad._array.shape)}) and output[{i}] "
+            f"has a shape of torch.Size({list(shape)})."
+        )
+    if dtype.is_complex != grad._dtype.is_complex:
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+            f"grad_output[{i}] has a dtype of {grad._dtype!r} and output[{i}] has a dtype of {dtype!r}."
+        )
+    if grad._device.real is not device.real:
+        raise RuntimeError(f"grad_output[{i}] lies on {grad._device} and output[{i}] on {device}; move it with .to()")
+    return grad if grad._dtype is dtype else TENSORS.to(grad, dtype)

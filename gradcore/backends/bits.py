@@ -1,0 +1,43 @@
+"""Selection and signs as matters of bits: integer arithmetic on the memory of numbers, without a branch for an element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["BITS", "copysign", "select"]
+
+#: Integers of the same size, by dtype.
+BITS = {
+    np.dtype(name): np.dtype(bits)
+    for name, bits in (("f4", "i4"), ("f8", "i8"), ("i4", "i4"), ("i8", "i8"), ("c8", "i8"))
+}
+
+
+def select(condition: Any, x: Any, y: Any, out: Any) -> None:
+    """``out[...] = where(condition, x, y)``, exact for NaN and infinities.
+
+    `x` and `y` are numbers or arrays of the dtype of `out`, one of `BITS`, which is neither of them.
+    """
+    bits = BITS[out.dtype]
+    chosen, a, b = out.view(bits), np.asarray(x, out.dtype).view(bits), np.asarray(y, out.dtype).view(bits)
+    if not (b.ndim or b):
+        np.multiply(a, condition, chosen)
+    elif not (a.ndim or a):
+        np.multiply(b, ~condition, chosen)
+    else:
+        np.bitwise_xor(a, b, chosen)
+        np.multiply(chosen, condition, chosen)
+        np.bitwise_xor(chosen, b, chosen)
+
+
+def copysign(x: Any, y: Any) -> Any:
+    """The magnitude of `x` with the sign of `y`, both of one floating-point dtype."""
+    bits = BITS[x.dtype]
+    sign = np.iinfo(bits).min
+    result = np.empty(np.broadcast_shapes(x.shape, y.shape), x.dtype)
+    chosen = result.view(bits)
+    np.bitwise_and(x.view(bits), ~sign, chosen)
+    np.bitwise_or(chosen, y.view(bits) & sign, chosen)
+    return result

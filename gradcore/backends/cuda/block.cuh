@@ -1,0 +1,62 @@
+// What the threads of a block do together: sums, maxima and the like.
+//
+// A block has blockDim.x threads for a row, a multiple of 32 up to 1024. Where blockDim.x is 32, it may have several rows,
+// one for each threadIdx.y: then a row belongs to one warp.
+
+#pragma once
+
+#include "numbers.cuh"
+
+namespace gradcore {
+
+constexpr unsigned whole_warp = 0xFFFFFFFF;
+
+struct Sum {
+    template <class T>
+    GRADCORE_FUNCTION T operator()(T x, T y) const {
+        return x + y;
+    }
+};
+
+// The larger number; not a number if one of the two is not.
+struct Largest {
+    template <class T>
+    GRADCORE_FUNCTION T operator()(T x, T y) const {
+        return x >= y || x != x ? x : y;
+    }
+};
+
+// All threads of a warp get the combination of their values, which does not depend on the order of their arrival.
+template <class T, class Combine>
+GRADCORE_FUNCTION T warp_reduce(T value, Combine combine) {
+    for (int lanes = 16; lanes > 0; lanes /= 2) value = combine(value, __shfl_xor_sync(whole_warp, value, lanes));
+    return value;
+}
+
+// All threads of a row get the combination of their values.
+template <class T, class Combine>
+GRADCORE_FUNCTION T row_reduce(T value, Combine combine, T neutral) {
+    value = warp_reduce(value, combine);
+    if (blockDim.x <= 32) return value;
+    __shared__ T partial[32];
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    __syncthreads();  // what was here before has been read
+    if (lane == 0) partial[warp] = value;
+    __syncthreads();
+    return warp_reduce(lane < blockDim.x / 32 ? partial[lane] : neutral, combine);
+}
+
+template <class T>
+GRADCORE_FUNCTION T row_sum(T value) {
+    return row_reduce(value, Sum(), T(0));
+}
+
+template <class T>
+GRADCORE_FUNCTION T row_largest(T value) {
+    return row_reduce(value, Largest(), -infinity<T>());
+}
+
+// The row of this thread: blocks of one or several rows.
+GRADCORE_FUNCTION i64 row_index() { return static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y; }
+
+}  // namespace gradcore

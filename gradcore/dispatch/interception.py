@@ -1,0 +1,35 @@
+"""What stands between a call and its computation: whoever takes it over, a profiler, autocasting.
+
+A call comes here only if the thread's mode says that something of this is on. They see it in the order in which they are
+named above; each makes the rest of the call by ``run(op, args, state)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+from gradcore.autograd.modes import AUTOCAST, PROFILE, State
+from gradcore.dispatch.overriding import routed, watched
+from gradcore.ops.table import Op
+
+__all__ = ["Run", "intercepted"]
+
+#: What computes a call of an operation: of the operation, its arguments, and the thread's state.
+Run: TypeAlias = Callable[[Op, tuple[Any, ...], State], Any]
+
+
+def intercepted(op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
+    """Make a call under everything that is on in this thread."""
+    if watched(args, state.mode):
+        return routed(op, args)
+    if state.mode & PROFILE:
+        return state.profiler.call(op.name, args, partial(_autocast, run), op, args, state)
+    return _autocast(run, op, args, state)
+
+
+def _autocast(run: Run, op: Op, args: tuple[Any, ...], state: State) -> Any:
+    if state.mode & AUTOCAST:
+        return state.autocast.call(op, args, run, state)
+    return run(op, args, state)

@@ -1,0 +1,30 @@
+"""Utilities for modules: clipping of gradients, parameters as one vector, parametrizations, calls with other state."""
+
+from gradcore.nn.utils import parametrizations, parametrize, rnn, stateless
+from gradcore.nn.utils.clip_grad import (
+    clip_grad_norm,
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
+from gradcore.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
+from gradcore.nn.utils.skipping import skip_init
+from gradcore.nn.utils.weight_norm import remove_weight_norm, weight_norm
+
+__all__ = [
+    "clip_grad_norm",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
+    "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
+    "remove_weight_norm",
+    "rnn",
+    "skip_init",
+    "stateless",
+    "vector_to_parameters",
+    "weight_norm",
+]

@@ -1,0 +1,156 @@
+"""Gradients kept within bounds, all together or each element by itself."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterable
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.creation import tensor
+from gradcore.tensor import Tensor
+
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+Tensors = Tensor | Iterable[Tensor]
+
+
+def _listed(tensors: Tensors) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _grads(parameters: Tensors) -> list[Tensor]:
+    return [p.grad for p in _listed(parameters) if p.grad is not None]
+
+
+@no_grad()
+def get_total_norm(
+    tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> Tensor:
+    """The norm of all elements of several tensors.
+
+    Parameters
+    ----------
+    tensors : iterable of Tensor
+        They may lie on different devices; one vector is moved for each device.
+    norm_type : float
+        The order of the norm; ``inf`` for the largest element.
+    error_if_nonfinite : bool
+        Whether a norm that is infinite or nan is an error.
+    foreach : bool, optional
+        Accepted for compatibility.
+
+    Returns
+    -------
+    Tensor
+        On the device of the first tensor.
+    """
+    tensors, order = _listed(tensors), float(norm_type)
+    if not tensors:
+        return tensor(0.0)
+    norms: dict[object, list[Tensor]] = {}
+    for t in tensors:
+        norms.setdefault(t.device, []).append(TENSORS.linalg_vector_norm(t, order))
+    moved = [TENSORS.stack(own).to(tensors[0].device) for own in norms.values()]
+    total: Tensor = TENSORS.linalg_vector_norm(TENSORS.cat(moved) if len(moved) > 1 else moved[0], order)
+    if error_if_nonfinite and not bool(total.isfinite()):
+        raise RuntimeError(
+            f"The total norm of order {order} for gradients from `parameters` is non-finite, so it cannot be clipped. "
+            "To disable this error and scale the gradients by the non-finite norm anyway, set "
+            "`error_if_nonfinite=False`"
+        )
+    return total
+
+
+@no_grad()
+def clip_grads_with_norm_(
+    parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale gradients down in place, so that a norm of theirs that is already known is at most `max_norm`.
+
+    Parameters
+    ----------
+    parameters : iterable of Tensor
+    max_norm : float
+    total_norm : Tensor
+        What `get_total_norm` returned.
+    foreach : bool, optional
+        Accepted for compatibility.
+    """
+    factor = TENSORS.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
+    on = {total_norm.device: factor}
+    for grad in _grads(parameters):
+        if grad.device not in on:
+            on[grad.device] = factor.to(grad.device)
+        grad.mul_(on[grad.device])
+
+
+def clip_grad_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale the gradients of parameters down in place, so that the norm of all together is at most `max_norm`.
+
+    Parameters
+    ----------
+    parameters : iterable of Tensor
+    max_norm : float
+    norm_type : float
+        The order of the norm; ``inf`` for the largest element.
+    error_if_nonfinite : bool
+        Whether a norm that is infinite or nan is an error.
+    foreach : bool, optional
+        Accepted for compatibility.
+
+    Returns
+    -------
+    Tensor
+        The norm as it was.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> p = gradcore.ones(2, requires_grad=True)
+    >>> p.grad = gradcore.tensor([3.0, 4.0])
+    >>> gradcore.nn.utils.clip_grad_norm_(p, 1.0)
+    tensor(5.)
+    >>> p.grad
+    tensor([0.6000, 0.8000])
+    """
+    empty = isinstance(parameters, Generator)
+    parameters = _listed(parameters)
+    if empty and not parameters:
+        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
+    total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(parameters, max_norm, total)
+    return total
+
+
+def clip_grad_norm(
+    parameters: Tensors, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """The former name of `clip_grad_norm_`."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
+
+
+@no_grad()
+def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
+    """Clamp the elements of the gradients of parameters in place between plus and minus `clip_value`.
+
+    Parameters
+    ----------
+    parameters : iterable of Tensor
+    clip_value : float
+    foreach : bool, optional
+        Accepted for compatibility.
+    """
+    for grad in _grads(parameters):
+        grad.clamp_(min=-float(clip_value), max=float(clip_value))

@@ -1,0 +1,47 @@
+"""Parameters as one vector, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.tensor import Tensor
+
+__all__ = ["parameters_to_vector", "vector_to_parameters"]
+
+
+def _on_one_device(parameters: Iterable[Tensor]) -> list[Tensor]:
+    found = list(parameters)
+    if len({p.device for p in found}) > 1:
+        raise TypeError("Found two parameters on different devices, this is currently not supported.")
+    return found
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters one after the other in one vector, through which gradients flow back.
+
+    Parameters
+    ----------
+    parameters : iterable of Tensor
+
+    Returns
+    -------
+    Tensor
+    """
+    return TENSORS.cat([p.view(-1) for p in _on_one_device(parameters)])  # type: ignore[no-any-return]
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Make a vector the data of parameters, as views of it.
+
+    Parameters
+    ----------
+    vec : Tensor
+    parameters : iterable of Tensor
+    """
+    if not isinstance(vec, Tensor):
+        raise TypeError(f"expected torch.Tensor, but got: {type(vec).__name__}")
+    start = 0
+    for p in _on_one_device(parameters):
+        p.data = vec[start : start + p.numel()].view_as(p).data
+        start += p.numel()

@@ -1,0 +1,68 @@
+"""Sequences of different lengths in one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.nn import functional as F
+from gradcore.tensor import Tensor
+
+__all__ = ["pad_sequence", "unpad_sequence"]
+
+
+def pad_sequence(
+    sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    """Sequences one beside the other, made equally long.
+
+    Parameters
+    ----------
+    sequences : sequence of Tensor
+        Their first dims may differ.
+    batch_first : bool
+        Whether the first dim of the result counts sequences, else steps.
+    padding_value : float
+        What fills the places after (or before) a sequence.
+    padding_side : {"right", "left"}
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.nn.utils.rnn.pad_sequence([gradcore.ones(3), gradcore.ones(1)], batch_first=True)
+    tensor([[1., 1., 1.],
+            [1., 0., 0.]])
+    """
+    if padding_side not in ("left", "right"):
+        raise RuntimeError(f"Expected padding_side to be one of 'left' or 'right', but got {padding_side}")
+    longest = max(len(s) for s in sequences)
+
+    def padded(s: Tensor) -> Tensor:
+        gap = [0, longest - len(s)] if padding_side == "right" else [longest - len(s), 0]
+        return F.pad(s, [0, 0] * (s.ndim - 1) + gap, value=padding_value)  # type: ignore[no-any-return]
+
+    return TENSORS.stack([padded(s) for s in sequences], 0 if batch_first else 1)  # type: ignore[no-any-return]
+
+
+def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
+    """The sequences that `pad_sequence` put one beside the other.
+
+    Parameters
+    ----------
+    padded_sequences : Tensor
+    lengths : Tensor
+        Of the sequences.
+    batch_first : bool
+        Whether the first dim counts sequences, else steps.
+
+    Returns
+    -------
+    list of Tensor
+    """
+    rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    return [row[: int(n)] for row, n in zip(rows, lengths, strict=True)]

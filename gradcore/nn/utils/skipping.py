@@ -1,0 +1,31 @@
+"""Modules without first values."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from gradcore.nn.module import Module
+
+__all__ = ["skip_init"]
+
+
+def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
+    """Make a module whose parameters are not given first values.
+
+    Parameters
+    ----------
+    module_cls : type
+        Takes `device`, and makes all its parameters and buffers there.
+    *args, **kwargs
+        For the class.
+
+    Returns
+    -------
+    Module
+    """
+    if not issubclass(module_cls, Module):
+        raise RuntimeError(f"Expected a Module; got {module_cls}")
+    if "device" not in inspect.signature(module_cls).parameters:
+        raise RuntimeError("Module must support a 'device' arg to skip initialization")
+    return module_cls(*args, **{**kwargs, "device": "meta"}).to_empty(device=kwargs.get("device", "cpu"))

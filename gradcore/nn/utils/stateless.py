@@ -1,0 +1,120 @@
+"""Calls of modules with other parameters and buffers than their own."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from gradcore.nn.module import Module
+from gradcore.tensor import Tensor
+
+__all__ = ["call_with", "functional_call"]
+
+#: Stands for an attribute that is not there.
+NOTHING: Any = object()
+
+
+def functional_call(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """The former place of `gradcore.func.functional_call`."""
+    warnings.warn(
+        "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future "
+        "version of PyTorch. Please use `torch.func.functional_call` instead which is a drop-in replacement.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return call_with(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
+
+
+def call_with(
+    module: Module, values: dict[str, Tensor], args: Any, kwargs: dict[str, Any] | None, tie_weights: bool, strict: bool
+) -> Any:
+    """Call a module with `values` in the place of the parameters and buffers of these names."""
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    with replaced(module, values, tie_weights, strict):
+        return module(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def replaced(module: Module, values: dict[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
+    """Inside, `module` has other parameters and buffers; afterwards `values` has what has become of them."""
+    wanted = _tied(module, values) if tie_weights else dict(values)
+    if strict:
+        _check_names(module, wanted)
+    own: dict[str, Any] = {}
+    try:
+        for name, value in wanted.items():
+            own[name] = _swap(module, name, value)
+        yield
+    finally:
+        for name, value in own.items():
+            after = _swap(module, name, value)
+            if name in values:
+                values[name] = after
+
+
+def _tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """`values` under all names of the tensors that they replace.
+
+    Raises
+    ------
+    ValueError
+        If two names of one tensor have different values.
+    """
+    names: dict[int, list[str]] = {}
+    for walk in (module.named_parameters, module.named_buffers):
+        for name, t in walk(remove_duplicate=False):
+            names.setdefault(id(t), []).append(name)
+    wanted = dict(values)
+    for same in names.values():
+        given = [name for name in same if name in values]
+        if len({id(values[name]) for name in given}) > 1:
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(same)}, which are tied. Consider using "
+                "tie_weights=False"
+            )
+        if given:
+            wanted.update(dict.fromkeys(same, values[given[0]]))
+    return wanted
+
+
+def _check_names(module: Module, values: dict[str, Tensor]) -> None:
+    known = {n for walk in (module.named_parameters, module.named_buffers) for n, _ in walk(remove_duplicate=False)}
+    problems = [
+        f"{what} key(s): {', '.join(map(repr, sorted(names)))}."
+        for what, names in (("Unexpected", values.keys() - known), ("Missing", known - values.keys()))
+        if names
+    ]
+    if problems:
+        text = "\n\t".join(problems)
+        raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t{text}")
+
+
+def _swap(module: Module, dotted: str, value: Any) -> Any:
+    """Put a value in the place of a parameter, buffer or other tensor, and return what was there."""
+    where, _, name = dotted.rpartition(".")
+    owner = module.get_submodule(where)
+    if value is not NOTHING and value is not None and not isinstance(value, Tensor):
+        raise TypeError(f"{value} is not an instance of torch.Tensor")
+    for table in (owner._parameters, owner._buffers):
+        if name in table:
+            before: Any = table[name]
+            table[name] = value
+            return before
+    before = getattr(owner, name, NOTHING)
+    if before is not NOTHING and before is not None and not isinstance(before, Tensor):
+        raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
+    if value is NOTHING:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, value)
+    return before

@@ -1,0 +1,84 @@
+"""Weights as lengths and directions, by a hook before forward (the older form of `parametrizations.weight_norm`)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, TypeVar
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.nn.module import Module
+from gradcore.nn.parameter import Parameter
+from gradcore.tensor import Tensor
+
+__all__ = ["lengths", "remove_weight_norm", "weight_norm"]
+
+M = TypeVar("M", bound=Module)
+
+
+def lengths(t: Tensor, dim: int) -> Tensor:
+    """The norms over all dims but one, as a tensor that broadcasts; over all dims if `dim` is -1."""
+    if dim == -1:
+        return TENSORS.linalg_vector_norm(t)  # type: ignore[no-any-return]
+    others = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
+    return TENSORS.linalg_vector_norm(t, 2, others, True)  # type: ignore[no-any-return]
+
+
+class WeightNorm:
+    """The hook of one weight."""
+
+    def __init__(self, name: str, dim: int) -> None:
+        self.name, self.dim = name, dim
+
+    def compute_weight(self, module: Module) -> Any:
+        """The weight of the lengths and directions that the module has."""
+        g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
+        return v * (g / lengths(v, self.dim))
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        setattr(module, self.name, self.compute_weight(module))
+
+
+def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
+    """Train a weight as lengths (``weight_g``) and directions (``weight_v``).
+
+    Parameters
+    ----------
+    module : Module
+    name : str
+        Of the weight.
+    dim : int or None
+        The dim with a length for each index; None for one length.
+
+    Returns
+    -------
+    Module
+        The module.
+    """
+    warnings.warn(
+        "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    if any(isinstance(h.call, WeightNorm) and h.call.name == name for h in module._forward_pre_hooks.values()):
+        raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
+    hook = WeightNorm(name, -1 if dim is None else dim)
+    weight = getattr(module, name)
+    del module._parameters[name]
+    module.register_parameter(f"{name}_g", Parameter(lengths(weight, hook.dim).detach()))
+    module.register_parameter(f"{name}_v", Parameter(weight.detach()))
+    setattr(module, name, hook.compute_weight(module))
+    module.register_forward_pre_hook(hook)
+    return module
+
+
+def remove_weight_norm(module: M, name: str = "weight") -> M:
+    """Make a weight an ordinary parameter again; returns the module."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook.call, WeightNorm) and hook.call.name == name:
+            weight = hook.call.compute_weight(module)
+            delattr(module, name)
+            del module._parameters[f"{name}_g"], module._parameters[f"{name}_v"]
+            setattr(module, name, Parameter(weight.detach()))
+            del module._forward_pre_hooks[key]
+            return module
+    raise ValueError(f"weight_norm of '{name}' not found in {module}")
