@@ -7,14 +7,18 @@ import functools
 import random
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.threads import limit_threads
 
 if TYPE_CHECKING:
+    from benchmarks.libraries import Library
+    from benchmarks.measure import Plan, Result, Sample
     from benchmarks.report import Report
+
+    Job = tuple[Result, Mapping[str, Callable[[], Sample]], list[Result]]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -29,6 +33,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the order in which things are measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every time to FILE")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the ratios into FILE (.png, .svg)")
+    parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: show what --json wrote")
     return parser.parse_args(arguments)
 
 
@@ -36,12 +41,12 @@ def compare(options: argparse.Namespace) -> Report:
     """Measure what `options` ask for."""
     # Imported here: NumPy must not be loaded before the threads are limited.
     from benchmarks import measure
-    from benchmarks.cases import every_case
-    from benchmarks.libraries import DEFAULT, open_libraries
+    from benchmarks.libraries import LIBRARIES, QUICK, open_libraries
+    from benchmarks.rates import measure_rates
     from benchmarks.report import Report, describe
 
-    names = options.libraries.split(",") if options.libraries else list(DEFAULT)
-    ready, missing = open_libraries(names, options.device)
+    names = options.libraries.split(",") if options.libraries else list(QUICK if options.quick else LIBRARIES)
+    ready, missing = open_libraries(names, options.device, options.threads)
     baseline = options.baseline or next(
         (name for name in ("torch", "numpy", "cupy") if name in ready), next(iter(ready), "")
     )
@@ -50,38 +55,60 @@ def compare(options: argparse.Namespace) -> Report:
     plan = measure.QUICK if options.quick else measure.FULL
     order = random.Random(options.seed)
 
-    jobs = {}  # group and name, number of nodes, and how each library is made ready
-    if options.device == "cpu":
-        makers = {
-            name: functools.partial(measure.import_sample, library.module)
-            for name, library in ready.items()
-            if name != "numpy"
-        }
-        jobs["import", "Import"] = 0, makers
-    for case in every_case(options.quick):
-        jobs[case.group, case.name] = (
-            case.size * case.counts_nodes,
-            {
-                name: functools.partial(measure.prepare_sample, library, case, plan)
-                for name, library in ready.items()
-                if case.reason_to_skip(name, options.device) is None
-            },
-        )
+    wanted = [job for job in jobs(options, ready, plan) if re.search(options.only, f"{job[0].group}: {job[0].case}")]
+    measured: dict[int, list[measure.Result]] = {}
+    for count, number in enumerate(order.sample(range(len(wanted)), len(wanted)), start=1):
+        blank, makers, skipped = wanted[number]
+        print(f"[{count}/{len(wanted)}] {blank.case}", file=sys.stderr, flush=True)
+        measured[number] = [*measure.measure(blank, makers, plan, order), *skipped]
+    results = [result for number in range(len(wanted)) for result in measured[number]]
+    about = describe(options.device, options.threads, ready, missing, measure_rates(options.device))
+    return Report(results, baseline, {**about, "plan": "quick" if options.quick else "full"})
 
-    wanted = [key for key in jobs if re.search(options.only, f"{key[0]}: {key[1]}")]
-    measured = {}
-    for count, key in enumerate(order.sample(wanted, len(wanted)), start=1):
-        print(f"[{count}/{len(wanted)}] {key[1]}", file=sys.stderr, flush=True)
-        measured[key] = measure.measure(*key, *jobs[key], plan, order)
-    results = [result for key in wanted for result in measured[key]]
-    return Report(results, baseline, describe(options.device, options.threads, ready, missing))
+
+def jobs(options: argparse.Namespace, ready: Mapping[str, Library], plan: Plan) -> Iterator[Job]:
+    """All that can be measured: a blank result, how each library is made ready, and who is left out."""
+    from benchmarks import measure, memory
+    from benchmarks.cases import every_case
+    from benchmarks.measure import Result
+
+    if options.device == "cpu":
+        modules = {name: lib.module for name, lib in ready.items() if name not in ("numpy", "torch.compile")}
+        yield (
+            Result("Import", "import", ""),
+            {name: functools.partial(measure.import_sample, module) for name, module in modules.items()},
+            [],
+        )
+    for case in every_case(options.quick):
+        blank = Result(case.name, case.group, "", nodes=case.size * case.counts_nodes)
+        blank.traffic, blank.flops = case.traffic, case.flops
+        reasons = {name: case.reason_to_skip(name, options.device) for name in ready}
+        makers = {
+            name: functools.partial(measure.prepare_sample, library, case, plan)
+            for name, library in ready.items()
+            if reasons[name] is None
+        }
+        skipped = [Result(case.name, case.group, name, skipped=why) for name, why in reasons.items() if why]
+        yield blank, makers, skipped
+    for number, (case, _) in enumerate(memory.CASES[: 1 if options.quick else None]):
+        makers = {
+            name: functools.partial(measure.memory_sample, name, options.device, number)
+            for name, library in ready.items()
+            if name != "torch.compile" and library.has_program(case)
+        }
+        yield Result(case.name, "memory", "", unit="B"), makers, []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; 1 where a result was wrong or a library failed."""
     options = parse(arguments)
     limit_threads(options.threads)
-    report = compare(options)
+    if options.show:
+        from benchmarks.report import Report
+
+        report = Report.load(options.show)
+    else:
+        report = compare(options)
     print(report.text())
     if options.json:
         report.save_json(options.json)

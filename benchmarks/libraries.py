@@ -6,12 +6,16 @@ import functools
 import importlib
 import importlib.metadata
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from benchmarks.cases import Case
+from benchmarks.cases.base import Arrays
+
+Inputs = tuple[Arrays, Arrays]
 
 
 class UnavailableError(Exception):
@@ -22,11 +26,15 @@ class Program(NamedTuple):
     """A case made ready for one library.
 
     `run` does the work that is timed and returns what has to be waited for. `outputs` does the same work and
-    returns the loss and the gradients.
+    returns all results: the loss and the gradients, or what the case computes.
     """
 
     run: Callable[[], Any]
-    outputs: Callable[[], tuple[Any, Sequence[Any]]]
+    outputs: Callable[[], Sequence[Any]]
+
+
+class NoProgramError(Exception):
+    """A case has no program for a library; nothing is wrong."""
 
 
 def updating_in_place(
@@ -34,12 +42,14 @@ def updating_in_place(
 ) -> Program:
     """Return the program of a library that hands out gradients as arrays and whose arrays can be changed."""
 
-    def run() -> tuple[Any, Sequence[Any]]:
+    def run() -> Sequence[Any]:
+        if not case.differentiated:
+            return differentiate()
         loss, gradients = differentiate()
         if case.learning_rate:
             for p, gradient in zip(parameters, gradients, strict=True):
                 p -= case.learning_rate * gradient
-        return loss, gradients
+        return [loss, *gradients]
 
     return Program(run, run)
 
@@ -82,12 +92,33 @@ class Library:
         """The installed version."""
         return getattr(self.namespace, "__version__", None) or importlib.metadata.version(self.module)
 
-    def prepare(self, case: Case) -> Program:
-        """Place the inputs of `case` on the device and return the program that works on them."""
+    def prepare(self, case: Case, arrays: Inputs) -> Program:
+        """Place `arrays`, the inputs of `case`, on the device and return the program that works on them.
+
+        Raises
+        ------
+        NoProgramError
+            Where the case has nothing for this library.
+        """
         raise NotImplementedError
+
+    def has_program(self, case: Case) -> bool:
+        """Whether `case` has something for this library."""
+        return True
+
+    def limit_threads(self, count: int) -> None:
+        """Hold the library to `count` CPU threads, where the environment does not do it."""
 
     def wait(self, outputs: Any) -> None:
         """Return when the device has finished all work."""
+
+    def mark(self) -> Any:
+        """A point in the device's queue of work, where there is one: `elapsed` tells the time between two."""
+        return None
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Seconds of the device between two points, when it has passed both."""
+        raise NotImplementedError
 
     def to_numpy(self, array: Any) -> np.ndarray:
         """Copy `array` to the CPU."""
@@ -103,8 +134,13 @@ class RawNumPy(Library):
         """Return a copy of `value` as an array of the library."""
         return value.copy()
 
-    def prepare(self, case: Case) -> Program:
-        parameters, constants = ([self.array(a) for a in arrays] for arrays in case.arrays())
+    def has_program(self, case: Case) -> bool:
+        return case.by_hand is not None
+
+    def prepare(self, case: Case, arrays: Inputs) -> Program:
+        if not self.has_program(case):
+            raise NoProgramError
+        parameters, constants = ([self.array(a) for a in group] for group in arrays)
         differentiate = functools.partial(case.by_hand, self.namespace, *parameters, *constants)
         return updating_in_place(case, parameters, differentiate)
 
@@ -123,8 +159,28 @@ class RawCuPy(RawNumPy):
     def wait(self, outputs: Any) -> None:
         self.namespace.cuda.Device().synchronize()
 
+    def mark(self) -> Any:
+        return cupy_mark()
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        return cupy_elapsed(start, end)
+
     def to_numpy(self, array: Any) -> np.ndarray:
         return self.namespace.asnumpy(array)
+
+
+def cupy_mark() -> Any:
+    """Record an event in CuPy's queue."""
+    cuda = importlib.import_module("cupy").cuda
+    event = cuda.Event()
+    event.record()
+    return event
+
+
+def cupy_elapsed(start: Any, end: Any) -> float:
+    """Seconds between two events."""
+    cuda = importlib.import_module("cupy").cuda
+    return float(cuda.get_elapsed_time(start, end)) / 1e3
 
 
 class TensorLibrary(Library):
@@ -134,26 +190,38 @@ class TensorLibrary(Library):
         """Return `value` as a tensor on the device."""
         return self.namespace.tensor(value, device=self.device, requires_grad=requires_grad)
 
-    def loss_function(self, case: Case) -> Callable[..., Any]:
-        """Return the function of the case's tensors that is differentiated."""
-        return lambda *tensors: case.torch_style(self.namespace, *tensors)
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function of tensors that is run."""
+        return function
 
-    def prepare(self, case: Case) -> Program:
-        parameters, others = case.arrays()
-        leaves = [self.tensor(a, requires_grad=True) for a in parameters]
-        constants = [self.tensor(a) for a in others]
-        loss_function, no_grad = self.loss_function(case), self.namespace.no_grad
+    def prepare(self, case: Case, arrays: Inputs) -> Program:
+        T = self.namespace
+        leaves = [self.tensor(a, requires_grad=True) for a in arrays[0]]
+        tensors = [*leaves, *(self.tensor(a) for a in arrays[1])]
+        work = case.torch_setup(T, tensors)
+        if work is None:
+            function = self.compiled(functools.partial(case.torch_style, T))
+            if case.differentiated:
+                return self.differentiated(case, function, leaves, tensors)
+            work = functools.partial(function, *tensors)
+        return Program(work, work)
 
-        def outputs() -> tuple[Any, Sequence[Any]]:
-            loss = loss_function(*leaves, *constants)
+    def differentiated(
+        self, case: Case, loss_function: Callable[..., Any], leaves: Sequence[Any], tensors: Sequence[Any]
+    ) -> Program:
+        """Return the program of a loss and its gradients."""
+        no_grad = self.namespace.no_grad
+
+        def outputs() -> Sequence[Any]:
+            loss = loss_function(*tensors)
             loss.backward()
             gradients = [leaf.grad for leaf in leaves]
             for leaf in leaves:
                 leaf.grad = None
-            return loss, gradients
+            return [loss, *gradients]
 
         def step() -> None:
-            loss_function(*leaves, *constants).backward()
+            loss_function(*tensors).backward()
             if case.learning_rate:
                 with no_grad():
                     for leaf in leaves:
@@ -177,9 +245,18 @@ class GradCore(TensorLibrary):
         if found.partition(":")[0] != self.device:
             raise UnavailableError(f"gradcore fell back to {found}")
 
+    def limit_threads(self, count: int) -> None:
+        self.namespace.set_num_threads(count)
+
     def wait(self, outputs: Any) -> None:
         if self.device == "cuda":  # gradcore's kernels run where CuPy's do
             importlib.import_module("cupy").cuda.Device().synchronize()
+
+    def mark(self) -> Any:
+        return cupy_mark() if self.device == "cuda" else None
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        return cupy_elapsed(start, end)
 
 
 class Torch(TensorLibrary):
@@ -195,15 +272,30 @@ class Torch(TensorLibrary):
         if self.device == "cuda":
             self.namespace.cuda.synchronize()
 
+    def mark(self) -> Any:
+        if self.device != "cuda":
+            return None
+        event = self.namespace.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        return float(start.elapsed_time(end)) / 1e3
+
 
 class TorchCompile(Torch):
-    """PyTorch with ``torch.compile``: minutes of compiling, so only where it is asked for."""
+    """PyTorch with ``torch.compile``, which spends minutes on compiling: not in quick runs unless it is asked for."""
 
     name = "torch.compile"
 
-    def loss_function(self, case: Case) -> Callable[..., Any]:
+    def open(self) -> None:
+        super().open()
+        if self.device == "cpu" and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "c++", "clang++", "cl"))):
+            raise UnavailableError("needs a C++ compiler, and none was found")
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         self.namespace.compiler.reset()
-        return self.namespace.compile(super().loss_function(case))
+        return self.namespace.compile(function)
 
 
 class FunctionalLibrary(Library):
@@ -211,11 +303,18 @@ class FunctionalLibrary(Library):
 
     numpy_module: ClassVar[str]
 
-    def loss_function(self, case: Case) -> Callable[..., Any]:
-        """Return the function of the case's arrays that is differentiated."""
-        xp = importlib.import_module(self.numpy_module)
-        style = getattr(case, f"{self.name}_style", case.numpy_style)
-        return lambda *arrays: style(xp, *arrays)
+    def style(self, case: Case) -> Any:
+        """Return the case's program for this library, or None."""
+        return case.numpy_style
+
+    def has_program(self, case: Case) -> bool:
+        return self.style(case) is not None
+
+    def function(self, case: Case) -> Callable[..., Any]:
+        """Return the case's function of arrays."""
+        if not self.has_program(case):
+            raise NoProgramError
+        return functools.partial(self.style(case), importlib.import_module(self.numpy_module))
 
 
 class HIPSAutograd(FunctionalLibrary):
@@ -223,10 +322,13 @@ class HIPSAutograd(FunctionalLibrary):
 
     name, module, numpy_module, devices = "autograd", "autograd", "autograd.numpy", ("cpu",)
 
-    def prepare(self, case: Case) -> Program:
-        parameters, constants = case.arrays()
+    def has_program(self, case: Case) -> bool:
+        return case.differentiated and super().has_program(case)
+
+    def prepare(self, case: Case, arrays: Inputs) -> Program:
+        parameters, constants = arrays
         every = tuple(range(len(parameters)))
-        value_and_grad = self.namespace.value_and_grad(self.loss_function(case), argnum=every)
+        value_and_grad = self.namespace.value_and_grad(self.function(case), argnum=every)
         return updating_in_place(case, parameters, functools.partial(value_and_grad, *parameters, *constants))
 
 
@@ -241,15 +343,37 @@ class JAX(FunctionalLibrary):
         self.namespace.config.update("jax_default_matmul_precision", "highest")
         self.place = self.namespace.devices("gpu" if self.device == "cuda" else "cpu")[0]
 
-    def prepare(self, case: Case) -> Program:
+    def style(self, case: Case) -> Any:
+        return case.jax_style or case.numpy_style
+
+    def has_program(self, case: Case) -> bool:
+        return case.jax_setup is not None or super().has_program(case)
+
+    def prepare(self, case: Case, arrays: Inputs) -> Program:
         jax = self.namespace
-        parameters, constants = jax.device_put(case.arrays(), self.place)
-        every = tuple(range(len(parameters)))
-        value_and_grad = jax.value_and_grad(self.loss_function(case), argnums=every)
+        if not self.has_program(case):
+            raise NoProgramError
+        parameters, constants = jax.device_put(arrays, self.place)
+        if case.jax_setup is not None:
+            work = case.jax_setup(jax, (*parameters, *constants))
+            return Program(work, work)
+        function = self.function(case)
+        if not case.differentiated:
+            work = functools.partial(jax.jit(function), *parameters, *constants)
+            return Program(work, work)
+        return self.differentiated(case, function, parameters, constants)
+
+    def differentiated(
+        self, case: Case, function: Callable[..., Any], parameters: Sequence[Any], constants: Sequence[Any]
+    ) -> Program:
+        """Return the program of a loss and its gradients, compiled as a whole."""
+        jax = self.namespace
+        value_and_grad = jax.value_and_grad(function, argnums=tuple(range(len(parameters))))
         differentiate = jax.jit(lambda parameters, constants: value_and_grad(*parameters, *constants))
 
         def outputs() -> Any:
-            return differentiate(parameters, constants)
+            loss, gradients = differentiate(parameters, constants)
+            return [loss, *gradients]
 
         if not case.learning_rate:
             return Program(outputs, outputs)
@@ -275,10 +399,10 @@ class JAX(FunctionalLibrary):
 LIBRARIES: dict[str, type[Library]] = {
     library.name: library for library in (GradCore, Torch, TorchCompile, JAX, HIPSAutograd, RawNumPy, RawCuPy)
 }
-DEFAULT = tuple(name for name in LIBRARIES if name != TorchCompile.name)
+QUICK = tuple(name for name in LIBRARIES if name != TorchCompile.name)
 
 
-def open_libraries(names: Sequence[str], device: str) -> tuple[dict[str, Library], dict[str, str]]:
+def open_libraries(names: Sequence[str], device: str, threads: int) -> tuple[dict[str, Library], dict[str, str]]:
     """Open what can be opened.
 
     Parameters
@@ -287,6 +411,8 @@ def open_libraries(names: Sequence[str], device: str) -> tuple[dict[str, Library
         Keys of `LIBRARIES`.
     device : str
         ``"cpu"`` or ``"cuda"``.
+    threads : int
+        CPU threads of each.
 
     Returns
     -------
@@ -300,6 +426,7 @@ def open_libraries(names: Sequence[str], device: str) -> tuple[dict[str, Library
         if device in LIBRARIES[name].devices:
             try:
                 ready[name] = LIBRARIES[name](device)
+                ready[name].limit_threads(threads)
             except UnavailableError as error:
                 missing[name] = str(error)
     return ready, missing

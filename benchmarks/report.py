@@ -1,18 +1,21 @@
-"""Results as a table and as JSON."""
+"""Results as tables and as JSON."""
 
 from __future__ import annotations
 
 import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 from statistics import geometric_mean, median
-from typing import Any
+from typing import Any, Self
 
+from benchmarks.goals import GOALS, IMPORT_GOAL
 from benchmarks.libraries import LIBRARIES, Library
 from benchmarks.measure import Result
+
+FORMAT = 2
 
 
 class Report:
@@ -25,95 +28,160 @@ class Report:
     baseline : str
         The library whose time is 1.
     about : mapping
-        What the figures belong to: device, threads, versions.
+        What the figures belong to: device, threads, versions, and the machine's own rates.
     """
 
     def __init__(self, results: Sequence[Result], baseline: str, about: Mapping[str, Any]) -> None:
         self.results, self.baseline, self.about = list(results), baseline, dict(about)
         self.by_case: dict[str, dict[str, Result]] = {}
+        self.by_group: dict[str, list[str]] = {}
         for result in results:
-            self.by_case.setdefault(result.case, {})[result.library] = result
-        self.libraries = sorted({r.library for r in results}, key=list(LIBRARIES).index)
+            case = f"{result.group}: {result.case}"
+            self.by_case.setdefault(case, {})[result.library] = result
+            cases = self.by_group.setdefault(result.group, [])
+            if case not in cases:
+                cases.append(case)
+        present = {r.library for r in results}
+        self.libraries = [name for name in LIBRARIES if name in present]
         self.problems = [r for r in results if r.problem]
 
     def ratios(self, case: str, library: str) -> list[float]:
         """Return the library's time over the baseline's, round by round; empty where one is missing."""
         found, base = self.by_case[case].get(library), self.by_case[case].get(self.baseline)
-        if found is None or base is None or not found.seconds or not base.seconds:
+        if found is None or base is None or not found.values or not base.values:
             return []
         return found.ratios(base)
 
     def group_means(self) -> dict[str, dict[str, float]]:
         """Return, for every group and library, the geometric mean of the median ratios."""
         means: dict[str, dict[str, float]] = {}
-        for group, rows in groupby(self.results, lambda r: r.group):
-            cases = dict.fromkeys(r.case for r in rows)
+        for group, cases in self.by_group.items():
             for library in self.libraries:
                 medians = [median(ratios) for case in cases if (ratios := self.ratios(case, library))]
                 if len(medians) == len(cases):  # a mean over other cases would compare unlike things
                     means.setdefault(group, {})[library] = geometric_mean(medians)
         return means
 
-    def text(self) -> str:
-        """Return the tables for a terminal."""
-        return "\n".join(self._lines())
+    # -- tables ---------------------------------------------------------------------------------------------------
 
-    def _lines(self) -> Iterator[str]:
-        yield from (f"{key}: {value}" for key, value in self.about.items())
-        yield ""
-        yield f"Time over {self.baseline}'s: median of the rounds [least-largest]; below 1 is faster."
+    def text(self) -> str:
+        """Return all tables, for a terminal."""
+        tables = (self._about(), self._ratios(), self._goals(), self._shares(), self._device_times(), self._nodes())
+        return "\n".join(line for table in (*tables, self._left_out()) for line in ("", *table) if line or table)
+
+    def _about(self) -> Iterator[str]:
+        yield from (f"{key}: {value}" for key, value in self.about.items() if key != "rates")
+        rates = self.about.get("rates")
+        if rates:
+            yield f"rates: copy {rates['copy'] / 1e9:.3g} GB/s, matmul {rates['matmul'] / 1e9:.3g} GFLOP/s"
+
+    def _ratios(self) -> Iterator[str]:
+        yield f"Time (or memory) over {self.baseline}'s: median of the rounds [least-largest]; below 1 is better."
         others = [library for library in self.libraries if library != self.baseline]
         means = self.group_means()
         rows: list[list[str]] = []
-        for group, results in groupby(self.results, lambda r: r.group):
+        for group, cases in self.by_group.items():
             rows.append([group, self.baseline, *others])
-            for case in dict.fromkeys(r.case for r in results):
+            for case in cases:
                 base = self.by_case[case].get(self.baseline)
-                shown = _time(base.median) if base is not None and base.seconds else "-"
-                rows.append([f"  {case}", shown, *(self._cell(case, library) for library in others)])
+                shown = _quantity(base) if base is not None and base.values else "-"
+                rows.append([f"  {_name(case)}", shown, *(self._cell(case, library) for library in others)])
             mean = means.get(group, {})
             rows.append(["  geometric mean", "1.00", *(_ratio(mean[o]) if o in mean else "-" for o in others)])
         yield from _aligned(rows)
-        per_node = [r for r in self.results if r.nodes and r.seconds]
-        if per_node:
-            yield from ("", "Nanoseconds a node, forward and backward.")
-            yield from _aligned([f"  {r.case}", r.library, f"{r.median / r.nodes * 1e9:.0f}"] for r in per_node)
-        if self.problems:
-            yield from ("", "Not measured.")
-            yield from (f"  {r.case}, {r.library}: {r.problem}" for r in self.problems)
 
     def _cell(self, case: str, library: str) -> str:
         if ratios := self.ratios(case, library):
             return f"{_ratio(median(ratios))} [{_ratio(min(ratios))}-{_ratio(max(ratios))}]"
         found = self.by_case[case].get(library)
-        if found is None:
+        if found is None or found.skipped:
             return "-"
-        return "failed" if found.problem else _time(found.median)
+        return "failed" if found.problem else _quantity(found)
+
+    def goals(self) -> list[tuple[str, float, float]]:
+        """Return group, goal and what was reached, for the groups that were measured with PyTorch."""
+        means = self.group_means() if self.baseline == "torch" else {}
+        rows = [(g, goal, means[g]["gradcore"]) for g, goal in GOALS.items() if "gradcore" in means.get(g, {})]
+        found = self.by_case.get("import: Import", {}).get("gradcore")
+        if found is not None and found.values:
+            rows.append(("import, seconds beyond NumPy", IMPORT_GOAL, found.median))
+        return rows
+
+    def _goals(self) -> Iterator[str]:
+        rows = [[f"  {n}", _ratio(a), _ratio(b), "reached" if b <= a else "missed"] for n, a, b in self.goals()]
+        if rows:
+            yield "Goals: geometric means of gradcore's ratios to torch."
+            yield from _aligned([["  group", "goal", "gradcore", ""], *rows])
+
+    def _shares(self) -> Iterator[str]:
+        """How near the machine's own rates gradcore comes."""
+        rates = self.about.get("rates")
+        measured = [r for r in self.results if r.library == "gradcore" and r.values and r.unit == "s"]
+        rows = []
+        for r in measured if rates else ():
+            seconds = median(r.device) if r.device else r.median
+            shares = [amount / seconds / rate for amount, rate in ((r.traffic, rates["copy"]), (r.flops, rates["matmul"]))]
+            if max(shares) >= 0.01:
+                rows.append([f"  {r.case}", *(f"{s:.0%}" if s else "-" for s in shares)])
+        if rows:
+            yield "Least traffic over time, as a share of a copy's rate; products of matrices, of a large product's rate."
+            yield from _aligned([["  gradcore", "copy", "matmul"], *rows])
+
+    def _device_times(self) -> Iterator[str]:
+        rows = [
+            [f"  {r.case}", r.library, *(_time(median(column)) for column in (r.values, r.host, r.device))]
+            for r in self.results
+            if r.device
+        ]
+        if rows:
+            yield "On the GPU: all of the time, until everything was queued, and the device's own."
+            yield from _aligned([["  case", "", "total", "host", "device"], *rows])
+
+    def _nodes(self) -> Iterator[str]:
+        rows = [[f"  {r.case}", r.library, f"{r.median / r.nodes * 1e9:.0f}"] for r in self.results if r.nodes and r.values]
+        if rows:
+            yield "Nanoseconds a node, forward and backward."
+            yield from _aligned(rows)
+
+    def _left_out(self) -> Iterator[str]:
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for r in self.results:
+            if r.problem or r.skipped:
+                reasons.setdefault((r.library, r.problem or r.skipped), []).append(r.case)
+        if reasons:
+            yield "Not measured."
+            yield from (f"  {library}: {', '.join(cases)}: {why}" for (library, why), cases in reasons.items())
+
+    # -- files ----------------------------------------------------------------------------------------------------
 
     def save_json(self, path: Path) -> None:
         """Write everything that was measured, with the ratios worked out."""
-        rows = [
-            {
-                "case": r.case,
-                "group": r.group,
-                "library": r.library,
-                "problem": r.problem,
-                "seconds": r.seconds,
-                "median_ratio": median(ratios) if (ratios := self.ratios(r.case, r.library)) else None,
-                "median_seconds_per_node": r.median / r.nodes if r.nodes and r.seconds else None,
-            }
-            for r in self.results
-        ]
+        rows = []
+        for r in self.results:
+            ratios = self.ratios(f"{r.group}: {r.case}", r.library)
+            filled = {key: value for key, value in asdict(r).items() if value or key in ("case", "group", "library")}
+            rows.append({**filled, "median_ratio": median(ratios) if ratios else None})
         content = {
-            "about": self.about,
-            "baseline": self.baseline,
+            "format": FORMAT, "about": self.about, "baseline": self.baseline, "group_means": self.group_means(),
+            "goals": [dict(zip(("group", "goal", "reached"), goal, strict=True)) for goal in self.goals()],
             "results": rows,
-            "group_means": self.group_means(),
-        }
+        }  # fmt: skip
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content, indent=1) + "\n")
 
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save_json` wrote."""
+        content = json.loads(path.read_text())
+        if content.get("format") != FORMAT:
+            raise ValueError(f"{path} was written by another version of the benchmarks")
+        rows = [{key: value for key, value in row.items() if key != "median_ratio"} for row in content["results"]]
+        return cls([Result(**row) for row in rows], content["baseline"], content["about"])
 
-def describe(device: str, threads: int, ready: Mapping[str, Library], missing: Mapping[str, str]) -> dict[str, Any]:
+
+def describe(
+    device: str, threads: int, ready: Mapping[str, Library], missing: Mapping[str, str], rates: Mapping[str, float]
+) -> dict[str, Any]:
     """Return what the figures belong to."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="minutes"),
@@ -122,6 +190,7 @@ def describe(device: str, threads: int, ready: Mapping[str, Library], missing: M
         "python": platform.python_version(),
         "libraries": ", ".join(f"{name} {library.version}" for name, library in ready.items()),
         "left out": "; ".join(f"{name}: {reason}" for name, reason in missing.items()) or "none",
+        "rates": dict(rates),
     }
 
 
@@ -140,8 +209,16 @@ def _cuda_name() -> str:
     return str(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode())
 
 
+def _name(case: str) -> str:
+    return case.partition(": ")[2]
+
+
 def _ratio(value: float) -> str:
     return f"{value:.2f}" if value >= 0.095 else f"{value:.1g}"
+
+
+def _quantity(result: Result) -> str:
+    return _time(result.median) if result.unit == "s" else f"{result.median / 2**20:.0f} MiB"
 
 
 def _time(seconds: float) -> str:

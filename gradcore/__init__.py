@@ -29,6 +29,7 @@ from gradcore.autograd.grad_mode import (
     set_grad_enabled,
 )
 from gradcore.backends.memory import empty_cache, memory_stats
+from gradcore.backends.threads import get_num_threads, set_num_threads
 from gradcore.config import cuda_fallback, set_cuda_fallback
 from gradcore.creation import *
 from gradcore.device import device, get_default_device, set_default_device
@@ -57,7 +58,7 @@ globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
 # These read the functions that were installed just now.
-from gradcore import amp, fft, func, linalg, nn, optim, overrides, special, utils  # noqa: E402
+from gradcore import _C, amp, fft, func, linalg, nn, optim, overrides, profiler, special, utils  # noqa: E402
 from gradcore.amp import cuda as _cuda_amp  # noqa: E402
 from gradcore.amp.autocasting import (  # noqa: E402
     autocast,

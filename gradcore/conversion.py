@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.autograd import forward
 from gradcore.autograd.graph import bump
+from gradcore.autograd.modes import local
 from gradcore.creation import empty, legacy_tensor, sizes, tensor
 from gradcore.device import DeviceLike
+from gradcore.dispatch import check_inplace
 from gradcore.tensor import Tensor
 
 __all__: list[str] = []
@@ -114,6 +117,8 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     """Give the tensor another shape in place; new elements are uninitialised."""
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
+    forward.refuse_dual(self, "cannot resize variables that has a forward grad")
+    check_inplace(self, local.state)
     shape = sizes(size)
     count = int(np.prod(shape, dtype=np.int64))
     flat = self._array.reshape(-1)
@@ -134,8 +139,10 @@ def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) ->
 
 def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
     """Make the tensor share the memory of another one; without one, make it empty."""
+    check_inplace(self, local.state)
     if self.requires_grad and not self.is_leaf:
         raise RuntimeError("set_() cannot be called on a tensor with a history; use a new name")
+    forward.refuse_dual(self, "Trying to use forward AD with set_ that does not support it; use a new name")
     chosen = empty(0, dtype=self._dtype, device=self._device) if source is None else source
     self._array, self._device, self._dtype = chosen._array, chosen._device, chosen._dtype
     bump(self)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["DeviceFallbackWarning", "LinAlgError", "OutOfMemoryError", "Unavailable"]
+import sys
+
+__all__ = ["DeviceFallbackWarning", "LinAlgError", "OutOfMemoryError", "Unavailable", "caller_depth"]
 
 
 class DeviceFallbackWarning(UserWarning):
@@ -19,3 +21,11 @@ class OutOfMemoryError(RuntimeError):
 
 class Unavailable(Exception):
     """A backend cannot be used here; the text says why and what to do."""
+
+
+def caller_depth() -> int:
+    """The `stacklevel` with which the function that asks warns from the first line outside of gradcore."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradcore":
+        depth, frame = depth + 1, frame.f_back
+    return depth

@@ -165,7 +165,7 @@ class Tensor(Variable, Methods):
             )  # fmt: skip
             raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{hint}")
         if on and self._dtype.category < 2:
-            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if self._meta is None:
             if not on:
                 return

@@ -9,7 +9,7 @@ from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.batching import lift
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Node, Variable, gradient_edge, new, tick, wrap
-from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
 from gradcore.backends.batching import Batched, over
 from gradcore.backends.registry import resolve
 
@@ -58,6 +58,12 @@ ToCopyBackward0.__module__ = "builtins"
 def to_copy(t: Any, device: Any, dtype: dtypes.dtype) -> Any:
     """A copy of `t` on another device or in another dtype, recorded."""
     state = local.state
+    if state.mode & PROFILE:
+        return state.profiler.call("_to_copy", (t,), _to_copy, t, device, dtype, state)
+    return _to_copy(t, device, dtype, state)
+
+
+def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, state: State) -> Any:
     if state.mode & DUAL:
         level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
         if level is not None:

@@ -46,6 +46,8 @@ class Case:
     numpy_style: Any = None
     jax_style: Any = None
     by_hand: Any = None
+    #: ``jax_setup(jax, arrays)`` returns what does the work, where that is more than a function.
+    jax_setup: Any = None
 
     def __init__(self, size: int) -> None:
         self.size = size

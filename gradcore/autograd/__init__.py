@@ -1,14 +1,17 @@
 """Automatic differentiation: the graph, the engine, its modes and hooks."""
 
-from gradcore.autograd import anomaly_mode, forward_ad, function, functional, grad_mode, graph
+from gradcore.autograd import anomaly_mode, forward_ad, function, functional, grad_mode, graph, profiler
 from gradcore.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import (
+    _unsafe_preserve_version_counter,
     enable_grad,
     inference_mode,
     is_grad_enabled,
+    is_multithreading_enabled,
     no_grad,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
 from gradcore.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from gradcore.autograd.gradients import backward, grad
@@ -18,6 +21,7 @@ __all__ = [
     "Function",
     "GradcheckError",
     "Variable",
+    "_unsafe_preserve_version_counter",
     "anomaly_mode",
     "backward",
     "detect_anomaly",
@@ -32,7 +36,10 @@ __all__ = [
     "graph",
     "inference_mode",
     "is_grad_enabled",
+    "is_multithreading_enabled",
     "no_grad",
+    "profiler",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]

@@ -18,9 +18,10 @@ from typing import Any
 from gradcore.autograd import anomaly_mode, leaves, reentrant
 from gradcore.autograd.formulas import PLANS, TENSORS, all_gradients, are_real, fit
 from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
-from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, local
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
 from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node, OpNode, requires_grad
 from gradcore.autograd.variables import OWN, Clock, Meta, Subclasses, bump, tensor_type, wrap
+from gradcore.backends.batching import Batched, over
 
 __all__ = ["accumulate", "keep", "run_backward"]
 
@@ -61,8 +62,9 @@ def run_backward(
             )
         )
     # Raw arrays carry neither history nor tangents: only where nobody watches.
-    raw = not create_graph and not state.mode & DUAL and _unbatched(roots, captures, state.batches)
+    raw = not create_graph and not state.mode & DUAL
     task = _Task(raw, retain_graph, create_graph, captures, accumulate)
+    task.batches = _batches_of(roots, state.batches)
     before, outer = state.mode, state.task
     state.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
@@ -78,11 +80,10 @@ def run_backward(
     return task.found
 
 
-def _unbatched(roots: Sequence[tuple[Node, int, Any]], captures: Any, batches: tuple[Any, ...]) -> bool:
-    """Whether gradients lie where their nodes do: those of a batch that nodes know nothing of are tensors."""
-    if any(grad._device is not node._device for node, _, grad in roots):
-        return False
-    return not batches or (bool(captures) and all(batches[-1] in node._device.levels for node in captures))
+def _batches_of(roots: Sequence[tuple[Node, int, Any]], running: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The batches that gradients may be in, whether or not the nodes are: those that run, and those of the roots."""
+    extra = {level for _, _, grad in roots for level in grad._device.levels}
+    return running if extra <= set(running) else (*running, *(level for level in extra if level not in running))
 
 
 def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
@@ -118,8 +119,8 @@ class _Task:
     """The state of one backward call."""
 
     __slots__ = (
-        "_entered", "accumulate", "captures", "create", "device", "found", "heap", "leading", "notes", "owned",
-        "pending", "raw", "reachable", "retain", "roots", "watch",
+        "_entered", "accumulate", "batches", "captures", "create", "device", "found", "heap", "leading", "notes",
+        "owned", "pending", "raw", "reachable", "retain", "roots", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -131,6 +132,7 @@ class _Task:
         accumulate: bool,
     ) -> None:
         self.raw, self.retain, self.create, self.accumulate = raw, retain or create, create, accumulate
+        self.batches: tuple[Any, ...] = ()
         #: Gradients of nodes that wait: a gradient, or a list of them for nodes with several outputs.
         self.pending: dict[Node, Any] = {}
         #: Nodes whose pending gradient is an array that the engine made and may write into.
@@ -144,8 +146,8 @@ class _Task:
         self.reachable: set[Node] | None = None
         #: What hooks on several tensors remember during this call.
         self.notes: dict[Any, Any] = {}
-        #: Whether anomaly detection is on.
-        self.watch = bool(local.state.mode & ANOMALY)
+        #: Which of anomaly detection and a profiler are on: bits of the mode.
+        self.watch = local.state.mode & (ANOMALY | PROFILE)
         self.device: Any = None
         self._entered: contextlib.ExitStack | None = None
 
@@ -164,6 +166,10 @@ class _Task:
         if self._entered is not None:
             self._entered.close()
             self._entered = None
+
+    def place(self, device: Any) -> Any:
+        """Where the gradients of a device's nodes lie."""
+        return over(self.batches, device) if self.batches else device
 
     # -- sums -----------------------------------------------------------------------------------------------------
 
@@ -200,12 +206,14 @@ class _Task:
             return piece
         if not self.raw:
             return total + piece
-        if may_own and node in self.owned and total.dtype == piece.dtype and total.shape == piece.shape:
+        alike = total.__class__ is piece.__class__ and total.dtype == piece.dtype and total.shape == piece.shape
+        if may_own and alike and node in self.owned:
             return local.state.run(iadd, total, piece)
         if may_own:
             self.owned.add(node)
         total = local.state.run(add, total, piece)
-        return total if total.__class__ is node._device.backend.array_type else node._device.backend.asarray(total)
+        backend = self.place(node._device).backend
+        return total if total.__class__ is backend.array_type else backend.asarray(total)
 
     def add_part(self, node: Any, grad: Any) -> bool:
         """Add the gradient of a part to the sum for the whole where it exists and may be written into.
@@ -233,7 +241,7 @@ class _Task:
             if part is None:
                 continue
             if place is not device:
-                part = TENSORS.to(part if not self.raw else wrap(part, place), device)
+                part = TENSORS.to(self.as_tensor(part, place), device)
                 part = part._array if self.raw else part
             total = part if total is None else total + part
         return total
@@ -322,8 +330,9 @@ class _Task:
         if not self.raw:
             plans = {} if self.watch or Subclasses.used else PLANS["tensors"]
             return TENSORS, plans, tensor_type.cls
-        plans = {} if self.watch else PLANS["fused" if device.backend.fuses else "arrays"]
-        return device.backend, plans, device.backend.array_type
+        backend = self.place(device).backend
+        plans = {} if self.watch else PLANS["fused" if backend.fuses else "arrays"]
+        return backend, plans, backend.array_type
 
     def run_any(self, node: Any, grad: Any) -> None:
         """Run any node with whatever belongs to it: hooks, captures, leaves, several outputs."""
@@ -341,7 +350,10 @@ class _Task:
         if not leaf:
             self.spread(node, grad)
             return
-        self.accumulate_grad(node, grad)
+        if self.watch & PROFILE:
+            local.state.profiler.node(node, grad, lambda: self.accumulate_grad(node, grad))
+        else:
+            self.accumulate_grad(node, grad)
         if hooks is not None and hooks.post:
             self.posthooks(node, hooks, (), grad)
 
@@ -366,7 +378,7 @@ class _Task:
         if leading is not None:
             wanted = [edge is not None and edge[0] in leading for edge in node._edges]
         if self.watch:
-            pieces = anomaly_mode.watched(node, lambda: self.pieces(node, grad, wanted))
+            pieces = self.watched(node, grad, wanted)
         else:
             pieces = self.pieces(node, grad, wanted)
         fresh = node._fresh
@@ -382,8 +394,9 @@ class _Task:
             if devices is not None:
                 device = devices[i]
             if self.raw and piece is not None:
-                if piece.__class__ is not device.backend.array_type:
-                    piece = device.backend.asarray(piece)
+                backend = self.place(device).backend
+                if piece.__class__ is not backend.array_type:
+                    piece = backend.asarray(piece)
                 if (
                     successor.is_leaf_sink
                     and successor not in self.pending
@@ -395,16 +408,36 @@ class _Task:
                     self.owned.add(successor)
             self.add(successor, number, piece, device)
 
+    def watched(self, node: Node, grad: Any, wanted: list[bool] | None) -> Any:
+        """The gradients for the edges of a node, under anomaly detection or a profiler."""
+
+        def compute() -> Any:
+            return self.pieces(node, grad, wanted)
+
+        def run() -> Any:
+            return anomaly_mode.watched(node, compute) if self.watch & ANOMALY else compute()
+
+        return local.state.profiler.node(node, grad, run) if self.watch & PROFILE else run()
+
     def pieces(self, node: Node, grad: Any, wanted: list[bool] | None) -> Any:
         """The gradients for the edges of a node."""
         if isinstance(node, OpNode):
-            return all_gradients(node, grad, self.raw, wanted)
+            return all_gradients(node, grad, self.place(node._device).backend if self.raw else None, wanted)
+        if self.raw and self.batches and self.place(node._device) is not node._device:
+            return self.pieces_of_batch(node, grad)
         return node.backward(grad, self.raw)
+
+    def pieces_of_batch(self, node: Node, grad: Any) -> Any:
+        """The gradients for the edges of a node of its own kind that knows nothing of the batch they are in."""
+        several = type(grad) is list
+        grads = [self.as_tensor(g, node._device) for g in (grad if several else (grad,))]
+        found = node.backward(grads if several else grads[0], False)
+        return [self.as_carried(g) for g in found]
 
     # -- hooks, leaves, captures ----------------------------------------------------------------------------------
 
     def as_tensor(self, grad: Any, device: Any) -> Any:
-        return wrap(grad, device) if self.raw and grad is not None else grad
+        return wrap(grad, self.place(device)) if self.raw and grad is not None else grad
 
     def as_carried(self, grad: Any) -> Any:
         return grad._array if self.raw and grad is not None else grad
@@ -474,12 +507,13 @@ class _Task:
         """Add to a leaf's ``.grad``: in place where it exists, without a copy where the engine made the array."""
         leaf = node.variable
         meta: Meta = leaf._meta
+        if self.batches and grad is not None:
+            _check_unbatched(grad._array if not self.raw else grad, leaf)
         with _summing:
             old = meta.grad
             if grad is None:
                 pass
             elif not self.raw:
-                _check_unbatched(grad, leaf)
                 meta.grad = TENSORS.clone(grad) if old is None else old + grad
             elif old is None:
                 array = grad
@@ -491,7 +525,13 @@ class _Task:
                     array = leaves.laid_out_as(leaf._array, array)
                 meta.grad = wrap(array, leaf._device, leaf._dtype if array.dtype is leaf._array.dtype else None)
             else:
-                old._array = local.state.run(iadd, old._array, grad)
+                try:
+                    old._array = local.state.run(iadd, old._array, grad)
+                except ValueError as error:  # the leaf has another shape than when it got its gradient
+                    raise RuntimeError(
+                        f"a gradient of size {list(grad.shape)} cannot be added to .grad, which has size "
+                        f"{list(old._array.shape)}; set .grad to None first"
+                    ) from error
                 bump(old)
         if meta.post_accumulate_hooks:
             for hook in list(meta.post_accumulate_hooks.values()):
@@ -508,7 +548,11 @@ def accumulate(node: Any, grad: Any) -> None:
 
 def _check_unbatched(grad: Any, leaf: Any) -> None:
     """Refuse to keep the gradients of single samples where one gradient is kept."""
-    if grad._device.levels and not set(grad._device.levels) <= set(leaf._device.levels):
+    levels = set()
+    while grad.__class__ is Batched:
+        levels.add(grad.level)
+        grad = grad.array
+    if not levels <= set(leaf._device.levels):
         raise RuntimeError(
             "vmap: backward() would accumulate the gradients of single samples in .grad of a tensor from outside of "
             "vmap. Use autograd.grad() or func.grad(), and return the gradients."

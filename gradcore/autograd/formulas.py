@@ -226,7 +226,7 @@ def plan_of(op: Op, needed: tuple[bool, ...]) -> Plan:
 # -- gradients ----------------------------------------------------------------------------------------------------
 
 
-def all_gradients(node: Any, grads: Any, raw: bool, wanted: Sequence[bool] | None = None) -> list[Any]:
+def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | None = None) -> list[Any]:
     """The gradients for all edges of a node of the table: the general path of backward.
 
     Parameters
@@ -234,24 +234,24 @@ def all_gradients(node: Any, grads: Any, raw: bool, wanted: Sequence[bool] | Non
     node : OpNode
     grads : array or tensor, or a list of them for several outputs
         Upstream gradients; None where there is none.
-    raw : bool
-        Whether the gradients are raw arrays, with the backend as the namespace, or tensors.
+    backend : Backend or None
+        What computes with gradients that are raw arrays; None for gradients that are tensors.
     wanted : sequence of bool, optional
         Which edges' gradients are needed; all that lead somewhere if None.
     """
-    op, edges = node.op, node._edges
+    op, edges, raw = node.op, node._edges, backend is not None
     if node.saved is None or Clock.last_write > node._seq:
         node.check()
     if node.packed:
         node = unpacked(node)
     pieces: list[Any] = [None] * len(edges)
     if op.variadic or len(op.outputs) > 1:
-        grads = _materialised(node, grads, raw)
+        grads = _materialised(node, grads, backend)
         if grads is None:
             return pieces
     elif grads is None:
         return pieces
-    F = node._device.backend if raw else TENSORS
+    F = backend if raw else TENSORS
     needed = [edge is not None and (wanted is None or wanted[i]) for i, edge in enumerate(edges)]
     if raw and F.fuses and op.kind == "elementwise":
         fused = _fused_gradients(node, grads, F, needed)
@@ -333,7 +333,7 @@ def _any_complex(values: list[Any]) -> bool:
     return any(getattr(getattr(v, "_dtype", None), "is_complex", False) for v in values)
 
 
-def _materialised(node: Any, grads: list[Any], raw: bool) -> Any:
+def _materialised(node: Any, grads: list[Any], backend: Any) -> Any:
     """Gradients of the differentiable outputs, zeros (unless `op` does without) for missing ones; None if all are."""
     op = node.op
     if node._n_outputs == 1:
@@ -342,15 +342,14 @@ def _materialised(node: Any, grads: list[Any], raw: bool) -> Any:
     picked = [grads[i] for i in chosen]
     if all(g is None for g in picked):
         return None
-    F = node._device.backend if raw else TENSORS
     for k, i in enumerate(chosen):
         if picked[k] is None and op.materialize:
             shape, dtype = node.output_metas[i]
-            if raw:
-                with node._device.backend.use_index(node._device.index):
-                    picked[k] = F.xp.zeros(shape, dtype)
+            if backend is not None:
+                with backend.use_index(node._device.index):
+                    picked[k] = backend.xp.zeros(shape, dtype)
             else:
-                picked[k] = F.zeros(shape, dtype=dtypes.from_numpy(dtype), device=node._device)
+                picked[k] = TENSORS.zeros(shape, dtype=dtypes.from_numpy(dtype), device=node._device)
     return picked if op.variadic or len(op.differentiable) > 1 else picked[0]
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "innermost_of",
     "laid_out_as",
     "primal",
+    "refuse_dual",
     "tangent_of",
     "tangents_of",
     "write_tangents",
@@ -106,6 +107,12 @@ def check_tangent(t: Any, tangent: Any) -> None:
             f"supported. Tensor is of size {list(t._array.shape)} while the given forward gradient is of size "
             f"{list(tangent._array.shape)}."
         )
+
+
+def refuse_dual(t: Any, message: str) -> None:
+    """Raise if `t` has a tangent, which what is about to happen would not follow."""
+    if any(tangent_of(t, level) is not None for level in local.state.levels):
+        raise RuntimeError(message)
 
 
 def primal(t: Any, level: Level) -> Any:

@@ -49,11 +49,13 @@ def _open(level: Level) -> int:
 
 
 def _level(number: int | None) -> Level | None:
-    """The level of that number, by default the innermost; None if there is none."""
+    """The level of that number, by default the innermost, or None if none is open."""
     levels = local.state.levels
     if number is None:
         return levels[-1] if levels else None
-    return levels[number] if 0 <= number < len(levels) else None
+    if not 0 <= number < len(levels):
+        raise RuntimeError(f"Invalid level given: {number}; {len(levels)} are open, counted from 0")
+    return levels[number]
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
@@ -73,7 +75,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     Raises
     ------
     RuntimeError
-        If no level is open, if the shapes differ, or if either has a tangent at this level already.
+        If there is no such level, if the shapes differ, or if either has a tangent at this level already.
 
     Examples
     --------
@@ -96,12 +98,13 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {t._dtype!r}")
     if tangent_of(tensor, where) is not None:
         raise RuntimeError(
-            "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level is not "
-            "supported."
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level "
+            f"{local.state.levels.index(where)} is not supported."
         )
     if tangent_of(tangent, where) is not None:
         raise RuntimeError(
-            "Setting a forward grad that itself has a forward gradient at the same level is not supported."
+            "Setting a forward grad that itself has a forward gradient at the same level "
+            f"{local.state.levels.index(where)} is not supported."
         )
     check_tangent(tensor, tangent)
     dual = same_as(tensor, gradient_edge(tensor))

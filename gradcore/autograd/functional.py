@@ -99,7 +99,10 @@ def _filled(
     """Zeros in the place of None; in strict mode an error, as is a result that is constant where it is recorded."""
     for i, t in enumerate(found):
         if strict and t is None:
-            raise RuntimeError(f"{what} is independent of input {i}. This is not allowed in strict mode.")
+            missing = (
+                what if "{i}" in what else what + " is independent of input {i}. This is not allowed in strict mode."
+            )
+            raise RuntimeError(missing.format(i=i))
         if strict and create_graph and not requires_grad(t):
             raise RuntimeError(
                 f"{derivative} is independent of input {i}. This is not allowed in strict mode when create_graph=True."
@@ -121,6 +124,14 @@ def _check_gradient(found: Sequence[Any], strict: bool) -> None:
 OUTPUT = "The output of the user-provided function"
 JACOBIAN = "The jacobian of the user-provided function"
 HESSIAN = "The hessian of the user-provided function"
+BACK_TRICK = (
+    "The gradient with respect to the input is independent of entry {i} in the grad_outputs when using the double "
+    "backward trick to compute forward mode gradients. This is not allowed in strict mode."
+)
+DOUBLE_BACK_TRICK = (
+    "The hessian of the user-provided function is independent of entry {i} in the grad_jacobian. This is not allowed "
+    "in strict mode as it prevents from using the double backward trick to replace forward mode AD."
+)
 
 
 # -- products with vectors ------------------------------------------------------------------------------------------
@@ -203,7 +214,7 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         upstream = tuple(TENSORS.zeros_like(out).requires_grad_() for out in outs)
         pulled = _pulled(outs, ins, upstream, True)
         _filled(pulled, ins, strict, False, OUTPUT)
-        found = _filled(_pulled(pulled, upstream, v, create_graph), outs, False, create_graph, JACOBIAN)
+        found = _filled(_pulled(pulled, upstream, v, create_graph), outs, strict, create_graph, BACK_TRICK, JACOBIAN)
     return _results(outs, many, create_graph), _results(found, many, create_graph)
 
 
@@ -279,7 +290,8 @@ def _second(
             upstream = tuple(TENSORS.zeros_like(t).requires_grad_() for t in ins)
             pulled = _pulled(first, ins, upstream, True)
             _filled(pulled, ins, strict, False, JACOBIAN)
-            found = _filled(_pulled(pulled, upstream, v, create_graph), ins, False, create_graph, HESSIAN)
+            found = _pulled(pulled, upstream, v, create_graph)
+            found = _filled(found, ins, strict, create_graph, DOUBLE_BACK_TRICK, HESSIAN)
     return _results(outs, many, create_graph), _results(found, several, create_graph)
 
 
@@ -330,10 +342,12 @@ def jacobian(
             'than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
         )
     if strategy == "forward-mode":
-        for name, value in (("create_graph", create_graph), ("strict", strict)):
+        for name, value, error in (
+            ("create_graph", create_graph, NotImplementedError), ("strict", strict, RuntimeError)
+        ):  # fmt: skip
             if value:
-                raise NotImplementedError(
-                    f'jacobian: `{name}=True` and `strategy="forward-mode"` are not supported together (yet). Please '
+                raise error(
+                    f'gradcore.autograd.functional.jacobian: `{name}=True` and `strategy="forward-mode"` are not supported together (yet). Please '
                     f'either set `{name}=False` or `strategy="reverse-mode"`.'
                 )
         return _forward_jacobian(func, inputs)
@@ -412,9 +426,12 @@ def hessian(
             [ 0., 12.]])
     """
     several, ins = _tensors(inputs, "inputs", "hessian")
+    if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
 
     def scalar(*args: Any) -> Any:
         many, outs = _tensors(func(*args), "outputs of the user-provided function", "hessian")
+        _check_outputs(outs, strict)
         _scalar(outs, many, "hessian")
         return TENSORS.reshape(outs[0], ())
 

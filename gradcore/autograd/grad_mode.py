@@ -8,15 +8,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gradcore.autograd.modes import GRAD, INFERENCE, WISHED, local, recording, set_recording
-from gradcore.autograd.variables import Inference
+from gradcore.autograd.variables import Inference, Variable, version_counter
 
 __all__ = [
     "enable_grad",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+    "is_multithreading_enabled",
     "no_grad",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -183,3 +185,60 @@ class inference_mode(_Mode):
 
 
 _ALL = GRAD | INFERENCE | WISHED
+
+
+class set_multithreading_enabled(_Mode):
+    """Accepted for compatibility: backward runs in the thread that called it, whatever the mode.
+
+    Parameters
+    ----------
+    mode : bool
+        What `is_multithreading_enabled` says.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self._before = _Threads.wished
+        _Threads.wished = self.mode
+
+    def again(self) -> _Mode:
+        return set_multithreading_enabled(self.mode)
+
+    def __call__(self, function: C) -> C:
+        _Threads.wished = self._before
+        return super().__call__(function)
+
+    def __exit__(self, *exc: object) -> None:
+        _Threads.wished = self._before
+
+
+class _Threads:
+    wished = True
+
+
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` was given last; by default True."""
+    return _Threads.wished
+
+
+class _unsafe_preserve_version_counter(_Mode):
+    """Inside, writes to some tensors are hidden from autograd, which then cannot tell that saved values have changed.
+
+    Parameters
+    ----------
+    tensors : Tensor or tuple of Tensor
+    """
+
+    def __init__(self, tensors: Any) -> None:
+        self.tensors = (tensors,) if isinstance(tensors, Variable) else tuple(tensors)
+        self._before: list[Any] = []
+
+    def again(self) -> _Mode:
+        return _unsafe_preserve_version_counter(self.tensors)
+
+    def __enter__(self) -> None:
+        self._before = [version_counter(t).snapshot() for t in self.tensors]
+
+    def __exit__(self, *exc: object) -> None:
+        for t, before in zip(self.tensors, self._before, strict=True):
+            version_counter(t).restore(before)

@@ -24,7 +24,7 @@ from gradcore.autograd.nodes import (
     requires_grad,
     with_edge,
 )
-from gradcore.autograd.roots import kind_of
+from gradcore.autograd.roots import Kind, kind_of
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,
@@ -84,15 +84,17 @@ __all__ = [
 ]
 
 
-class GradientEdge(NamedTuple):
-    """A place in the graph: what `backward` and `grad` accept in the place of a tensor, without its data.
-
-    `ownership_token` says what the gradient there must be like; it is None in an edge that is made by hand.
-    """
-
+class _NodeAndNumber(NamedTuple):
     node: Node
     output_nr: int
     ownership_token: Any = None
+
+
+class GradientEdge(_NodeAndNumber):
+    """A place in the graph: what `backward` and `grad` accept in the place of a tensor, without its data."""
+
+    #: What the gradient must be like; not known of an edge that is made by hand.
+    kind: Kind | None = None
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
@@ -117,7 +119,9 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     edge = gradient_edge(tensor)
     if edge is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    return GradientEdge(*edge, kind_of(tensor))
+    found = GradientEdge(*edge)
+    found.kind = kind_of(tensor)
+    return found
 
 
 def increment_version(tensor: Any) -> None:

@@ -169,6 +169,7 @@ def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
 
 # -- nodes ------------------------------------------------------------------------------------------------------
 
+
 class Hooks:
     """The hooks of one node, by kind, in the order of registration."""
 
@@ -421,7 +422,7 @@ class OpNode(Node):
     def backward(self, grads: Any, raw: bool) -> Any:
         from gradcore.autograd.formulas import all_gradients
 
-        return all_gradients(self, grads, raw)
+        return all_gradients(self, grads, self._device.backend if raw else None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_"):

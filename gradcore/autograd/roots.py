@@ -57,7 +57,7 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
     for i, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
         edge = edge_of(output, f"element {i} of tensors does not require grad and does not have a grad_fn")
         # (a GradientEdge made by hand says nothing of its gradient)
-        kind = kind_of(output) if isinstance(output, Variable) else output.ownership_token
+        kind = kind_of(output) if isinstance(output, Variable) else getattr(output, "kind", None)
         if grad is None:
             grad = _one(kind)
         elif not isinstance(grad, Variable):

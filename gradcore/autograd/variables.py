@@ -66,6 +66,14 @@ class VersionCounter:
         else:
             self.times = [now]
 
+    def snapshot(self) -> tuple[Any, ...]:
+        """What `restore` needs."""
+        return self.version, self.written, list(self.times)
+
+    def restore(self, before: tuple[Any, ...]) -> None:
+        """Forget the writes since a `snapshot`."""
+        self.version, self.written, self.times = before
+
     def at(self, time: int) -> int:
         """The version at some time, if there were at most 32 writes since."""
         return self.version - sum(t > time for t in self.times)

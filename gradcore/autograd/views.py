@@ -211,7 +211,7 @@ class CopySlices(Node):
             if Clock.last_write > self._inner._seq or self._inner.saved is None:
                 self._inner.check()
             wanted = _replaced([edge is not None for edge in self._inner._edges], self.position, True)
-            return all_gradients(self._inner, grad, raw, wanted)
+            return all_gradients(self._inner, grad, self._device.backend if raw else None, wanted)
         return self._inner.backward(grad, raw)
 
 

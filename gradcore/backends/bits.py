@@ -1,4 +1,4 @@
-"""Selection and signs as matters of bits: integer arithmetic on the memory of numbers, without a branch for an element."""
+"""Selection and signs as matters of bits: integer arithmetic on the memory of numbers, without a branch."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,10 @@ from gradcore.backends import philox
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy_fusion import CudaFusion
 from gradcore.backends.cupy_indexing import CudaIndexing
+from gradcore.backends.cupy_kernels import INCLUDE, compile_options, elements
 from gradcore.backends.cupy_linalg import CudaLinearAlgebra
+from gradcore.backends.cupy_rows import CudaRows
+from gradcore.backends.cupy_windows import CudaWindows
 from gradcore.errors import Unavailable
 
 __all__ = ["CupyBackend", "connect"]
@@ -56,7 +58,7 @@ def _logical(name: str) -> Callable[..., Any]:
     return kernel
 
 
-class CupyBackend(CudaFusion, CudaIndexing, CudaLinearAlgebra, Backend):
+class CupyBackend(CudaFusion, CudaRows, CudaWindows, CudaIndexing, CudaLinearAlgebra, Backend):
     """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
 
     type: ClassVar[str] = "cuda"
@@ -130,9 +132,7 @@ class CupyBackend(CudaFusion, CudaIndexing, CudaLinearAlgebra, Backend):
     @functools.cached_property
     def _philox(self) -> Any:
         """The kernels of random words and numbers, compiled when first used."""
-        folder = Path(__file__).with_name("cuda")
-        source = (folder / "philox.cu").read_text()
-        return self.xp.RawModule(code=source, options=("-std=c++17", "-fmad=false", f"-I{folder}"))
+        return self.xp.RawModule(code=(INCLUDE / "philox.cu").read_text(), options=compile_options())
 
     def random_words(self, n: int, key: int, counter: int) -> Any:
         words = self.xp.empty(n, "uint64")
@@ -143,6 +143,8 @@ class CupyBackend(CudaFusion, CudaIndexing, CudaLinearAlgebra, Backend):
         self, distribution: Callable[..., Any], n: int, dtype: Any, key: int, counter: int, *parameters: Any
     ) -> Any:
         """One kernel, from words to numbers, where there is one: bit for bit the same numbers."""
+        if distribution is philox.bernoulli and not getattr(parameters[0], "ndim", 0):
+            return self._decisions(n, dtype, key, counter, float(parameters[0]))
         arguments = _ARGUMENTS.get(distribution.__name__)
         if arguments is None:
             return super().random_numbers(distribution, n, dtype, key, counter, *parameters)
@@ -152,6 +154,17 @@ class CupyBackend(CudaFusion, CudaIndexing, CudaLinearAlgebra, Backend):
         name = f"philox_{distribution.__name__}_{dtype.name}"
         self._fill(name, numbers, words, key, counter, *map(real, arguments(dtype.type, real, *parameters)))
         return numbers.view(dtype)
+
+    def _decisions(self, n: int, dtype: Any, key: int, counter: int, p: float) -> Any:
+        """Bools that are True with probability `p`."""
+        real, digits = (np.float64, 53) if dtype.itemsize == 8 else (np.float32, 31)
+        threshold = np.uint64(np.ceil(real(p) * real(2.0**digits)))
+        out = self.xp.empty(n, bool)
+        if n:
+            kernel = self.cuda_kernel("bernoulli", f"bernoulli_{real.__name__}")
+            stream = np.uint64(n), *_pieces(key, 2), *_pieces(counter, 4)
+            kernel(*elements(-(-n // 4)), (out, *stream, threshold))
+        return out
 
     def _fill(self, name: str, out: Any, words: int, key: int, counter: int, *parameters: Any) -> None:
         """Launch a kernel of random numbers, which takes so many words."""

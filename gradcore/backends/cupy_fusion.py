@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from gradcore import config
+from gradcore.backends.cupy_kernels import CudaKernels
 from gradcore.backends.fusion.fusion import Fusion
 
-__all__ = ["INCLUDE", "OPTIONS", "CudaFusion"]
-
-#: The folder of CUDA sources.
-INCLUDE = Path(__file__).with_name("cuda")
-
-#: Without contraction of products and sums, a fused kernel rounds as the separate kernels of the plain formula do.
-OPTIONS = ("-std=c++17", "-fmad=false", f"-I{INCLUDE}")
+__all__ = ["CudaFusion"]
 
 
-class CudaFusion:
+class CudaFusion(CudaKernels):
     """Elementwise operations as generated kernels; what cannot be fused runs as on every backend."""
 
     xp: Any
@@ -37,10 +31,13 @@ class CudaFusion:
         """The traced formulas and their kernels."""
         return Fusion(self.xp, self.array_type, self.bodies, self.compile_kernel)
 
-    def compile_kernel(self, source: str, name: str) -> Callable[..., Any]:
-        """The kernel of that name."""
-        module = self.xp.RawModule(code=source, options=OPTIONS)
-        return module.get_function(name)  # type: ignore[no-any-return]
+    def evaluated(self, name: str, formula: Callable[..., Any], **operands: Any) -> Any:
+        """An elementwise formula, ``(F, *operands) -> result``, as one kernel if formulas are fused."""
+        if self.fuses:
+            found = self.fusion.run(name, formula, lambda F, *values: (formula(F, *values),), list(operands.items()))
+            if found is not None:
+                return found[0]
+        return formula(self, *operands.values())
 
     # -- forward ---------------------------------------------------------------------------------------------
 

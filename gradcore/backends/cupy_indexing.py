@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import config
+from gradcore.backends.cupy_kernels import C_NAMES, NULL, CudaKernels, dense, elements
 from gradcore.backends.indexing import OUT_OF_BOUNDS, Indexing
 
 __all__ = ["CudaIndexing"]
@@ -36,7 +37,7 @@ if (place < low || place >= high) {
 """
 
 
-class CudaIndexing(Indexing):
+class CudaIndexing(CudaKernels, Indexing):
     """Kernels for CuPy arrays.
 
     CuPy wraps indices that are out of bounds around in silence. To look at them at once would stop the host until
@@ -60,6 +61,22 @@ class CudaIndexing(Indexing):
             watch.latest.append((message, dim, size))
             watch.total += 1
             self.note_bad_index(index, low, size, watch.total, watch.first)
+
+    def check_watched(
+        self, index: Any, size: int, ignored: int, message: str
+    ) -> tuple[int, Any]:
+        """The number of a check that a kernel makes itself, and where it notes what it finds: nowhere (a null pointer)
+        if nothing is to be checked, or has been checked at once.
+        """
+        policy = config.index_checks()
+        if policy == "now":
+            super().check_bounds(self.xp.where(index == ignored, 0, index), size, 0, 0, message)
+        if policy != "later":
+            return 0, NULL
+        watch = self._watch()
+        watch.latest.append((message, 0, size))
+        watch.total += 1
+        return watch.total, watch.first
 
     def _watch(self) -> _Watch:
         """What is watched on the current device."""
@@ -100,6 +117,19 @@ class CudaIndexing(Indexing):
         )
 
     # -- sums and extrema at given places --------------------------------------------------------------------
+
+    def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
+        """Sums in an order that is always the same, without atomic additions: equal calls give equal bits."""
+        xp, (count, width) = self.xp, rows.shape
+        if not self.takes(rows):
+            return super().sum_into_rows(height, index, rows)
+        index = (index % height).astype("int64", copy=False)
+        order = xp.argsort(index, kind="stable").astype("int64", copy=False)
+        out = xp.zeros((height, width), rows.dtype)
+        sizes = map(np.int64, (rows.size, count, width))
+        kernel = self.cuda_kernel("segments", "sum_segments", type=C_NAMES[rows.dtype.name])
+        kernel(*elements(rows.size), (dense(xp, rows), order, index[order], out, *sizes))
+        return out
 
     def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
         """As on the CPU, in dtypes that have an atomic addition."""

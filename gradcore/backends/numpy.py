@@ -19,6 +19,7 @@ from gradcore.backends.numpy_reductions import NumpyReductions
 from gradcore.backends.numpy_softmax import NumpySoftmax
 from gradcore.backends.numpy_sorting import NumpySorting
 from gradcore.backends.numpy_targets import NumpyTargets
+from gradcore.backends.numpy_windows import NumpyWindows
 
 __all__ = ["NumpyBackend"]
 
@@ -35,6 +36,7 @@ class NumpyBackend(
     NumpyTargets,
     NumpyNormalization,
     NumpyIndexing,
+    NumpyWindows,
     Lapack,
     Backend,
 ):
@@ -51,7 +53,7 @@ class NumpyBackend(
     def kernel_of(self, name: str) -> Callable[..., Any]:
         """The kernel of an operation, on large arrays tile by tile if it is elementwise and takes several steps."""
         plain = super().kernel_of(name)
-        formula = _SEVERAL_STEPS.get(name) or self.bodies.get(name)
+        formula = _SEVERAL_STEPS.get(name) or getattr(plain, "func", None)  # of a body, without this backend
         if name not in self.elementwise or formula is None:
             return plain
 

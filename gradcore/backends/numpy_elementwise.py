@@ -1,19 +1,17 @@
 """Elementwise kernels that NumPy has too, but slower.
 
 Its `where` branches for every element, its remainders and its `hypot` call the C library for one element at a
-time, its `power` is slow for negative numbers, and SciPy's `erf` is slow. Small arrays are left to NumPy: every pass
-is a call.
+time, its `power` is slow for negative numbers. Small arrays are left to NumPy: every pass is a call.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends import bits
+from gradcore.backends import approximations, bits, tiles
 from gradcore.backends.bits import BITS
 from gradcore.backends.elementwise import Elementwise
 
@@ -21,14 +19,6 @@ __all__ = ["NumpyElementwise"]
 
 #: The sizes from which the kernels below are faster than NumPy's, and that of a tile that stays in cache.
 _BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 32768
-
-#: erf(x) = tanh(x * p(x**2)): the coefficients of p, of the least relative error of erf for abs(x) < 4.
-_ERF = np.array(
-    [1.1283792, 0.10276987, -1.9528909e-4, -6.1483734e-4, 8.459618e-5, -4.7945155e-6, 2.7566725e-8, 5.421964e-9], "f4"
-)
-
-#: The same for erf(x / sqrt(2)).
-_SCALED_ERF = (_ERF * math.sqrt(0.5) * 0.5 ** np.arange(len(_ERF))).astype("f4")
 
 
 class NumpyElementwise(Elementwise):
@@ -85,21 +75,19 @@ class NumpyElementwise(Elementwise):
             result[rest] = np.hypot(x[rest], y[rest])
         return result
 
-    def erf(self, x: Any) -> Any:
-        """In float32 within 4 units in the last place of SciPy's."""
-        return _in_tiles(_erf, x) if _clips(x) and x.dtype == np.float32 else self.special.erf(x)
+    def special_function(self, name: str) -> Any:
+        """A function of scipy.special, or for large arrays an approximation of the same accuracy."""
+        dtypes = approximations.DTYPES.get(name, "")
+        if not dtypes:
+            return super().special_function(name)
+        formula = getattr(approximations, name)
 
-    def gelu(self, x: Any, approximate: str = "none") -> Any:
-        """As its body, in passes over parts that stay in cache."""
-        if approximate == "none" and _clips(x) and x.dtype == np.float32:
-            return _in_tiles(_gelu, x)
-        return self.bodies["gelu"](self, x, approximate)
+        def kernel(x: Any) -> Any:
+            if x.size < _CLIP_FROM or x.dtype.char not in dtypes:
+                return getattr(self.special, name)(x)
+            return tiles.compute(formula, self, (x,))
 
-    def gelu_slope(self, x: Any) -> Any:
-        """As its body, in passes over parts that stay in cache."""
-        if _clips(x) and x.dtype == np.float32:
-            return _in_tiles(_gelu_slope, x)
-        return self.bodies["gelu_slope"](self, x)
+        return kernel
 
     # -- quotients: those of float32 numbers are exact in float64, where they are not too large --------------
 
@@ -129,43 +117,6 @@ def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
     for i in range(0, flat.size, _TILE):
         kernel(flat[i : i + _TILE], *(p[i : i + _TILE] for p in parts))
     return result
-
-
-def _tanh_of_series(out: Any, x: Any, bound: float, coefficients: Any) -> Any:
-    """``tanh(x * p(x**2))`` with `x` kept within the bound; returns an array that is free now."""
-    np.clip(x, -bound, bound, out=out)
-    square = out * out
-    series = square * coefficients[-1]
-    for coefficient in coefficients[-2:0:-1]:
-        series += coefficient
-        series *= square
-    series += coefficients[0]
-    series *= out
-    np.tanh(series, out=out)
-    return square
-
-
-def _erf(out: Any, x: Any) -> None:
-    _tanh_of_series(out, x, 4, _ERF)
-
-
-def _gelu(out: Any, x: Any) -> None:
-    _tanh_of_series(out, x, 4 * math.sqrt(2), _SCALED_ERF)
-    out += 1
-    out *= x
-    out *= 0.5
-
-
-def _gelu_slope(out: Any, x: Any) -> None:
-    density = _tanh_of_series(out, x, 4 * math.sqrt(2), _SCALED_ERF)
-    out += 1
-    out *= 0.5
-    np.multiply(x, x, out=density)
-    density *= -0.5
-    np.exp(density, out=density)
-    density *= x
-    density *= 1 / math.sqrt(2 * math.pi)
-    out += density
 
 
 def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:

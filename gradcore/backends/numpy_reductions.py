@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.cumulative import Cumulative
-from gradcore.backends.numpy_rows import blocks, ones, row_maxima, rows_of, transposed
+from gradcore.backends.numpy_rows import in_blocks, ones, row_maxima, rows_of, transposed
 from gradcore.backends.reductions import Dims, Reductions
 
 __all__ = ["NumpyReductions"]
@@ -116,15 +116,17 @@ def _extrema_by_doubling(function: Any, x: Any) -> Any:
     rows = rows_of(x)
     width = rows.shape[1]
     out = np.empty(rows.shape, x.dtype)
-    for part in blocks(rows):
-        now, steps = rows[part], [1 << i for i in range((width - 1).bit_length())]
-        buffers = [np.empty_like(now), out[part]]
+    steps = [1 << i for i in range((width - 1).bit_length())]
+
+    def work(part: slice, _: int) -> None:
+        now, buffers = rows[part], [np.empty_like(rows[part]), out[part]]
         for i, step in enumerate(steps):
             target = buffers[(len(steps) - i) % 2]  # the last one is `out`
-            flat, source = target.reshape(-1), now.reshape(-1)
-            function(source[step:], source[:-step], out=flat[step:])
+            function(now.reshape(-1)[step:], now.reshape(-1)[:-step], out=target.reshape(-1)[step:])
             target[:, :step] = now[:, :step]
             now = target
+
+    in_blocks(work, rows)
     return out.reshape(x.shape)
 
 
@@ -254,7 +256,7 @@ class NumpyReductions(Reductions, Cumulative):
 
     def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
         n = term.shape[dim]
-        if term.size < 128 * n or factor.shape != term.shape:
+        if not term.size or term.size < 128 * n or factor.shape != term.shape:
             return super().scan_along(factor, term, dim, reverse)
         dtype = np.result_type(factor, term)
         last = dim == term.ndim - 1

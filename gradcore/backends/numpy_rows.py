@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["blocks", "exponentials", "ones", "row_maxima", "row_sums", "rows_of", "transposed"]
+from gradcore.backends import threads
 
-#: Elements of a block: with what is computed from it, it fits into the second level of cache.
-_BLOCK = 1 << 16
+__all__ = ["exponentials", "in_blocks", "number_of_blocks", "ones", "row_maxima", "row_sums", "rows_of", "transposed"]
+
+#: Elements of a block, which with what is computed from them fit into the second level of cache, and its least rows.
+_BLOCK, _ROWS = 1 << 16, 8
+#: Elements from which threads take part.
+_MANY = 1 << 19
 #: Elements below which more calls cost more than they save.
 _SMALL = 4096
 #: Columns that BLAS adds in a few lanes; more of them are added pairwise.
@@ -17,7 +22,6 @@ _LONG = 1 << 16
 
 _ones: dict[Any, Any] = {}
 _maximum: Any = np.maximum.reduce
-_whole = (slice(None),)
 _LOG2_E = np.array(1.4426950408889634, np.float32)
 
 
@@ -50,13 +54,35 @@ def rows_of(x: Any) -> Any:
     return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
 
-def blocks(x: Any) -> Any:
-    """Slices of a matrix' rows."""
-    height, width = x.shape
-    if height * width <= _BLOCK:
-        return _whole
-    step = max(1, _BLOCK // width)
-    return [slice(start, start + step) for start in range(0, height, step)]
+def _step(x: Any) -> int:
+    """The rows of a block of a matrix."""
+    return max(_ROWS, _BLOCK // (x.shape[1] or 1))
+
+
+def number_of_blocks(x: Any) -> int:
+    """How many blocks `in_blocks` makes of a matrix."""
+    return 1 if x.size <= _BLOCK else -(-len(x) // _step(x))
+
+
+def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
+    """Call ``work(part, i)`` for each block of a matrix' rows, a slice of them, and its number.
+
+    Blocks do not depend on the number of threads that share them, and neither do results.
+    """
+    if x.size <= _BLOCK:
+        work(slice(None), 0)
+        return
+    step = _step(x)
+
+    def some(start: int, stop: int) -> None:
+        for i in range(start, stop):
+            work(slice(i * step, i * step + step), i)
+
+    count = number_of_blocks(x)
+    if x.size < _MANY:
+        some(0, count)
+    else:
+        threads.spread(some, count)
 
 
 def transposed(x: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.numpy_rows import blocks, exponentials, row_maxima, row_sums, rows_of
+from gradcore.backends.numpy_rows import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.reductions import Reductions
 
 __all__ = ["NumpySoftmax"]
@@ -28,9 +28,7 @@ class NumpySoftmax(Reductions):
             return super().softmax_along(x, dim)
         rows = rows_of(x)
         out = np.empty(rows.shape, x.dtype)
-        plain = True
-        for part in blocks(rows):
-            plain = _softmax(rows[part], out[part], plain)
+        in_blocks(lambda part, _: _softmax(rows[part], out[part]), rows)
         return out.reshape(x.shape)
 
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
@@ -39,11 +37,14 @@ class NumpySoftmax(Reductions):
         rows, results = rows_of(t), rows_of(y)
         out = np.empty(rows.shape, y.dtype)
         wide = rows.shape[1] >= _WIDE
-        for part in blocks(rows):
+
+        def work(part: slice, _: int) -> None:
             a, b, c = rows[part], results[part], out[part]
             dots = np.vecdot(a, b) if wide else row_sums(np.multiply(a, b, c))
             np.subtract(a, dots[:, None], c)
             c *= b
+
+        in_blocks(work, rows)
         return out.reshape(y.shape)
 
     def log_softmax_along(self, x: Any, dim: int) -> Any:
@@ -51,12 +52,13 @@ class NumpySoftmax(Reductions):
             return super().log_softmax_along(x, dim)
         rows = rows_of(x)
         out = np.empty(rows.shape, x.dtype)
-        parts = blocks(rows)
-        scratch = np.empty_like(out[parts[0]])
-        for part in parts:
+
+        def work(part: slice, _: int) -> None:
             a, b = rows[part], out[part]
             np.subtract(a, row_maxima(a)[:, None], b)
-            b -= np.log(row_sums(exponentials(b, scratch[: len(b)])))[:, None]
+            b -= np.log(row_sums(exponentials(b, np.empty_like(b))))[:, None]
+
+        in_blocks(work, rows)
         return out.reshape(x.shape)
 
     def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
@@ -64,11 +66,13 @@ class NumpySoftmax(Reductions):
             return super().log_softmax_transposed(t, y, dim)
         rows, results = rows_of(t), rows_of(y)
         out = np.empty(rows.shape, y.dtype)
-        for part in blocks(rows):
-            a, b = rows[part], out[part]
-            exponentials(results[part], b)
+
+        def work(part: slice, _: int) -> None:
+            a, b = rows[part], exponentials(results[part], out[part])
             b *= row_sums(a)[:, None]
             np.subtract(a, b, b)
+
+        in_blocks(work, rows)
         return out.reshape(y.shape)
 
 
@@ -77,17 +81,12 @@ def _by_rows(x: Any, dim: int) -> bool:
     return bool(dim == x.ndim - 1 and x.size and x.dtype.kind == "f" and x.itemsize >= 4)
 
 
-def _softmax(x: Any, out: Any, plain: bool) -> bool:
-    """Write the softmax of rows to `out`: by exponentials of the numbers themselves where that will do, if `plain`.
+def _softmax(x: Any, out: Any) -> None:
+    """Write the softmax of rows to `out`: by exponentials of the numbers themselves where that will do.
 
-    Returns whether it did: then their sums are neither large nor small.
+    It does where their sums are neither large nor small.
     """
-    if plain:
-        exponentials(x, out)
-        total = row_sums(out)
-        if _least(total) >= _LOW and _largest(total) <= _HIGH:
-            out /= total[:, None]
-            return True
-    exponentials(np.subtract(x, row_maxima(x)[:, None], out), out)
-    out /= row_sums(out)[:, None]
-    return False
+    total = row_sums(exponentials(x, out))
+    if not (_least(total) >= _LOW and _largest(total) <= _HIGH):
+        total = row_sums(exponentials(np.subtract(x, row_maxima(x)[:, None], out), out))
+    out /= total[:, None]

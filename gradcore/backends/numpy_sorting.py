@@ -68,11 +68,11 @@ class NumpySorting(Sorting):
         if dim is not None or x.size < SMALL or x.dtype.kind not in "biuf":
             return super().unique_of(x, inverse, counts, dim)
         flat, nothing = x.reshape(-1), np.zeros(0, np.int64)
-        if x.dtype.kind in "iu":
+        if x.dtype.kind in "iu" and x.dtype != np.uint64:
             low = int(flat.min())
             spread = int(flat.max()) - low
             if spread < 4 * flat.size:
-                shifted = (flat - flat.dtype.type(low)).astype(np.int64, copy=False) if low else flat
+                shifted = flat.astype(np.int64, copy=False) - low
                 number = np.bincount(shifted, minlength=spread + 1)
                 there = number > 0
                 values = (np.flatnonzero(there) + low).astype(x.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.numpy_rows import blocks, exponentials, row_maxima, row_sums, rows_of
+from gradcore.backends.numpy_rows import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.targets import Targets
 
 __all__ = ["NumpyTargets"]
@@ -40,14 +40,21 @@ class NumpyTargets(Targets):
         if places is None:
             return super().softmax_nll(x, target, weight, reduction, ignore_index)
         rows = rows_of(x)
-        powers, top, total = np.empty(rows.shape, x.dtype), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
-        for part in blocks(rows):
+        powers = np.empty(rows.shape, x.dtype)
+        top, total = np.empty((2, len(rows)), x.dtype)
+
+        def work(part: slice, _: int) -> None:
             a, b = rows[part], powers[part]
             top[part] = highest = row_maxima(a)
             total[part] = row_sums(exponentials(np.subtract(a, highest[:, None], b), b))
+
+        in_blocks(work, rows)
         top -= rows.reshape(-1).take(places)
         top += np.log(total)
-        found = _reduced(top, reduction) if weight is None else self._weighted(top, target, weight, None, reduction, ignore_index)
+        if weight is None:
+            found = _reduced(top, reduction)
+        else:
+            found = self._weighted(top, target, weight, None, reduction, ignore_index)
         return *found, powers, total.reshape(-1, 1)
 
     def softmax_nll_backward(
@@ -78,8 +85,7 @@ class NumpyTargets(Targets):
             grad = grad / total_weight
         result = np.empty(powers.shape, powers.dtype)
         scale = grad.reshape(-1, 1) / total
-        for part in blocks(powers):
-            np.multiply(powers[part], scale[part], result[part])
+        in_blocks(lambda part, _: np.multiply(powers[part], scale[part], result[part]), powers)
         result.reshape(-1)[_places(target, powers.shape[1])] -= grad
         return result
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 from gradcore import config
 from gradcore.backends.base import Backend, Kernels
 from gradcore.device import DeviceLike, device, get_default_device
-from gradcore.errors import DeviceFallbackWarning, Unavailable
+from gradcore.errors import DeviceFallbackWarning, Unavailable, caller_depth
 
 __all__ = ["CPU", "connect", "find", "register", "resolve", "unavailable"]
 
@@ -184,17 +183,9 @@ def resolve(where: DeviceLike | None) -> device:
             f"device='{place}' cannot be used, so the CPU is used instead: {reason} "
             "(GRADCORE_CUDA_FALLBACK=error makes this an error, =silent hides this warning)",
             DeviceFallbackWarning,
-            stacklevel=_caller_depth(),
+            stacklevel=caller_depth(),
         )
     return CPU
-
-
-def _caller_depth() -> int:
-    """Stack level of the first frame outside gradcore, for warnings."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradcore":
-        depth, frame = depth + 1, frame.f_back
-    return depth
 
 
 CPU = resolve("cpu")

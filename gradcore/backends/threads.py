@@ -104,16 +104,16 @@ def set_num_threads(num_threads: int) -> None:
 
 
 def spread(work: Callable[[int, int], None], count: int) -> None:
-    """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, one part a thread; returns when all are done.
+    """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, one a thread, and wait for all.
 
-    Inside of such a part everything runs in its own thread.
+    What such a part spreads in turn stays in its thread.
     """
     parts = min(_pool.size, count)
     if parts < 2 or getattr(_here, "works", False):
         work(0, count)
         return
     bounds = [count * i // parts for i in range(parts + 1)]
-    others = [_pool.submit(work, start, stop) for start, stop in zip(bounds[1:-1], bounds[2:], strict=True)]
+    others = [_pool.submit(work, bounds[i], bounds[i + 1]) for i in range(1, parts)]
     try:
         work(0, bounds[1])
     finally:  # nobody may see the result while another thread writes into it

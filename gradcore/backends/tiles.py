@@ -1,19 +1,20 @@
-"""Elementwise formulas of several steps on large arrays: traced, then computed tile by tile in memory that stays in cache.
+"""Elementwise formulas of several steps on large arrays: traced, then computed in tiles that stay in cache.
 
 A formula that is called with arrays goes through memory once for every step, and allocates what it writes. Here it is
-traced once for given dtypes and settings, as for a generated CUDA kernel; the steps, each the function of NumPy that the
-formula would have called, become a straight-line function with places for all results, which then runs on one tile of
-the arrays after the other. The results are those of the formula itself, bit for bit.
+traced once for given dtypes and settings, as for a generated CUDA kernel. The steps, each the function of NumPy that
+the formula would have called, become a straight-line function with places for all results, which then runs on one tile
+of the arrays after the other. The results are those of the formula itself, bit for bit.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends import bits, threads
+from gradcore.backends import approximations, bits, threads
 from gradcore.backends.fusion.expressions import Unfusable, Value
 from gradcore.backends.fusion.tracer import Tracer
 
@@ -54,7 +55,7 @@ class Program(NamedTuple):
     def pays(self, size: int) -> bool:
         """Whether the program is faster than the formula for arrays of that size."""
         if size * self.steps >= LEAST_FOR_THREADS and threads.get_num_threads() > 1:
-            return self.steps > 1
+            return True
         return self.steps >= (MANY_STEPS if size * self.result.itemsize < NO_CACHE else 3)
 
     def run(self, operands: list[Any], result: Any) -> None:
@@ -95,6 +96,16 @@ class _Tracer(Tracer):
 
     def reciprocal(self, x: Any) -> Any:
         return 1 / x
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in approximations.DTYPES:
+            return super().__getattr__(name)
+        return functools.partial(self._approximated, getattr(approximations, name), approximations.DTYPES[name])
+
+    def _approximated(self, formula: Any, dtypes: str, x: Value) -> Any:
+        if x.dtype.char not in dtypes:
+            raise Unfusable("SciPy's function")
+        return formula(self, x)
 
     def power(self, x: Any, exponent: Any, value: Any) -> Any:
         raise Unfusable("powers have a kernel of their own")

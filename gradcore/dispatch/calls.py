@@ -6,23 +6,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd import forward, views
-from gradcore.autograd.formulas import TENSORS, node_class, plan_of
+from gradcore.autograd import forward
+from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import (
     Variable,
     gradient_edge,
-    new,
-    tensor_type,
-    tick,
     wrap,
 )
 from gradcore.autograd.modes import DUAL, GRAD, PLAINLY, State, local
 from gradcore.autograd.variables import Subclasses
 from gradcore.backends.registry import CPU
-from gradcore.dispatch.operands import Number, common_device, constant, in_batches_of, index_array, on_device, shape_error
 from gradcore.dispatch.interception import intercepted
+from gradcore.dispatch.operands import (
+    Number,
+    common_device,
+    constant,
+    in_batches_of,
+    index_array,
+    on_device,
+    shape_error,
+)
 from gradcore.dispatch.overriding import foreign, overloaded, routed
-from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node, saved_result
+from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
 
@@ -38,91 +43,7 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
         return _special(op, args, state)
     if op.kind == "elementwise":
         return elementwise(op, args, state)
-    if op.simple:
-        return _simple(op, args, state)
-    if op.pair:
-        return _pair(op, args, state)
     return _call(op, args, state)
-
-
-def _simple(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """A call of an operation of one tensor with one result: `_call` without its loops."""
-    t = args[0]
-    if t.__class__ not in PLAIN:
-        return foreign(op, 0, t, args)
-    dtype, device = t._dtype, t._device
-    if op.view:
-        return views.view_of(t, device.kernels[op.kernel](t._array, *args[1:]), op, args[1:], op.node_name, state)
-    if dtype.is_reduced and op.upcast and device.backend.upcasts:
-        return _call(op, args, state)
-    a = t._array
-    array = state.run(device.kernels[op.kernel], a, *args[1:])
-    out = new(tensor_type.cls)
-    if array.__class__ is not a.__class__:
-        array = device.backend.asarray(array)
-    out._array, out._device, out._edge, out._meta, out._vc = array, device, None, None, None
-    if array.dtype is not a.dtype:
-        dtype = dtypes.from_numpy(array.dtype)
-    out._dtype = dtype
-    edge = t._edge if t._meta is None else gradient_edge(t)
-    if edge is not None and state.mode and op.differentiable and dtype.category > 1:
-        name: Any = op.node_name
-        if name.__class__ is not str:
-            name = name(*args)
-        node = new(node_class(op, name))
-        plan = plan_of(op, _ONE)
-        node._device, node._edges, node._hooks, node._seq = device, (edge,), None, tick()
-        node.saved = (t if not plan.drop else a.shape if plan.shapes else None, *args[1:])
-        node.results = (saved_result(out, state),) if plan.results[0] else None
-        if dtype is not t._dtype or dtype.category != 2 or op.broadcasts:
-            node.metas = ((a.shape, t._dtype.numpy),)
-        else:
-            node.metas = None
-        out._edge = (node, 0)
-    return out
-
-
-_ONE = (True,)
-
-
-def _pair(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """A call of an operation of two tensors of one real dtype with one result: `_call` without its loops."""
-    t, other = args[0], args[1]
-    if t.__class__ not in PLAIN or other.__class__ not in PLAIN:
-        return _call(op, args, state)
-    dtype, device = t._dtype, t._device
-    if other._dtype is not dtype or other._device is not device or dtype.category != 2 or dtype.is_reduced:
-        return _call(op, args, state)
-    a, b = t._array, other._array
-    array = state.run(device.kernels[op.kernel], a, b, *args[2:])
-    if array.__class__ is not a.__class__:
-        array = device.backend.asarray(array)
-    if array.dtype is not a.dtype:
-        dtype = dtypes.from_numpy(array.dtype)
-    out = new(tensor_type.cls)
-    out._array, out._device, out._dtype, out._edge, out._meta, out._vc = array, device, dtype, None, None, None
-    edge = t._edge if t._meta is None else gradient_edge(t)
-    other_edge = other._edge if other._meta is None else gradient_edge(other)
-    if (edge is None and other_edge is None) or not state.mode or not op.differentiable or dtype.category < 2:
-        return out
-    name: Any = op.node_name
-    if name.__class__ is not str:
-        name = name(*args)
-    node = new(node_class(op, name))
-    plan = plan_of(op, (edge is not None, other_edge is not None))
-    drop, shapes = plan.drop, plan.shapes
-    node._device, node._edges, node._hooks, node._seq = device, (edge, other_edge), None, tick()
-    node.saved = (
-        t if 0 not in drop else a.shape if 0 in shapes else None,
-        other if 1 not in drop else b.shape if 1 in shapes else None,
-        *args[2:],
-    )
-    node.results = (saved_result(out, state),) if plan.results[0] else None
-    node.metas = None
-    if op.broadcasts or dtype is not t._dtype:
-        node.metas = ((a.shape, t._dtype.numpy), (b.shape, t._dtype.numpy))
-    out._edge = (node, 0)
-    return out
 
 
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
@@ -227,80 +148,8 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
     return type(results)(map(down, results)) if isinstance(results, (tuple, list)) else down(results)
 
 
-def _plain(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """`elementwise` where there is nothing to convert: tensors of one real dtype, on one device. Else None."""
-    first = None
-    needed = False
-    raw, operands, edges = list(args), list(args), []
-    for p, value in enumerate(args):
-        if p not in op.edge_of:
-            if value.__class__ is complex:
-                return None
-            continue
-        edge = None
-        if value.__class__ in PLAIN:
-            if p in op.unpromoted:
-                if value._dtype is not dtypes.bool_:
-                    return None
-            elif first is None:
-                first, dtype, device = value, value._dtype, value._device
-                if dtype.category != 2 or dtype.is_reduced:
-                    return None
-            elif value._dtype is not dtype or value._device is not device:
-                return None
-            raw[p] = value._array
-            edge = value._edge if value._meta is None else gradient_edge(value)
-            needed = needed or edge is not None
-        elif value is None:
-            if op.parameters[p].default is not None:
-                return None
-        elif (value.__class__ is not float and value.__class__ is not int) or p not in op.numbers:
-            return None
-        edges.append(edge)
-    if first is None:
-        return None
-    for p in op.tensors:
-        value = args[p]
-        if value.__class__ is float or value.__class__ is int:
-            operands[p] = constant(value, dtype, device)
-            raw[p] = operands[p]._array
-        elif p in op.unpromoted and value._device is not device:
-            return None
-    try:
-        array = state.run(device.kernels[op.kernel], *raw)
-    except ValueError as error:
-        raise shape_error([t for t in operands if isinstance(t, Variable)]) or error from None
-    if array.__class__ is not first._array.__class__:
-        array = device.backend.asarray(array)
-    out = new(tensor_type.cls)
-    if array.dtype is not first._array.dtype:
-        dtype = dtypes.from_numpy(array.dtype)
-    out._array, out._device, out._dtype, out._edge, out._meta, out._vc = array, device, dtype, None, None, None
-    if not (needed and state.mode and dtype.category == 2 and (op.differentials or op.vjps)):
-        return out
-    name: Any = op.node_name
-    node = new(node_class(op, name if name.__class__ is str else name(*operands)))
-    node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
-    plan = plan_of(op, tuple([edge is not None for edge in edges]))
-    node.results = (saved_result(out, state),) if plan.results[0] else None
-    shape, shapes = array.shape, [getattr(raw[p], "shape", ()) for p in op.tensors]
-    node.metas = None
-    if shapes.count(shape) != len(shapes):
-        node.metas = tuple([(each, dtype.numpy) for each in shapes])
-    for p in plan.drop:
-        if operands[p] is not None:
-            operands[p] = raw[p].shape if p in plan.shapes else None
-    node.saved = operands
-    out._edge = (node, 0)
-    return out
-
-
 def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """The general elementwise path: numbers, promotion, devices, broadcasting."""
-    if op.plain and state.mode <= GRAD:
-        found = _plain(op, args, state)
-        if found is not None:
-            return found
     tensors: list[Any] = []
     numbers_: list[Any] = []
     for p in op.tensors:

@@ -1,9 +1,9 @@
 """The plain call of an operation, as a function written for that operation alone.
 
 Most calls are plain: tensors on one device, of one dtype where they are computed with together, and nothing on but
-recording. What such a call does is known as soon as the operation is declared: which arguments are tensors, which kernel
-runs, what the node keeps. `lines_of` writes it down as a function without loops and look-ups. Whatever is not plain it
-hands to the general call in `gradcore.dispatch.calls`, which does the same for every operation and any arguments.
+recording. What such a call does is known as soon as the operation is declared: which arguments are tensors, which
+kernel runs, what the node keeps. `lines_of` writes it down as a function without loops and look-ups. Whatever is not
+plain it hands to the general call in `gradcore.dispatch.calls`, which does the same for any operation and arguments.
 
 The lines for ``mul(self, other)`` are these, with ``a0`` for `self`; others differ in what they check and keep::
 

@@ -39,6 +39,9 @@ def finish(
     """Wrap raw results as tensors and record the node."""
     single = len(op.outputs) == 1 and not op.variadic
     outs = [wrap(results, device)] if single else [wrap(r, device) for r in results]
+    if op.view:
+        for i, out in enumerate(outs):
+            views.link(out, args[0], op, args[1:], i if op.variadic else None, state)
     if record and op.differentiable:
         chosen = range(len(outs)) if op.variadic else op.differentiable
         if any(outs[i]._dtype.category > 1 for i in chosen):
@@ -46,9 +49,6 @@ def finish(
             for i in chosen:
                 if outs[i]._dtype.category > 1:
                     outs[i]._edge = (node, i)
-    if op.view:
-        for i, out in enumerate(outs):
-            views.link(out, args[0], op, args[1:], i if op.variadic else None, state)
     if single:
         return outs[0]
     if op.output_type is None:
@@ -61,7 +61,9 @@ def make_node(
 ) -> Any:
     """Record a call: a node with the edges of its inputs and what its formulas read."""
     name = op.node_name
-    if not isinstance(name, str):
+    if op.copies is not None and not outs[0]._is_view():
+        name = op.copies
+    elif not isinstance(name, str):
         name = name(*args)
     if device.levels:
         edges = _lifted(edges, tensors, device)

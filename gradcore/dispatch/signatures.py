@@ -138,7 +138,8 @@ class _Signature:
     def function(self, body: Sequence[str]) -> Any:
         """A function of this signature with globals of its own."""
         scope: dict[str, Any] = {
-            "__name__": __name__, "op": self.op, "REQUIRED": REQUIRED, "renamed": _renamed, "sizes": _sizes, "out_of": out_of,
+            "__name__": __name__, "op": self.op, "out_of": out_of, "renamed": _renamed, "sizes": _sizes,
+            "REQUIRED": REQUIRED,
         }  # fmt: skip
         function = types.FunctionType(self.code(body), scope, "call", None if self.variadic else self.defaults)
         if not self.variadic:

@@ -8,6 +8,7 @@ from math import log, pi, prod
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.errors import caller_depth
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import camel_case, composite, general
 
@@ -48,8 +49,8 @@ def chosen_reduction(
 
 
 def warn(message: str) -> None:
-    """Warn from the user's line: above this and its caller, the operation's body and its two callers."""
-    warnings.warn(message, stacklevel=6)
+    """Warn from the user's line."""
+    warnings.warn(message, stacklevel=caller_depth())
 
 
 def pair(F: Any, input: Any, target: Any) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from gradcore import dtypes
+from gradcore.errors import caller_depth
 from gradcore.ops.annotations import Dims, DType
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.reductions import accumulated
@@ -128,7 +129,7 @@ def _joint(kernel, grad, y, dim):
 def _implicit_dim(name, ndim):
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
-        stacklevel=5,
+        stacklevel=caller_depth(),
     )
     return 0 if ndim in (0, 1, 3) else 1
 

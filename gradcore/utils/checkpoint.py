@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gradcore import random
+from gradcore.amp import autocasting as amp
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import enable_grad, is_grad_enabled
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import saved_tensors_hooks
 from gradcore.autograd.modes import local
-from gradcore.creation import empty
 from gradcore.tensor import Tensor
+from gradcore.utils.checkpoint_log import Log, explained
+from gradcore.utils.recomputation import METADATA, CheckpointError, Frame
+from gradcore.utils.selective_checkpoint import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
+__all__ = [
+    "CheckpointError",
+    "CheckpointFunction",
+    "CheckpointPolicy",
+    "SelectiveCheckpointContext",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "detach_variable",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+]
 
 Contexts = Callable[[], tuple[Any, Any]]
-
-
-class CheckpointError(RuntimeError):
-    """The second computation differs from the first one."""
-
-
-class _StopRecomputationError(Exception):
-    """Everything that backward needs is there."""
 
 
 def noop_context_fn() -> tuple[Any, Any]:
@@ -35,17 +46,37 @@ def noop_context_fn() -> tuple[Any, Any]:
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
-_early_stop: list[bool] = []
+class _Chosen:
+    """What has been chosen for all calls; None leaves it to each call."""
+
+    early_stop: bool | None = None
+    debug: bool | None = None
 
 
 @contextlib.contextmanager
-def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Inside, choose for all calls of `checkpoint` whether the second computation ends as soon as it can."""
-    _early_stop.append(bool(enable))
+def _choice(name: str, value: bool | None) -> Iterator[None]:
+    before = getattr(_Chosen, name)
+    setattr(_Chosen, name, value)
     try:
         yield
     finally:
-        _early_stop.pop()
+        setattr(_Chosen, name, before)
+
+
+def set_checkpoint_early_stop(enable: bool) -> contextlib.AbstractContextManager[None]:
+    """Context that chooses for all calls of `checkpoint` whether the second computation ends as soon as it can."""
+    return _choice("early_stop", enable)
+
+
+def set_checkpoint_debug_enabled(enabled: bool | None) -> contextlib.AbstractContextManager[None]:
+    """Context that chooses for all calls of `checkpoint` whether errors list the operations of both computations."""
+    return _choice("debug", enabled)
+
+
+WARNING = (
+    "torch.utils.{}: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, but "
+    "if you need to preserve the current default behavior, you can pass use_reentrant=True."
+)
 
 
 def checkpoint(
@@ -75,7 +106,7 @@ def checkpoint(
     determinism_check : {"default", "none"}
         Whether to compare shape, dtype and device of what is computed again.
     debug : bool
-        Accepted for compatibility; errors always name what differs.
+        Whether errors list the operations of both computations, and where they were called.
     early_stop : bool
         Whether the second computation ends as soon as backward has what it needs.
     preserve_rng_state : bool
@@ -104,14 +135,15 @@ def checkpoint(
     """
     if use_reentrant is None:
         warnings.warn(
-            "checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, "
-            "but if you need to preserve the current default behavior, you can pass use_reentrant=True.",
+            WARNING.format("checkpoint"),
             stacklevel=2,
         )
         use_reentrant = True
     if not use_reentrant:
-        stop = _early_stop[-1] if _early_stop else early_stop
-        return _without_reentrance(function, args, named, context_fn, determinism_check, stop, preserve_rng_state)
+        stop = early_stop if _Chosen.early_stop is None else _Chosen.early_stop
+        debug = debug if _Chosen.debug is None else _Chosen.debug
+        how = context_fn, determinism_check, debug, stop, preserve_rng_state
+        return _without_reentrance(function, args, named, *how)
     if named:
         raise ValueError("Unexpected keyword arguments: " + ",".join(named))
     if context_fn is not noop_context_fn or debug:
@@ -125,6 +157,7 @@ def checkpoint_sequential(
     input: Any,
     use_reentrant: bool | None = None,
     preserve_rng_state: bool = True,
+    **named: Any,
 ) -> Any:
     """Call functions one after the other, all but the last segment of them checkpointed.
 
@@ -152,6 +185,11 @@ def checkpoint_sequential(
     >>> checkpoint_sequential([gradcore.exp, gradcore.log, gradcore.sum], 2, x, use_reentrant=False)
     tensor(3., grad_fn=<SumBackward0>)
     """
+    if use_reentrant is None:
+        warnings.warn(WARNING.format("checkpoint.checkpoint_sequential"), stacklevel=2)
+        use_reentrant = True
+    if named:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(named))
     steps = list(functions)
     size = len(steps) // segments
 
@@ -175,128 +213,85 @@ def checkpoint_sequential(
 # -- hooks on saved tensors -----------------------------------------------------------------------------------------
 
 
-class _Inputs(Function):
-    """Keeps the arguments as any operation keeps its inputs, so that checkpoints nest."""
-
-    @staticmethod
-    def forward(ctx: Any, anchor: Any, *tensors: Any) -> Any:
-        ctx.save_for_backward(*tensors)
-        return anchor.clone()
-
-
-class _Holder:
-    """Stands in the graph for a tensor that was not kept."""
-
-    __slots__ = ("__weakref__",)
-
-
-class _Frame:
-    """One call of `checkpoint`: how to repeat it, and what the repetition has computed."""
-
-    def __init__(self, recompute: Callable[..., None], args: tuple[Any, ...], check: bool, early_stop: bool) -> None:
-        self.recompute, self.check, self.early_stop = recompute, check, early_stop
-        self.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        self.rest = [None if isinstance(a, Tensor) else a for a in args]
-        anchor = empty(0, requires_grad=True)
-        with enable_grad():
-            self.inputs = _Inputs.apply(anchor, *(args[i] for i in self.places)).grad_fn
-        #: In the order in which tensors were saved: what stands for them, and what they were like.
-        self.holders: list[weakref.ref[_Holder]] = []
-        self.kinds: list[Any] = []
-        self.recomputed: weakref.WeakKeyDictionary[_Holder, Tensor] = weakref.WeakKeyDictionary()
-        self.pass_: Any = None
-
-    def arguments(self) -> list[Any]:
-        args = list(self.rest)
-        for place, tensor in zip(self.places, self.inputs.saved_tensors, strict=True):
-            args[place] = tensor
-        return args
-
-    def pack(self, tensor: Tensor) -> _Holder:
-        holder = _Holder()
-        self.holders.append(weakref.ref(holder))
-        self.kinds.append(_kind(tensor))
-        return holder
-
-    def unpack(self, holder: _Holder) -> Tensor:
-        task = local.state.task
-        this_pass = None if task is None else task.notes.setdefault("pass", object())
-        if this_pass is not self.pass_ or holder not in self.recomputed:
-            self.recomputed.clear()
-            self.pass_ = this_pass
-            self.repeat()
-        return self.recomputed.pop(holder)
-
-    def repeat(self) -> None:
-        """Call the function again and put what it saves in the place of what was not kept."""
-        count = 0
-
-        def keep(tensor: Tensor) -> Tensor:
-            nonlocal count
-            number, count = count, count + 1
-            tensor = tensor.detach()
-            if number < len(self.holders):
-                holder = self.holders[number]()
-                if holder is not None:
-                    self.recomputed[holder] = tensor
-                if self.check and _kind(tensor) != self.kinds[number]:
-                    raise CheckpointError(
-                        "checkpoint: Recomputed values for the following tensors have different metadata than during "
-                        f"the forward pass.\ntensor at position {number}:\nsaved metadata: {self.kinds[number]}\n"
-                        f"recomputed metadata: {_kind(tensor)}"
-                    )
-            if self.early_stop and count == len(self.holders):
-                raise _StopRecomputationError
-            return tensor
-
-        with contextlib.suppress(_StopRecomputationError), saved_tensors_hooks(keep, _identity), enable_grad():
-            self.recompute(*self.arguments())
-        if count != len(self.holders):
-            raise CheckpointError(
-                "checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
-                f"Number of tensors saved during forward: {len(self.holders)}\n"
-                f"Number of tensors saved during recomputation: {count}."
-            )
-
-
-def _identity(tensor: Tensor) -> Tensor:
-    return tensor
-
-
-def _kind(tensor: Tensor) -> dict[str, Any]:
-    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
-
-
 def _without_reentrance(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     named: dict[str, Any],
     context_fn: Contexts,
     determinism_check: str,
+    debug: bool,
     early_stop: bool,
     preserve_rng_state: bool,
 ) -> Any:
-    if determinism_check not in ("default", "none"):
-        raise ValueError(f"determinism_check should be one of ('default', 'none') but got {determinism_check}")
+    explain = None
+    if debug:
+        if context_fn is not noop_context_fn:
+            raise ValueError("debug=True is incompatible with non-default context_fn")
+        logs = Log(), Log()
+        context_fn, explain = lambda: logs, lambda error: explained(error, *logs)
+    if determinism_check not in METADATA:
+        raise ValueError(f"determinism_check should be one of {list(METADATA)}, but got {determinism_check}")
     first, second = context_fn()
     if not is_grad_enabled():
-        with first:
-            return function(*args, **named)
-    rng_state = random.get_rng_state() if preserve_rng_state else None
+        return function(*args, **named)
+    repeated = _Surroundings(preserve_rng_state, args)
 
     def recompute(*again: Any) -> None:
-        with random.fork_rng() if preserve_rng_state else contextlib.nullcontext():
-            if rng_state is not None:
-                random.set_rng_state(rng_state)
-            with second:
-                function(*again, **named)
+        with repeated.entered(), second:
+            function(*again, **named)
 
-    frame = _Frame(recompute, args, determinism_check == "default", early_stop)
+    frame = Frame(recompute, args, METADATA[determinism_check], early_stop, explain)
     with saved_tensors_hooks(frame.pack, frame.unpack), first:
-        return function(*args, **named)
+        result = function(*args, **named)
+        frame.complete = True
+    if not frame.complete:
+        raise RuntimeError(
+            "torch.utils.checkpoint: the forward context provided by context_fn suppressed an exception raised during "
+            "the checkpointed forward. This is not supported because checkpoint cannot return a value for a failed "
+            "forward."
+        )
+    return result
+
+
+class _Surroundings:
+    """What a function's result depends on beside its arguments: random numbers (of all devices), and autocasting."""
+
+    def __init__(self, preserve_rng_state: bool, args: tuple[Any, ...]) -> None:
+        self.rng_state = random.get_rng_state() if preserve_rng_state else None
+        devices = {"cpu", *(a.device.type for a in args if isinstance(a, Tensor))}
+        self.casts = [
+            (d, amp.get_autocast_dtype(d), amp.is_autocast_enabled(d), amp.is_autocast_cache_enabled())
+            for d in devices
+            if amp.is_autocast_available(d)
+        ]
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Inside, they are as they were."""
+        with contextlib.ExitStack() as stack:
+            if self.rng_state is not None:
+                stack.enter_context(random.fork_rng())
+                random.set_rng_state(self.rng_state)
+            for device_type, dtype, enabled, cached in self.casts:
+                if enabled or amp.is_autocast_enabled(device_type):
+                    stack.enter_context(amp.autocast(device_type, dtype, enabled, cached))
+            yield
 
 
 # -- backward inside backward ---------------------------------------------------------------------------------------
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with their tensors detached; those that required grad do so as leaves."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in inputs)
+
+
+def check_backward_validity(inputs: Iterable[Any], stacklevel: int = 2) -> None:
+    """Warn if no argument requires grad."""
+    if not any(isinstance(t, Tensor) and t.requires_grad for t in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=stacklevel)
 
 
 class CheckpointFunction(Function):
@@ -304,10 +299,9 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
-        if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=4)
+        check_backward_validity(args, stacklevel=5)
         ctx.function = function
-        ctx.rng_state = random.get_rng_state() if preserve_rng_state else None
+        ctx.surroundings = _Surroundings(preserve_rng_state, args)
         ctx.rest = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -317,18 +311,16 @@ class CheckpointFunction(Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         if local.state.task is not None and local.state.task.captures:
             raise RuntimeError(
-                "When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
-                ".backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() "
-                "without passing the `inputs` argument."
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
+                "parameter to .backward(). To resolve this error, you can either set use_reentrant=False, or call "
+                ".backward() without passing the `inputs` argument."
             )
         args = list(ctx.rest)
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
-        with random.fork_rng() if ctx.rng_state is not None else contextlib.nullcontext():
-            if ctx.rng_state is not None:
-                random.set_rng_state(ctx.rng_state)
-            with enable_grad():
-                outputs = ctx.function(*args)
+            args[place] = tensor
+        again = detach_variable(tuple(args))
+        with ctx.surroundings.entered(), enable_grad():
+            outputs = ctx.function(*again)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [
             (out, g) for out, g in zip(outputs, grads, strict=True) if isinstance(out, Tensor) and out.requires_grad
@@ -336,4 +328,4 @@ class CheckpointFunction(Function):
         if not pairs:
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         backward([out for out, _ in pairs], [g for _, g in pairs])
-        return None, None, *(a.grad if isinstance(a, Tensor) else None for a in args)
+        return None, None, *(a.grad if isinstance(a, Tensor) else None for a in again)

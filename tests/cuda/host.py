@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcore.backends import cupy_fusion
+from gradcore.backends import cupy_kernels
 from tests.strict import device
 
 HERE = Path(__file__).parent
-CUDA = cupy_fusion.INCLUDE
+CUDA = cupy_kernels.INCLUDE
 FLAGS = ("-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-w", "-shared", "-fPIC")
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\w+\) )?(\w+)\(')
 
@@ -160,9 +160,9 @@ class HostKernel:
         if hasattr(value, "_a"):  # a strict array
             assert value.index == device.current(), f"argument {place} of {self.name} is on another device"
             value = value._a
-        if value is None:
+        if value is cupy_kernels.NULL:
             assert found.startswith("P"), f"argument {place} of {self.name} is no pointer"
-            return np.zeros(1, np.uintp)
+            return np.array([value])
         wanted = MANGLED[value.dtype.name]
         if isinstance(value, np.ndarray):
             assert found in (f"P{wanted}", f"PK{wanted}"), f"argument {place} of {self.name}: {found}, not {wanted}*"
@@ -177,7 +177,7 @@ class HostModule:
 
     def __init__(self, *, code: str, options: tuple[str, ...] = (), **named: Any) -> None:
         assert "-std=c++17" in options
-        self._library = HostLibrary([code])
+        self._library = HostLibrary([code], ("-O1", *(o for o in options if o.startswith("-D"))))
 
     def get_function(self, name: str) -> Callable[..., None]:
         return self._library[name]

@@ -41,7 +41,7 @@ MESSAGES = {
     "matmul": (lambda: gc.ones(2, 3) @ gc.ones(4, 5), r"mat1 and mat2 shapes cannot be multiplied \(2x3 and 4x5\)"),
     "integers": (
         lambda: gc.ones(2, dtype=gc.int64).requires_grad_(),
-        "only Tensors of floating point and complex dtype",
+        "only Tensors of floating point dtype can require gradients",
     ),
     "new integers": (lambda: gc.tensor([1], requires_grad=True), "Only Tensors of floating point and complex dtype"),
     "not a scalar": (lambda: (x * 2).backward(), "grad can be implicitly created only for scalar outputs"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import shutil
 import types
 import weakref
 from collections import Counter
@@ -402,11 +403,13 @@ class StrictNamespace:
 class StrictBackend(CupyBackend):
     """The CUDA backend on strict arrays: two devices, ``strict:0`` and ``strict:1``.
 
-    Generated kernels, which have to be compiled, are left to the tests that turn them on (`tests/cuda`).
+    The package's kernels are compiled for the host, by g++ if it is there. Generated kernels, of which there are many,
+    are left to the tests that turn them on (`tests/cuda`).
     """
 
     type = "strict"
     fuses = False  # type: ignore[assignment]
+    own_kernels = shutil.which("g++") is not None
 
     def __init__(self) -> None:
         Backend.__init__(self, StrictNamespace("", np), StrictArray)

@@ -162,7 +162,7 @@ def _declared_kernels() -> set[str]:
     """Kernels of operations that are methods of the families, rather than bodies."""
     from gradcore.ops.table import OPS
 
-    return {op.kernel for op in OPS.values() if op.body is None and op.kind != "composite" and hasattr(Backend, op.kernel)}
+    return {op.kernel for op in OPS.values() if hasattr(Backend, op.kernel)}
 
 
 for _name in _declared_kernels().difference(vars(BatchedKernels)):

@@ -290,7 +290,9 @@ class BatchedKernels:
 
     def index(self, x: Any, indices: Sequence[Any]) -> Any:
         """The elements at `indices`."""
-        return super().index(x, self._shared_masks(indices))  # type: ignore[misc]
+        if not calls.in_batch(self.level, (x, *indices)):
+            return self.inner.index(x, indices)
+        return super().index(calls.as_samples(x, self.level), self._shared_masks(indices))  # type: ignore[misc]
 
     def _shared_masks(self, indices: Sequence[Any]) -> Sequence[Any]:
         """The indices, with masks that all samples share as plain arrays."""

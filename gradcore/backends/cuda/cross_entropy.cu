@@ -16,17 +16,24 @@ GRADCORE_FUNCTION void note(i64 target, i64 number, i64* found) {
     if (found && atomicCAS(first, u64(0), static_cast<u64>(number)) == u64(0)) found[1] = target;
 }
 
-// One row (an image's point) for each block or, if there are few classes, for each warp.
+// One row (an image's point) for each block or, if there are few classes, for each warp. Powers are the exponentials of the
+// differences from the row's maximum, totals their sums.
 extern "C" __global__ void cross_entropy(const T* x, const Index* targets, const T* weight, T* losses, T* weights,
-                                         T* highest, T* totals, const i64 rows, const i64 classes, const i64 points,
+                                         T* powers, T* totals, const i64 rows, const i64 classes, const i64 points,
                                          const i64 ignored, const i64 number, i64* found) {
     const i64 row = row_index();
     if (row >= rows) return;
-    x += row / points * classes * points + row % points;
+    const i64 start = row / points * classes * points + row % points;
+    x += start;
+    powers += start;
     A top = -infinity<A>(), total = 0;
     for (i64 i = threadIdx.x; i < classes; i += blockDim.x) top = Largest()(top, load(x[i * points]));
     top = row_largest(top);
-    for (i64 i = threadIdx.x; i < classes; i += blockDim.x) total += exp(load(x[i * points]) - top);
+    for (i64 i = threadIdx.x; i < classes; i += blockDim.x) {
+        const A power = exp(load(x[i * points]) - top);
+        powers[i * points] = store<T>(power);
+        total += power;
+    }
     total = row_sum(total);
     if (threadIdx.x) return;
     const i64 target = targets[row];
@@ -35,30 +42,25 @@ extern "C" __global__ void cross_entropy(const T* x, const Index* targets, const
     const A factor = !counts ? A(0) : weight ? load(weight[target]) : A(1);
     losses[row] = store<T>(counts ? (log(total) - (load(x[target * points]) - top)) * factor : A(0));
     weights[row] = store<T>(factor);
-    highest[row] = store<T>(top);
     totals[row] = store<T>(total);
 }
 
 // The gradient by the scores: the softmax, scaled, less the scale in the place of the target. The gradient by the losses is
-// one for each row (grad_step 1) or one for all (0), divided by *divisor if there is one; that by the totals may be missing.
-extern "C" __global__ void cross_entropy_backward(const T* grad, const T* grad_totals, const T* x, const Index* targets,
-                                                  const T* weight, const T* divisor, const T* highest, const T* totals,
-                                                  T* out, const i64 size, const i64 classes, const i64 points,
-                                                  const i64 ignored, const i64 grad_step) {
+// one for each row (grad_step 1) or one for all (0), divided by *divisor if there is one.
+extern "C" __global__ void cross_entropy_backward(const T* grad, const Index* targets, const T* weight, const T* divisor,
+                                                  const T* powers, const T* totals, T* out, const i64 size,
+                                                  const i64 classes, const i64 points, const i64 ignored,
+                                                  const i64 grad_step) {
     for (i64 i = first_index(); i < size; i += index_step()) {
         const i64 point = i % points, k = i / points % classes, row = i / points / classes * points + point;
         const i64 target = targets[row];
-        const bool counts = target != ignored && target >= 0 && target < classes;
         A g = 0;
-        if (counts) {
+        if (target != ignored && target >= 0 && target < classes) {
             g = load(grad[row * grad_step]);
             if (divisor) g /= load(*divisor);
             if (weight) g *= load(weight[target]);
         }
-        A scale = g / load(totals[row]);
-        if (grad_totals) scale += load(grad_totals[row]);
-        A value = exp(load(x[i]) - load(highest[row])) * scale;
-        if (counts && k == target) value -= g;
-        out[i] = store<T>(value);
+        const A value = load(powers[i]) * (g / load(totals[row]));
+        out[i] = store<T>(k == target ? value - g : value);
     }
 }

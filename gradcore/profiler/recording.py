@@ -1,0 +1,224 @@
+"""What a profiler notes while a program runs: when each operation began and ended, and with what."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, Self
+
+import numpy as np
+
+from gradcore.autograd.modes import PROFILE, local
+from gradcore.autograd.variables import Variable
+from gradcore.backends import registry
+from gradcore.profiler.events import FunctionEvent
+
+__all__ = ["Recorder", "record_function"]
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class Recorder:
+    """The profiler of one thread: operations and backward nodes are called through it.
+
+    Parameters
+    ----------
+    shapes, memory, stacks : bool
+        Whether to note the shapes of arguments, the bytes of new results, and from where in the program each call came.
+    use_device : str or None
+        Whose time to take, besides that of the CPU.
+    """
+
+    def __init__(self, *, shapes: bool, memory: bool, stacks: bool, use_device: str | None) -> None:
+        self.events: list[FunctionEvent] = []
+        self.shapes, self.memory, self.stacks = shapes, memory, stacks
+        self.thread = threading.get_ident()
+        self.device: Any = None if use_device is None else registry.find(use_device)
+        self._open: list[FunctionEvent] = []
+
+    # -- a call ---------------------------------------------------------------------------------------------------
+
+    def begin(self, name: str, args: tuple[Any, ...] = ()) -> FunctionEvent:
+        """Note that something begins, inside of what has begun before and has not ended."""
+        opened = self._open
+        event = FunctionEvent(len(self.events), name, self.thread, opened[-1] if opened else None)
+        if opened:
+            opened[-1].cpu_children.append(event)
+        self.events.append(event)
+        opened.append(event)
+        if self.shapes:
+            event.input_shapes = [_shape(value) for value in args]
+        if self.stacks:
+            event.stack = _stack()
+        if self.device is not None:
+            event.device_start = self._mark(args)
+        event.start = perf_counter_ns()
+        return event
+
+    def end(self, event: FunctionEvent) -> None:
+        """Note that it has ended."""
+        event.stop = perf_counter_ns()
+        if event.device_start is not None:
+            event.device_stop = self._mark(())
+        while self._open and self._open.pop() is not event:
+            pass
+
+    def call(self, name: str, args: tuple[Any, ...], run: Callable[..., Any], *given: Any) -> Any:
+        """Make the call ``run(*given)`` of an operation with arguments `args`."""
+        event = self.begin(f"aten::{name}", args)
+        try:
+            result = run(*given)
+        finally:
+            self.end(event)
+        self._note_result(event, result, args)
+        return result
+
+    def node(self, node: Any, grad: Any, run: Callable[[], Any]) -> Any:
+        """Run a node of backward, to which `grad` (a gradient, or one for each output) has come."""
+        name = node.name() if not node.is_leaf_sink else "torch::autograd::AccumulateGrad"
+        outer = self.begin(f"autograd::engine::evaluate_function: {name}")
+        inner = self.begin(name)
+        outer.sequence_nr = inner.sequence_nr = node._seq
+        outer.scope, inner.scope = 0, 1
+        try:
+            pieces = run()
+        finally:
+            self.end(inner)
+            self.end(outer)
+        if self.memory:
+            for event in (inner, outer):
+                self._count(event, pieces or (), grad if isinstance(grad, list) else [grad])
+        return pieces
+
+    # -- what is noted --------------------------------------------------------------------------------------------
+
+    def _note_result(self, event: FunctionEvent, result: Any, args: tuple[Any, ...]) -> None:
+        first = next(_tensors((result,)), None)
+        if first is not None and first._edge is not None and not first._edge[0].is_leaf_sink:
+            event.sequence_nr = first._edge[0]._seq
+        if self.memory:
+            self._count(event, _tensors((result,)), _tensors(args))
+
+    def _count(self, event: FunctionEvent, results: Iterable[Any], given: Iterable[Any]) -> None:
+        """Add up the bytes of results, tensors or arrays, that do not lie in the memory of the arguments."""
+        known = {id(_owner(each)) for each in given}
+        for each in results:
+            owner = _owner(each)
+            if owner is None or id(owner) in known:
+                continue
+            known.add(id(owner))
+            if isinstance(owner, np.ndarray):
+                event.cpu_memory_usage += owner.nbytes
+            else:
+                event.device_memory_usage += getattr(owner, "nbytes", 0)
+
+    def _mark(self, args: tuple[Any, ...]) -> Any:
+        """A mark in the stream of the device that the arguments are on (else, of the current one)."""
+        backend = self.device
+        indices = (t._device.index for t in _tensors(args) if t._device.backend is backend)
+        with backend.use_index(next(indices, backend.current_index())):
+            mark = backend.xp.cuda.Event()
+            mark.record()
+        return mark
+
+    def finish(self) -> None:
+        """Wait for the device, and read what time passed between its marks."""
+        if self.device is None:
+            return
+        for event in self.events:
+            if event.device_stop is not None:
+                event.device_stop.synchronize()
+                elapsed = self.device.xp.cuda.get_elapsed_time(event.device_start, event.device_stop)
+                event.device_time_total = elapsed * 1000.0
+            event.device_start = event.device_stop = None
+
+
+def _tensors(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, Variable):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def _shape(value: Any) -> list[Any]:
+    if isinstance(value, Variable):
+        return list(value._array.shape)
+    if isinstance(value, (list, tuple)) and any(isinstance(t, Variable) for t in value):
+        return [_shape(t) for t in value]
+    return []
+
+
+def _owner(value: Any) -> Any:
+    """The array whose memory a tensor or an array is a view of."""
+    array = getattr(value, "_array", value)
+    while getattr(array, "base", None) is not None:
+        array = array.base
+    return array
+
+
+def _stack() -> list[str]:
+    """Where in the user's program this is, innermost first."""
+    frame: Any = sys._getframe(1)
+    found = []
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith((_PACKAGE, "<gradcore")):
+            found.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+        frame = frame.f_back
+    return found
+
+
+class record_function:
+    """Context or decorator that gives a part of the program a name in the profiler's results.
+
+    Parameters
+    ----------
+    name : str
+    args : str, optional
+        Accepted as in PyTorch.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.autograd import profiler
+    >>> x = gradcore.ones(2)
+    >>> with profiler.profile() as prof:
+    ...     with profiler.record_function("twice"):
+    ...         y = x + x
+    >>> [event.name for event in prof.function_events]
+    ['twice', 'aten::add']
+    """
+
+    __slots__ = ("_opened", "name")
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self._opened: list[tuple[Recorder, FunctionEvent] | None] = []
+
+    def __enter__(self) -> Self:
+        state = local.state
+        if state.mode & PROFILE:
+            event = state.profiler.begin(self.name)
+            event.scope = 7
+            self._opened.append((state.profiler, event))
+        else:
+            self._opened.append(None)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        opened = self._opened.pop()
+        if opened is not None:
+            opened[0].end(opened[1])
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(func)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name):
+                return func(*args, **kwargs)
+
+        return recorded

@@ -1,0 +1,71 @@
+"""What a checkpointed function computed the first and the second time, for errors where the two differ."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Self
+
+from gradcore.overrides import TorchFunctionMode
+from gradcore.tensor import Tensor
+from gradcore.utils.recomputation import CheckpointError
+from gradcore.utils.trees import leaves
+
+__all__ = ["Log", "explained"]
+
+
+def _shown(tree: Any) -> str:
+    return ", ".join(f"{t.dtype}{list(t.shape)}" for t in leaves(tree) if isinstance(t, Tensor))
+
+
+def _place() -> str:
+    """The line outside gradcore from which the current operation was called."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gradcore."):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}:{frame.f_code.co_name}"
+
+
+class Log(TorchFunctionMode):
+    """Context that writes down every operation, and where it was called."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.places: list[str] = []
+
+    def __enter__(self) -> Self:
+        self.lines.clear()
+        self.places.clear()
+        return super().__enter__()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.lines.append(f"{func.__name__}({_shown((args, kwargs))}) -> {_shown(result)}")
+        self.places.append(_place())
+        return result
+
+
+def _listed(log: Log) -> str:
+    return "\n".join(
+        f"  {i}. {line}   {place}" for i, (line, place) in enumerate(zip(log.lines, log.places, strict=True))
+    )
+
+
+def explained(error: CheckpointError, first: Log, second: Log) -> CheckpointError:
+    """An error that lists the operations of both computations.
+
+    Parameters
+    ----------
+    error : CheckpointError
+        What went wrong.
+    first, second : Log
+        Of the two computations.
+    """
+    pairs = zip(first.lines, second.lines, strict=False)
+    shorter = min(len(first.lines), len(second.lines))
+    where = next((i for i, (a, b) in enumerate(pairs) if a != b), shorter)
+    return CheckpointError(
+        f"{error}\nERROR: Detected non-determinism while running activation checkpointing\n\n"
+        f"Operations executed during the original forward:\n\n{_listed(first)}\n\n"
+        f"Operations executed during recomputation (it may stop early):\n\n{_listed(second)}\n\n"
+        f"They are the same up to number {where}."
+    )

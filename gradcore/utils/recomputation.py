@@ -1,0 +1,171 @@
+"""A part of a computation that keeps its inputs only, and is computed again when backward asks for what it saved."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.function import Function
+from gradcore.autograd.grad_mode import enable_grad
+from gradcore.autograd.graph import saved_tensors_hooks
+from gradcore.autograd.modes import local
+from gradcore.creation import empty
+from gradcore.tensor import Tensor
+
+__all__ = ["METADATA", "CheckpointError", "Frame"]
+
+TIP = (
+    "\nTip: To see a more detailed error message, either pass `debug=True` to\n"
+    "`gradcore.utils.checkpoint.checkpoint(...)` or wrap the code block\n"
+    "with `with gradcore.utils.checkpoint.set_checkpoint_debug_enabled(True):` to\n"
+    "enable checkpoint-debug mode globally.\n"
+)
+
+
+class CheckpointError(RuntimeError):
+    """The second computation differs from the first one."""
+
+
+class _StopRecomputationError(Exception):
+    """Everything that backward needs is there."""
+
+
+class _Inputs(Function):
+    """Keeps the arguments as any operation keeps its inputs, so that checkpoints nest."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Any, *tensors: Any) -> Any:
+        ctx.save_for_backward(*tensors)
+        return anchor.clone()
+
+
+class _Holder:
+    """Stands in the graph for a tensor that was not kept."""
+
+    __slots__ = ("__weakref__",)
+
+
+def _kind(tensor: Tensor) -> dict[str, Any]:
+    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
+
+
+#: What is compared between the two computations, by the name of the check.
+METADATA: dict[str, Callable[[Tensor], Any]] = {"default": _kind, "none": lambda tensor: None}
+
+
+class Frame:
+    """One call of `checkpoint`: how to repeat it, and what the repetition has computed.
+
+    Parameters
+    ----------
+    recompute : callable
+        Repeats the call.
+    args : tuple
+        The positional arguments of the call.
+    metadata : callable
+        What is compared of a saved tensor.
+    early_stop : bool
+        Whether a repetition ends as soon as everything is there.
+    explain : callable or None
+        Makes a better error of a `CheckpointError`.
+    """
+
+    def __init__(
+        self,
+        recompute: Callable[..., None],
+        args: tuple[Any, ...],
+        metadata: Callable[[Tensor], Any],
+        early_stop: bool,
+        explain: Callable[[CheckpointError], CheckpointError] | None,
+    ) -> None:
+        self.recompute, self.metadata, self.early_stop, self.explain = recompute, metadata, early_stop, explain
+        self.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        self.rest = [None if isinstance(a, Tensor) else a for a in args]
+        anchor = empty(0, requires_grad=True)
+        with enable_grad():
+            self.inputs = _Inputs.apply(anchor, *(args[i] for i in self.places)).grad_fn
+        #: In the order in which tensors were saved: what stands for them, and what they were like.
+        self.holders: list[weakref.ref[_Holder]] = []
+        self.kinds: list[Any] = []
+        self.recomputed: weakref.WeakKeyDictionary[_Holder, Tensor] = weakref.WeakKeyDictionary()
+        #: Whether the first computation came to its end; a repetition of an outer one may stop in the middle of it.
+        self.complete = False
+        self.pass_: Any = None
+
+    def arguments(self) -> list[Any]:
+        """The arguments of the call, as they were."""
+        args = list(self.rest)
+        for place, tensor in zip(self.places, self.inputs.saved_tensors, strict=True):
+            args[place] = tensor
+        return args
+
+    def pack(self, tensor: Tensor) -> _Holder:
+        """What the graph keeps in the place of a tensor."""
+        holder = _Holder()
+        self.holders.append(weakref.ref(holder))
+        self.kinds.append(self.metadata(tensor))
+        return holder
+
+    def unpack(self, holder: _Holder) -> Tensor:
+        """The tensor that a holder stands for; the first one that a backward asks for brings all of them."""
+        task = local.state.task
+        this_pass = None if task is None else task.notes.setdefault("pass", object())
+        if this_pass is not self.pass_ or holder not in self.recomputed:
+            self.recomputed.clear()
+            self.pass_ = this_pass
+            try:
+                self.repeat()
+            except CheckpointError as error:
+                raise (error if self.explain is None else self.explain(error)) from None
+        return self.recomputed.pop(holder)
+
+    def repeat(self) -> None:
+        """Call the function again and put what it saves in the place of what was not kept."""
+        found: list[Any] = []
+
+        def keep(tensor: Tensor) -> Tensor:
+            number = len(found)
+            tensor = tensor.detach()
+            if number >= len(self.holders):
+                if not self.complete:
+                    raise _StopRecomputationError
+                raise CheckpointError(
+                    "torch.utils.checkpoint: trying to save more tensors during recomputation than during the original "
+                    f"forward pass.\n{TIP}"
+                )
+            found.append(self.metadata(tensor))
+            holder = self.holders[number]()
+            if holder is not None:
+                self.recomputed[holder] = tensor
+            if self.early_stop and len(found) == len(self.holders):
+                raise _StopRecomputationError
+            return tensor
+
+        with contextlib.suppress(_StopRecomputationError), saved_tensors_hooks(keep, _identity), enable_grad():
+            self.recompute(*self.arguments())
+        self.check(found)
+
+    def check(self, found: list[Any]) -> None:
+        """Raise if the repetition saved something else than the first computation."""
+        if len(found) != len(self.holders):
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\n"
+                f"Number of tensors saved during recomputation: {len(found)}.\n{TIP}"
+            )
+        different = "".join(
+            f"tensor at position {i}:\nsaved metadata: {before}\nrecomputed metadata: {after}\n"
+            for i, (before, after) in enumerate(zip(self.kinds, found, strict=True))
+            if before != after and self.holders[i]() is not None
+        )
+        if different:
+            raise CheckpointError(
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
+                f"during the forward pass.\n{different}.\n{TIP}"
+            )
+
+
+def _identity(tensor: Tensor) -> Tensor:
+    return tensor
