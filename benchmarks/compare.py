@@ -89,7 +89,8 @@ def jobs(options: argparse.Namespace, ready: Mapping[str, Library], plan: Plan) 
             if reasons[name] is None
         }
         skipped = [Result(case.name, case.group, name, skipped=why) for name, why in reasons.items() if why]
-        yield blank, makers, skipped
+        if makers:
+            yield blank, makers, skipped
     for number, (case, _) in enumerate(memory.CASES[: 1 if options.quick else None]):
         makers = {
             name: functools.partial(measure.memory_sample, name, options.device, number)

@@ -102,7 +102,8 @@ class Library:
         """
         raise NotImplementedError
 
-    def has_program(self, case: Case) -> bool:
+    @classmethod
+    def has_program(cls, case: Case) -> bool:
         """Whether `case` has something for this library."""
         return True
 
@@ -134,7 +135,8 @@ class RawNumPy(Library):
         """Return a copy of `value` as an array of the library."""
         return value.copy()
 
-    def has_program(self, case: Case) -> bool:
+    @classmethod
+    def has_program(cls, case: Case) -> bool:
         return case.by_hand is not None
 
     def prepare(self, case: Case, arrays: Inputs) -> Program:
@@ -303,12 +305,14 @@ class FunctionalLibrary(Library):
 
     numpy_module: ClassVar[str]
 
-    def style(self, case: Case) -> Any:
+    @classmethod
+    def style(cls, case: Case) -> Any:
         """Return the case's program for this library, or None."""
         return case.numpy_style
 
-    def has_program(self, case: Case) -> bool:
-        return self.style(case) is not None
+    @classmethod
+    def has_program(cls, case: Case) -> bool:
+        return cls.style(case) is not None
 
     def function(self, case: Case) -> Callable[..., Any]:
         """Return the case's function of arrays."""
@@ -322,7 +326,8 @@ class HIPSAutograd(FunctionalLibrary):
 
     name, module, numpy_module, devices = "autograd", "autograd", "autograd.numpy", ("cpu",)
 
-    def has_program(self, case: Case) -> bool:
+    @classmethod
+    def has_program(cls, case: Case) -> bool:
         return case.differentiated and super().has_program(case)
 
     def prepare(self, case: Case, arrays: Inputs) -> Program:
@@ -343,10 +348,12 @@ class JAX(FunctionalLibrary):
         self.namespace.config.update("jax_default_matmul_precision", "highest")
         self.place = self.namespace.devices("gpu" if self.device == "cuda" else "cpu")[0]
 
-    def style(self, case: Case) -> Any:
+    @classmethod
+    def style(cls, case: Case) -> Any:
         return case.jax_style or case.numpy_style
 
-    def has_program(self, case: Case) -> bool:
+    @classmethod
+    def has_program(cls, case: Case) -> bool:
         return case.jax_setup is not None or super().has_program(case)
 
     def prepare(self, case: Case, arrays: Inputs) -> Program:

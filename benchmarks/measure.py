@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib.util
+import os
 import random
 import subprocess
 import sys
@@ -117,7 +118,9 @@ class Result:
 def _reference(case_type: type[Case], size: int) -> list[np.ndarray]:
     """The results in float64: as written by hand, else by PyTorch, or by gradcore where that is not installed."""
     case = case_type(size)
-    arrays = tuple(tuple(a.astype(np.float64) if a.dtype == np.float32 else a for a in group) for group in case.arrays())
+    arrays = tuple(
+        tuple(a.astype(np.float64) if a.dtype == np.float32 else a for a in group) for group in case.arrays()
+    )
     names = ("numpy", *(name for name in ("torch", "gradcore") if importlib.util.find_spec(name)))
     for library in (LIBRARIES[name]("cpu") for name in names):
         try:
@@ -198,7 +201,9 @@ def memory_sample(library: str, device: str, number: int) -> Sample:
 
 
 def _output(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # Byte code is kept, as it is on a user's machine.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
     return done.stdout
@@ -207,8 +212,13 @@ def _output(command: Sequence[str]) -> str:
 # -- turns ---------------------------------------------------------------------------------------------------------
 
 
-def take_turns(samples: Mapping[str, Sample], plan: Plan, order: random.Random) -> dict[str, list[Time]]:
-    """Take one time of each in every round, in an order drawn anew for every round."""
+def take_turns(
+    samples: Mapping[str, Sample], plan: Plan, order: random.Random, problems: dict[str, str]
+) -> dict[str, list[Time]]:
+    """Take one time of each in every round, in an order drawn anew for every round.
+
+    Who fails is noted in `problems`, and takes no part any more.
+    """
     times: dict[str, list[Time]] = {name: [] for name in samples}
     names = list(samples)
     gc.collect()
@@ -219,9 +229,17 @@ def take_turns(samples: Mapping[str, Sample], plan: Plan, order: random.Random) 
             break
         order.shuffle(names)
         for name in names:
-            times[name].append(samples[name]())
+            if name not in problems:
+                try:
+                    times[name].append(samples[name]())
+                except Exception as error:
+                    problems[name] = _words(error)
     gc.unfreeze()
-    return times
+    return {name: [] if name in problems else found for name, found in times.items()}
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def measure(
@@ -231,16 +249,18 @@ def measure(
 
     Whatever goes wrong while a library is made ready is kept in its result; the others are measured.
     """
-    samples, problems = {}, {}
+    samples: dict[str, Sample] = {}
+    problems: dict[str, str] = {}
     for library, make in makers.items():
         try:
             samples[library] = make()
         except NoProgramError:
             continue
         except Exception as error:
-            problems[library] = f"{type(error).__name__}: {error}".partition("\n")[0]
-    times = take_turns(samples, plan, order)
-    return [_filled(blank, name, times.get(name, []), problems.get(name, "")) for name in (*samples, *problems)]
+            problems[library] = _words(error)
+    times = take_turns(samples, plan, order, problems)
+    tried = dict.fromkeys((*samples, *problems))
+    return [_filled(blank, name, times.get(name, []), problems.get(name, "")) for name in tried]
 
 
 def _filled(blank: Result, library: str, times: Sequence[Time], problem: str) -> Result:

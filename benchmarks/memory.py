@@ -14,7 +14,7 @@ from benchmarks.cases.optimisers import Adam
 from benchmarks.cases.training import CNNStep, MLPStep, TransformerStep
 
 
-class SavedOutputs(Case):
+class SavedOutputs(Case, abstract=True):
     """`size` ops in a row, of which each keeps its result of 16 MB for backward."""
 
     group = "memory"
@@ -44,7 +44,7 @@ class SavedOutputs(Case):
         return loss, (g,)
 
 
-class Elementwise(SavedOutputs):
+class Elementwise(SavedOutputs, abstract=True):
     """`size` ops in a row of which none needs a result: what is kept is what backward needs."""
 
     def torch_style(self, T: Any, x: Any) -> Any:

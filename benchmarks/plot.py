@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -10,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
+from benchmarks.goals import GOALS
 from benchmarks.report import Report
 
 MARKS = {  # colours that people who confuse red and green can tell apart, and a shape each
@@ -21,6 +23,8 @@ MARKS = {  # colours that people who confuse red and green can tell apart, and a
     "numpy": ("#e69f00", "v"),
     "cupy": ("#cc79a7", "v"),
 }
+SPAN = (0.02, 10)
+"""Ratios beyond are drawn at the edge."""
 
 
 def save_plot(report: Report, path: Path) -> None:
@@ -33,51 +37,87 @@ def save_plot(report: Report, path: Path) -> None:
     path : Path
         Where to; the ending decides the format.
     """
-    cases = [case for case in report.by_case if report.ratios(case, report.baseline)]
-    libraries = [library for library in report.libraries if library != report.baseline]
-    figure = Figure(figsize=(9, 1.8 + 0.32 * len(cases)), layout="constrained")
-    axes = figure.add_subplot(xscale="log", xlabel=f"time over {report.baseline}'s: left of 1 is faster")
-    for place, library in enumerate(libraries):
-        _draw(axes, report, cases, library, shift=0.6 * ((place + 0.5) / len(libraries) - 0.5))
-    axes.axvline(1, color=MARKS[report.baseline][0], linewidth=1, label=report.baseline)
-    _name_rows(axes, report, cases)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if len(cases) > 1 else (1, 2, 5)))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_formatter("")
-    axes.grid(axis="x", color="0.9")
-    axes.set_axisbelow(True)
+    columns = list(_columns(report))
+    rows = max(sum(len(cases) + 1 for _, cases in column) for column in columns)
+    figure = Figure(figsize=(2 + 6 * len(columns), 1.6 + 0.2 * rows), layout="constrained")
+    panels = figure.subplots(1, len(columns), squeeze=False, sharex=True)[0]
+    for axes, column in zip(panels, columns, strict=True):
+        _draw_column(axes, report, column, rows)
+    handles, labels = panels[0].get_legend_handles_labels()
     threads = report.about["threads"]
-    axes.set_title(f"{report.about['device']}, {threads} CPU thread{'s' * (threads > 1)}", fontsize=9)
-    figure.legend(loc="outside upper center", ncols=len(libraries) + 1, frameon=False)
+    figure.suptitle(
+        f"Time (or memory) over {report.baseline}'s: left of 1 is better. "
+        f"{report.about['device']}, {threads} CPU thread{'s' * (threads > 1)}. Short grey line: gradcore's goal",
+        fontsize=9,
+    )
+    unique = dict(zip(labels, handles, strict=True))
+    figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=len(unique), frameon=False)
     figure.savefig(path, dpi=130)
 
 
-def _draw(axes: Axes, report: Report, cases: Sequence[str], library: str, shift: float) -> None:
-    found = ((row, report.ratios(case, library)) for row, case in enumerate(cases))
-    points = [(row + shift, ratios) for row, ratios in found if ratios]
-    if not points:
+Groups = list[tuple[str, list[str]]]
+
+
+def _columns(report: Report) -> Iterator[Groups]:
+    """The groups and their cases, in one column or, where these are many, in two."""
+    groups = [
+        (group, measured)
+        for group, cases in report.by_group.items()
+        if (measured := [c for c in cases if any(report.ratios(c, name) for name in report.libraries)])
+    ]
+    total = sum(len(cases) + 1 for _, cases in groups)
+    if total < 40:
+        yield groups
         return
-    rows, ratios = zip(*points, strict=True)
-    middles = [median(r) for r in ratios]
-    left = [middle - min(r) for middle, r in zip(middles, ratios, strict=True)]
-    right = [max(r) - middle for middle, r in zip(middles, ratios, strict=True)]
+    place = 0
+    for half in (0, 1):
+        column = []
+        while place < len(groups) and (half or sum(len(c) + 1 for _, c in column) < total / 2):
+            column.append(groups[place])
+            place += 1
+        yield column
+
+
+def _draw_column(axes: Axes, report: Report, column: Groups, rows: int) -> None:
+    labels: list[tuple[float, str]] = []
+    others = [library for library in report.libraries if library != report.baseline]
+    row = 0
+    for group, cases in column:
+        axes.axhspan(row - 0.5, row + 0.5, color="0.92")
+        labels.append((row, group.upper()))
+        goal = GOALS.get(group) if report.baseline == "torch" else None
+        if goal is not None:
+            axes.plot([goal, goal], [row + 0.5, row + len(cases) + 0.5], color="0.6", linewidth=1, zorder=1)
+        for case in cases:
+            row += 1
+            labels.append((row, case.partition(": ")[2]))
+            for place, library in enumerate(others):
+                shift = 0.7 * ((place + 0.5) / len(others) - 0.5)
+                _mark(axes, report.ratios(case, library), library, row + shift)
+        row += 1
+    axes.axvline(1, color=MARKS[report.baseline][0], linewidth=1, label=report.baseline)
+    axes.set_yticks([place for place, _ in labels], [text for _, text in labels], fontsize=7)
+    axes.set_ylim(rows - 0.5, -0.5)
+    axes.set_xscale("log")
+    axes.set_xlim(SPAN[0] * 0.9, SPAN[1] * 1.1)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter("")
+    axes.tick_params(axis="x", labelsize=7)
+    axes.grid(axis="x", color="0.9")
+    axes.set_axisbelow(True)
+
+
+def _mark(axes: Axes, ratios: Sequence[float], library: str, row: float) -> None:
+    if not ratios:
+        return
+    least, middle, largest = (math.exp(_clipped(r)) for r in (min(ratios), median(ratios), max(ratios)))
     colour, marker = MARKS[library]
     axes.errorbar(
-        middles,
-        rows,
-        xerr=[left, right],
-        fmt=marker,
-        markersize=4,
-        elinewidth=1,
-        color=colour,
-        label=library,
-    )
+        [middle], [row], xerr=[[middle - least], [largest - middle]], fmt=marker, markersize=3, elinewidth=0.7,
+        color=colour, label=library,
+    )  # fmt: skip
 
 
-def _name_rows(axes: Axes, report: Report, cases: Sequence[str]) -> None:
-    groups = [next(iter(report.by_case[case].values())).group for case in cases]
-    names = [f"{group}: {case}" for group, case in zip(groups, cases, strict=True)]
-    axes.set_yticks(range(len(cases)), names, fontsize=8)
-    axes.set_ylim(len(cases) - 0.5, -0.5)
-    for row in range(1, len(cases)):
-        axes.axhline(row - 0.5, color="0.6" if groups[row] != groups[row - 1] else "0.93", linewidth=0.8)
+def _clipped(ratio: float) -> float:
+    return math.log(min(max(ratio, SPAN[0]), SPAN[1]))

@@ -66,8 +66,11 @@ class Report:
 
     def text(self) -> str:
         """Return all tables, for a terminal."""
-        tables = (self._about(), self._ratios(), self._goals(), self._shares(), self._device_times(), self._nodes())
-        return "\n".join(line for table in (*tables, self._left_out()) for line in ("", *table) if line or table)
+        tables = (
+            self._about(), self._ratios(), self._goals(), self._shares(), self._device_times(), self._nodes(),
+            self._left_out(),
+        )  # fmt: skip
+        return "\n\n".join(filter(None, ("\n".join(table) for table in tables)))
 
     def _about(self) -> Iterator[str]:
         yield from (f"{key}: {value}" for key, value in self.about.items() if key != "rates")
@@ -120,11 +123,13 @@ class Report:
         rows = []
         for r in measured if rates else ():
             seconds = median(r.device) if r.device else r.median
-            shares = [amount / seconds / rate for amount, rate in ((r.traffic, rates["copy"]), (r.flops, rates["matmul"]))]
+            shares = [
+                amount / seconds / rate for amount, rate in ((r.traffic, rates["copy"]), (r.flops, rates["matmul"]))
+            ]
             if max(shares) >= 0.01:
                 rows.append([f"  {r.case}", *(f"{s:.0%}" if s else "-" for s in shares)])
         if rows:
-            yield "Least traffic over time, as a share of a copy's rate; products of matrices, of a large product's rate."
+            yield "Shares of the machine's rates: bytes that have to move, of a copy's; products, of a large product's."
             yield from _aligned([["  gradcore", "copy", "matmul"], *rows])
 
     def _device_times(self) -> Iterator[str]:
@@ -138,7 +143,9 @@ class Report:
             yield from _aligned([["  case", "", "total", "host", "device"], *rows])
 
     def _nodes(self) -> Iterator[str]:
-        rows = [[f"  {r.case}", r.library, f"{r.median / r.nodes * 1e9:.0f}"] for r in self.results if r.nodes and r.values]
+        rows = [
+            [f"  {r.case}", r.library, f"{r.median / r.nodes * 1e9:.0f}"] for r in self.results if r.nodes and r.values
+        ]
         if rows:
             yield "Nanoseconds a node, forward and backward."
             yield from _aligned(rows)

@@ -1,7 +1,7 @@
 """Objects that take calls over: what PyTorch has in ``torch.overrides``.
 
-A class takes over the calls that its instances are given to by defining ``__torch_function__``, under PyTorch's name, so
-that classes written for PyTorch work unchanged. Subclasses of `gradcore.Tensor` inherit one that keeps the subclass.
+A class takes over the calls that its instances are given to by defining ``__torch_function__``, under PyTorch's name,
+so that classes written for PyTorch work unchanged. Subclasses of `gradcore.Tensor` inherit one that keeps the subclass.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class ToCopyBackward0(Node):
                 return [grads]
             if grads.dtype.kind == "c" and not self.dtype.is_complex:
                 grads = grads.real
-            return [grads.astype(self.dtype.numpy)]
+            return [local.state.run(grads.astype, self.dtype.numpy)]
         if grads._dtype.is_complex and not self.dtype.is_complex:
             grads = TENSORS.real(grads)
         return [to(grads, self.dtype)]
@@ -84,7 +84,7 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, state: State) -> Any:
             node._device, node._edges, node._hooks, node._seq, node.dtype = device, (edge,), None, tick(), t._dtype
             out._edge = (node, 0)
             if state.mode & ANOMALY:
-                anomaly_mode.note(node)
+                anomaly_mode.note(node, (t,), (out,))
     return out
 
 

@@ -2,8 +2,8 @@
 
 A case needs `inputs` and `torch_style`; PyTorch and gradcore run that same source. The others take part where the case
 has something for them: `numpy_style` (HIPS autograd, and JAX unless there is a `jax_style`), and `by_hand` (NumPy and
-CuPy), which is forward and backward on raw arrays as a person would write them. Every subclass with sizes is measured:
-to define it is enough.
+CuPy), which is forward and backward on raw arrays as a person would write them. To define a subclass is enough; one
+with ``abstract=True`` is the base of others.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class Case:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def __init_subclass__(cls) -> None:
-        CASES.append(cls)
+    def __init_subclass__(cls, abstract: bool = False) -> None:
+        if not abstract:
+            CASES.append(cls)
 
     @property
     def name(self) -> str:

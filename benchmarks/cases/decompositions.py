@@ -39,7 +39,7 @@ class FftFilter(Case):
         return (y * y).sum()
 
 
-class LinearAlgebra(Case):
+class LinearAlgebra(Case, abstract=True):
     """One symmetric positive definite matrix, or a batch of small ones."""
 
     group, sizes = "linear algebra", (128,)

@@ -1,5 +1,6 @@
 """Derivatives of derivatives, and gradients of every sample."""
 
+import itertools
 from typing import ClassVar
 
 from benchmarks.cases.base import Case, normal, weights
@@ -7,7 +8,7 @@ from benchmarks.cases.base import Case, normal, weights
 NOT_COMPILED: dict[str, str] = {"torch.compile": "does not compile double backward"}
 
 
-class HigherOrder(Case):
+class HigherOrder(Case, abstract=True):
     """The styles return all results."""
 
     group = "higher order"
@@ -32,7 +33,7 @@ def jax_net(parameters, x):
 def net_parameters(random, *widths):
     """Draw weights and biases."""
     made = []
-    for fan_in, fan_out in zip(widths[:-1], widths[1:], strict=True):
+    for fan_in, fan_out in itertools.pairwise(widths):
         made += [weights(random, fan_out, fan_in).T.copy(), normal(random, fan_out)]
     return tuple(made)
 
@@ -96,7 +97,7 @@ class FunctionalHessian(RosenbrockHessian):
 
 
 class GradientPenalty(Case):
-    """A loss that contains the norm of the gradient with respect to the inputs, differentiated."""
+    """The mean of a net, and how far the norm of its gradient with respect to the inputs is from 1, differentiated."""
 
     group, sizes = "higher order", (64,)
     skips: ClassVar = NOT_COMPILED
@@ -106,15 +107,16 @@ class GradientPenalty(Case):
 
     def torch_style(self, T, *tensors):
         parameters, x = tensors[:6], tensors[6].detach().requires_grad_()
-        (gradient,) = T.autograd.grad(net(parameters, x).sum(), x, create_graph=True)
-        return ((gradient.norm(dim=1) - 1) ** 2).mean()
+        scores = net(parameters, x)
+        (gradient,) = T.autograd.grad(scores.sum(), x, create_graph=True)
+        return scores.mean() + ((gradient.norm(dim=1) - 1) ** 2).mean()
 
     def jax_style(self, np, *arrays):
         import jax
 
         parameters, x = arrays[:6], arrays[6]
         gradient = jax.grad(lambda x: jax_net(parameters, x).sum())(x)
-        return ((np.linalg.norm(gradient, axis=1) - 1) ** 2).mean()
+        return jax_net(parameters, x).mean() + ((np.linalg.norm(gradient, axis=1) - 1) ** 2).mean()
 
 
 class PerSampleGradients(HigherOrder):

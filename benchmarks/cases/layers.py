@@ -53,7 +53,7 @@ class Softmax(Case):
         return pw.sum(), (pw - p * pw.sum(axis=1, keepdims=True),)
 
 
-class Norm(Case):
+class Norm(Case, abstract=True):
     """A normalisation, in the library's own function, of a batch of images."""
 
     group = "layers"
@@ -115,7 +115,7 @@ class LayerNormFunction(Case):
         return (y * y).sum()
 
 
-class Activation(Case):
+class Activation(Case, abstract=True):
     """An activation of a million elements."""
 
     group = "layers"
@@ -151,7 +151,11 @@ class Conv2d(Case):
 
     def inputs(self, random):
         few, many = self.channels
-        return (normal(random, 8, few, self.size, self.size), weights(random, many, few, 3, 3), normal(random, many)), ()
+        return (
+            normal(random, 8, few, self.size, self.size),
+            weights(random, many, few, 3, 3),
+            normal(random, many),
+        ), ()
 
     def torch_style(self, T, x, w, b):
         y = T.nn.functional.conv2d(x, w, b, padding=1)

@@ -13,7 +13,7 @@ SHAPES = {
 }
 
 
-class OptimizerStep(Case):
+class OptimizerStep(Case, abstract=True):
     """A step of an optimiser; the number counts parameters: 200 of 1000 elements, an MLP's 6, or 29 with 9.5 million.
 
     The check compares the parameters after the first step.
@@ -21,6 +21,7 @@ class OptimizerStep(Case):
 
     group = "optimisers"
     differentiated = False
+    tolerance = 1e-6
     sizes, large_sizes = (200, 6), (29,)
     optimizer: ClassVar[str] = ""
     options: ClassVar[dict] = {}

@@ -50,7 +50,7 @@ class Rosenbrock(Case):
 class Chain(Case):
     """Scalar ops that each wait for the one before: the cost of a node, and the depth that is possible."""
 
-    group, sizes, large_sizes = "deep", (1000, 100_000), (1_000_000,)
+    group, sizes, large_sizes = "deep", (1000,), (100_000, 1_000_000)
     counts_nodes = True
     factor = 1 + 2.0**-20
 

@@ -162,8 +162,9 @@ class autocast:
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(func):
             raise TypeError(
-                f"autocast()(func) requires a callable, but got {type(func).__name__}. Did you mean to use autocast as a "
-                "context manager? For example:\n    with torch.autocast(device_type=...):\n        output = model(input)"
+                f"autocast()(func) requires a callable, but got {type(func).__name__}. Did you mean to use autocast as "
+                "a context manager? For example:\n    with torch.autocast(device_type=...):\n"
+                "        output = model(input)"
             )
 
         @functools.wraps(func)

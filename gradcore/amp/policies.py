@@ -18,22 +18,22 @@ _BOTH = {
     """,
     FLOAT32: """
         binary_cross_entropy_with_logits cdist cosine_embedding_loss cross_entropy hinge_embedding_loss huber_loss
-        kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss poisson_nll_loss prod
-        smooth_l1_loss soft_margin_loss triplet_margin_loss
+        kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss poisson_nll_loss
+        prod smooth_l1_loss soft_margin_loss triplet_margin_loss
     """,
 }
 _CPU = {
     LOWER: "contract",
     FLOAT32: """
-        adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices avg_pool3d binary_cross_entropy cholesky
-        cholesky_inverse cholesky_solve ctc_loss fft_fft fft_fft2 fft_fftn fft_hfft fft_ifft fft_ifft2 fft_ifftn
-        fft_ihfft fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn fractional_max_pool2d
+        adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices avg_pool3d binary_cross_entropy
+        cholesky cholesky_inverse cholesky_solve ctc_loss fft_fft fft_fft2 fft_fftn fft_hfft fft_ifft fft_ifft2
+        fft_ifftn fft_ihfft fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn fractional_max_pool2d
         fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices geqrf grid_sample
         inverse linalg_cholesky linalg_cholesky_ex linalg_cond linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh
         linalg_householder_product linalg_inv linalg_inv_ex linalg_lstsq linalg_matrix_rank linalg_qr linalg_solve
         linalg_svd linalg_svdvals linalg_tensorinv linalg_tensorsolve lp_pool3d lu lu_solve max_pool3d max_unpool1d
-        max_unpool2d max_unpool3d
-        nanquantile orgqr ormqr pad_with_own pinverse polar qr quantile stft svd trace triangular_solve view_as_complex
+        max_unpool2d max_unpool3d nanquantile orgqr ormqr pad_with_own pinverse polar qr quantile
+        stft svd trace triangular_solve view_as_complex
     """,
     WIDEST: "cat index_copy stack",
 }
@@ -42,7 +42,7 @@ _CUDA = {
     FLOAT32: """
         acos asin cosh cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm interpolate layer_norm
         linalg_matrix_norm linalg_vector_norm log log10 log1p log2 log_softmax logsumexp native_layer_norm norm
-        nuclear_norm pdist pow reciprocal renorm rms_norm rsqrt sinh softmax softplus sum tan
+        nuclear_norm pdist pow rdiv reciprocal renorm rms_norm rpow rsqrt sinh softmax softplus sum tan
     """,
     WIDEST: "addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot",
     REFUSED: "binary_cross_entropy",

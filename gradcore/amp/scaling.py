@@ -38,8 +38,8 @@ class _Progress:
 class GradScaler:
     """Multiplies losses by a factor that is as large as gradients allow, and keeps it so.
 
-    Where a gradient becomes infinite or nan, the optimizer's step is left out and the factor becomes smaller; where that
-    has not happened for a while, it becomes larger.
+    Where a gradient becomes infinite or nan, the optimizer's step is left out and the factor becomes smaller; where
+    that has not happened for a while, it becomes larger.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Automatic differentiation: the graph, the engine, its modes and hooks."""
 
 from gradcore.autograd import anomaly_mode, forward_ad, function, functional, grad_mode, graph, profiler
-from gradcore.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from gradcore.autograd.anomaly_mode import detect_anomaly, explain, set_detect_anomaly
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import (
     _unsafe_preserve_version_counter,
@@ -26,6 +26,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "explain",
     "forward_ad",
     "function",
     "functional",

@@ -2,56 +2,50 @@
 
 from __future__ import annotations
 
-import linecache
-import sys
 import warnings
-from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.modes import ANOMALY, local, set_flag
+from gradcore.autograd.modes import ANOMALY, GRAD, State, local, set_flag
+from gradcore.autograd.origins import Origin, explain_failure, explain_forward, first_not_finite, is_finite, users_frame
+from gradcore.autograd.variables import Variable, tick
 
-__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
-
-
-class Traceback:
-    """Where a node was recorded: code objects and line numbers, of which text is made when it is asked for."""
-
-    __slots__ = ("parent", "places")
-
-    def __init__(self, frame: FrameType | None, parent: Any) -> None:
-        places: list[tuple[CodeType, int]] = []
-        while frame is not None:
-            places.append((frame.f_code, frame.f_lineno))
-            frame = frame.f_back
-        self.places = places[::-1]
-        #: The node during whose backward this one was recorded, or None.
-        self.parent = parent
-
-    def __iter__(self) -> Iterator[str]:
-        for code, line in self.places:
-            text = linecache.getline(code.co_filename, line).strip()
-            yield f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {text}\n" if text else "")
-
-    def __str__(self) -> str:
-        return "".join(self)
+__all__ = ["detect_anomaly", "explain", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 
 
-def note(node: Any) -> None:
-    """Keep on a node, which has just been made, where in the user's code that happened."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("gradcore."):
-        frame = frame.f_back
-    node.metadata["traceback_"] = Traceback(frame, local.state.evaluated)
+def note(node: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()) -> None:
+    """Keep on a node, which has just been made, where in the user's code that happened, and what went in and out."""
+    node._metadata = {"traceback_": Origin(users_frame(), local.state.evaluated, inputs, outputs)}
 
 
-def watched(node: Any, compute: Callable[[], Any]) -> Any:
+def noted(op: Any, args: tuple[Any, ...], state: State) -> Any:
+    """A call with nothing else on: as without anomaly detection, and its node is noted afterwards; None if it cannot be.
+
+    (Where dtypes differ there are nodes of conversions to note, too.)
+    """
+    inputs = [a for a in args if isinstance(a, Variable)]
+    if op.sequence or op.varargs or not inputs or any(t._dtype is not inputs[0]._dtype for t in inputs):
+        return None
+    named = {p.name: args[i] for i, p in enumerate(op.parameters) if p.kind is p.KEYWORD_ONLY}
+    before, state.mode = tick(), GRAD
+    try:
+        out = op.call(*args[: len(args) - len(named)], **named)
+    finally:
+        state.mode = GRAD | ANOMALY
+    outputs = out if isinstance(out, tuple) else (out,)
+    edge = next((t._edge for t in outputs if t._edge is not None), None)
+    if edge is not None and edge[0]._seq > before:
+        note(edge[0], inputs, outputs)
+    return out
+
+
+def watched(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
     """The gradients that `compute` finds for the edges of `node`; an error or a nan is traced to where it was recorded.
 
     Raises
     ------
     RuntimeError
-        If a gradient contains nan, where that is checked.
+        If a gradient contains nan, where that is checked. Its notes are what `explain_failure` finds out.
     """
     state = local.state
     before, state.evaluated = state.evaluated, node
@@ -59,21 +53,72 @@ def watched(node: Any, compute: Callable[[], Any]) -> Any:
         pieces = compute()
         if state.check_nan:
             for i, piece in enumerate(pieces):
-                if piece is not None and _has_nan(getattr(piece, "_array", piece), node._device.backend):
-                    raise RuntimeError(f"Function '{type(node).__name__}' returned nan values in its {i}th output.")
+                if piece is not None:
+                    _check(node, i, grad, piece)
     except Exception:
-        _explain(node)
+        _report(node)
         raise
     finally:
         state.evaluated = before
     return pieces
 
 
+def _check(node: Any, i: int, grad: Any, piece: Any) -> None:
+    """Raise if the gradient for edge `i` has nan; remember the first that is not finite."""
+    array = getattr(piece, "_array", piece)
+    if is_finite(array):
+        return
+    notes = local.state.task.notes
+    first = notes.setdefault(_FIRST, (node, i))
+    if _has_nan(array, node._device.backend):
+        error = RuntimeError(f"Function '{type(node).__name__}' returned nan values in its {i}th output.")
+        error.add_note(explain_failure(node, i, grad, piece, first))
+        raise error
+
+
+#: Under this key the notes of a backward call have the node and the edge of the first gradient that was not finite.
+_FIRST = object()
+
+
+def explain(t: Any) -> str:
+    """Which operation made a value infinite or nan first: the one behind `t` whose result was not finite.
+
+    Parameters
+    ----------
+    t : Tensor or Node
+        Recorded while anomaly detection was on, for example a loss that is nan.
+
+    Returns
+    -------
+    str
+        The operation, the user's line that called it, shapes and dtypes, and whether its inputs were finite.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 0.0], requires_grad=True)
+    >>> with gradcore.autograd.set_detect_anomaly(True):
+    ...     loss = (x.log() * x).sum()
+    >>> print(gradcore.autograd.explain(loss))  # doctest: +ELLIPSIS
+    The first value that was not finite is the result of
+    LogBackward0, recorded at ...
+      (float32[2]) -> (float32[2])
+      whose inputs were finite.
+    """
+    node = t.grad_fn if isinstance(t, Variable) else t  # type: ignore[attr-defined]
+    if node is None:
+        return "Nothing was recorded: the tensor is a leaf, or does not require grad."
+    culprit = first_not_finite([node])
+    if culprit is None:
+        return "All results that were recorded under anomaly detection were finite."
+    return "\n".join(explain_forward(culprit))
+
+
 def _has_nan(array: Any, backend: Any) -> bool:
     return array.dtype.kind in "fcV" and bool((array != array).any())
 
 
-def _explain(node: Any) -> None:
+def _report(node: Any) -> None:
     """Warn where a node whose backward failed was recorded, and where the nodes were that this happened in."""
     what = f"Error detected in {type(node).__name__}."
     of = "that caused the error"

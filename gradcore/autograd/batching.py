@@ -9,7 +9,8 @@ A tensor inside ``vmap`` lies on a `BatchedDevice` and has the shape of one samp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, forward
@@ -17,10 +18,10 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.nodes import Node, gradient_edge
 from gradcore.autograd.variables import new, tick, version_counter, wrap
-from gradcore.backends.batching import entered, left, over, under
+from gradcore.backends.batching import Level, entered, left, over, under
 from gradcore.backends.batching.array import Batched
 
-__all__ = ["enter", "leave", "lift", "lift_edge", "repeated"]
+__all__ = ["basis", "enter", "leave", "lift", "mapped", "repeated", "running"]
 
 Array = Any
 Map = Callable[[Array], Array]
@@ -113,10 +114,50 @@ def repeated(t: Any, device: Any) -> Any:
 TENSORS.repeated = repeated
 
 
-def lift_edge(edge: Any, source: Any, device: Any) -> Any:
-    """The edge of a tensor that all samples share, where its gradients come from samples on `device`."""
-    levels = tuple(level for level in device.levels if level not in source.levels)
-    return _node(edge, device, source, _same, _summing(levels)), 0
+@contextmanager
+def running(level: Level) -> Iterator[None]:
+    """While a function runs on the samples of `level`."""
+    state = local.state
+    before, state.batches = state.batches, (*state.batches, level)
+    try:
+        yield
+    finally:
+        state.batches = before
+
+
+def mapped(func: Callable[..., Iterable[Any]], inputs: Sequence[Any], size: int, randomness: str = "same") -> list[Any]:
+    """Call `func` once for all samples.
+
+    Parameters
+    ----------
+    func : callable
+        Takes one sample of each input, and returns tensors or None.
+    inputs : sequence of Tensor or None
+        The samples, along the first dim.
+    size : int
+        How many there are.
+    randomness : {"same", "different", "error"}
+        What random numbers are to the samples.
+
+    Returns
+    -------
+    list of Tensor or None
+        What `func` returned, with the samples along the first dim.
+    """
+    level = Level(size, randomness)
+    with running(level):
+        results = func(*[None if t is None else enter(t, level, 0) for t in inputs])
+        return [None if r is None else leave(r, level, 0) for r in results]
+
+
+def basis(like: Any, start: int, stop: int) -> Any:
+    """For each of the elements numbered from `start` to `stop` a tensor as `like`: zeros, and a one at that element."""
+    device = like._device.real
+    with device.backend.use_index(device.index):
+        xp = device.backend.xp
+        flat = xp.zeros((stop - start, like._array.size), like._array.dtype)
+        flat[xp.arange(stop - start), xp.arange(start, stop)] = 1
+    return wrap(flat.reshape(stop - start, *like._array.shape), device, like._dtype)
 
 
 def _same(a: Any) -> Any:

@@ -8,7 +8,6 @@ pass over the graph beforehand, unless only certain inputs are asked for.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
@@ -82,6 +81,8 @@ def run_backward(
 
 def _batches_of(roots: Sequence[tuple[Node, int, Any]], running: tuple[Any, ...]) -> tuple[Any, ...]:
     """The batches that gradients may be in, whether or not the nodes are: those that run, and those of the roots."""
+    if not any([grad._device.levels for _, _, grad in roots]):
+        return running
     extra = {level for _, _, grad in roots for level in grad._device.levels}
     return running if extra <= set(running) else (*running, *(level for level in extra if level not in running))
 
@@ -105,10 +106,6 @@ def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
         if node not in leading and any(edge is not None and edge[0] in leading for edge in node._edges):
             leading.add(node)
     return leading
-
-
-#: In the place of `metas` where there are none.
-_NO_METAS = itertools.repeat(None)
 
 
 class _PerDevice(dict[Any, Any]):
@@ -257,15 +254,15 @@ class _Task:
         leading, captures = self.leading, self.captures
         device = F = plans = array_type = None
         while heap:
-            node = heappop(heap)[1]
+            age, node = heappop(heap)  # the creation number, negative
             grad = pending.pop(node)
+            if node._device is not device:
+                device = node._device
+                self.use_device(device)
+                F, plans, array_type = self.means(device)
             while True:
-                if node._device is not device:
-                    device = node._device
-                    self.use_device(device)
-                    F, plans, array_type = self.means(device)
                 plan = plans.get(type(node))
-                metas = node.metas if plan is not None else None
+                metas = None if plan is None else node.metas
                 if (
                     plan is None
                     or node._hooks is not None
@@ -276,23 +273,25 @@ class _Task:
                 ):
                     self.run_any(node, grad)
                     break
-                if node.saved is None or Clock.last_write > node._seq:
-                    node.check()
                 calls, calls_on_numbers, place, keeps_settings = plan
-                if metas is None and type(grad) is not array_type and calls_on_numbers is not None:
+                if node.saved is None or Clock.last_write > -age:
+                    node.check()
+                if metas is None and calls_on_numbers is not None and type(grad) is not array_type:
                     calls = calls_on_numbers
                 following = following_grad = None
-                for edge, call, meta in zip(node._edges, calls, metas or _NO_METAS):  # noqa: B905
+                i = -1
+                for edge in node._edges:
+                    i += 1
                     if edge is None or (leading is not None and edge[0] not in leading):
                         continue
                     successor, number = edge
                     if place is not None and successor in owned and self.add_part(node, grad):
                         break
-                    piece = None
+                    call, piece = calls[i], None
                     if call is not None:
                         piece = run(call, F, grad, node) if raw else call(F, grad, node)
-                        if meta is not None and piece is not None:
-                            piece = fit(piece, *meta, F, raw)
+                        if metas is not None and piece is not None:
+                            piece = fit(piece, *metas[i], F, raw)
                     kind = type(successor)
                     if successor._device is not device or (kind is not AccumulateGrad and kind not in plans):
                         self.add(successor, number, piece, device)
@@ -306,7 +305,8 @@ class _Task:
                         if piece is not None:
                             following_grad = self.plus(following_grad, piece, device, successor)
                     else:
-                        if kind is AccumulateGrad and raw and piece is not None and piece is not grad and piece.base is None:
+                        new = kind is AccumulateGrad and raw and piece is not None and piece is not grad
+                        if new and piece.base is None:
                             owned.add(successor)
                         if following is not None:
                             pending[following] = following_grad
@@ -319,9 +319,10 @@ class _Task:
                         node.saved = node.results = None
                 if following is None:
                     break
-                if heap and heap[0][0] < -following._seq:  # a younger node waits
+                age = -following._seq
+                if heap and heap[0][0] < age:  # a younger node waits
                     pending[following] = following_grad
-                    heappush(heap, (-following._seq, following))
+                    heappush(heap, (age, following))
                     break
                 node, grad = following, following_grad
 
@@ -415,7 +416,7 @@ class _Task:
             return self.pieces(node, grad, wanted)
 
         def run() -> Any:
-            return anomaly_mode.watched(node, compute) if self.watch & ANOMALY else compute()
+            return anomaly_mode.watched(node, grad, compute) if self.watch & ANOMALY else compute()
 
         return local.state.profiler.node(node, grad, run) if self.watch & PROFILE else run()
 

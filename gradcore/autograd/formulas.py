@@ -149,6 +149,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "__doc__": f"Backward of `{op.path}`.",
     }
     cls = type(name, (OpNode,), body)
+    cls._show_saved(names - {"needs"})
     if simple:
         _plan(cls, op, {keys[0]: formula for keys, formula, _ in rows})
     return cls
@@ -257,7 +258,7 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
         fused = _fused_gradients(node, grads, F, needed)
         if fused is not None:
             return fused
-    upcast = raw and node.metas is not None and op.upcast and F.upcasts and _reduced(grads)
+    upcast = raw and node.metas is not None and op.upcast and F.upcasts and _reduced(grads) and op.name not in F.in_half
     if upcast:
         grads = _upcast(grads)
     for keys, formula, getters in type(node).rows:
@@ -361,7 +362,7 @@ def fit(piece: Any, shape: tuple[int, ...], dtype: Any, F: Any, raw: bool) -> An
         if piece.dtype != dtype:
             if piece.dtype.kind == "c" and dtype.kind != "c":
                 piece = piece.real
-            piece = piece.astype(dtype)
+            piece = local.state.run(piece.astype, dtype)
         return piece
     wanted = dtypes.from_numpy(dtype)
     if piece._dtype is not wanted:

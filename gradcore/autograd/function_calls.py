@@ -65,7 +65,8 @@ def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
     ctx._hooks, ctx._seq = None, tick()
     result = finish(ctx, args, result, record, separate)
     if record and state.mode & ANOMALY:
-        anomaly_mode.note(ctx)
+        tensors = [a for a in args if isinstance(a, Variable)]
+        anomaly_mode.note(ctx, tensors, [t for t in (result if isinstance(result, tuple) else (result,))])
     return ctx, result
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.autograd import reentrant
+from gradcore.autograd.batching import mapped
 from gradcore.autograd.engine import keep, run_backward
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import local
@@ -253,13 +254,8 @@ def _batched(
     sizes = {len(g) for g in grads if g is not None}
     if len(sizes) != 1:
         raise RuntimeError("is_grads_batched=True needs grad_outputs that share the size of their first dim")
-    n = sizes.pop()
-    keep = create if retain is None else retain
-    rows = [
-        grad(
-            outs, ins, [None if g is None else g[k] for g in grads], keep or k < n - 1, create, True, allow_unused,
-            False, materialize,
-        )
-        for k in range(n)
-    ]  # fmt: skip
-    return tuple(None if column[0] is None else TENSORS.stack(list(column)) for column in zip(*rows, strict=True))
+
+    def pull(*rows: Any) -> tuple[Any, ...]:
+        return grad(outs, ins, rows, retain, create, True, allow_unused, False, materialize)
+
+    return tuple(mapped(pull, grads, sizes.pop()))

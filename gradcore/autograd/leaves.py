@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.modes import local
 
 __all__ = ["cast", "laid_out_as"]
 
@@ -13,7 +14,7 @@ def cast(grad: Any, dtype: Any, raw: bool) -> Any:
     """A gradient, as a raw array or a tensor, in the dtype that its leaf asks for, if it does for any."""
     if dtype is None or grad.dtype == (dtype.numpy if raw else dtype):
         return grad
-    return grad.astype(dtype.numpy) if raw else TENSORS.to(grad, dtype)
+    return local.state.run(grad.astype, dtype.numpy) if raw else TENSORS.to(grad, dtype)
 
 
 def laid_out_as(like: Any, array: Any) -> Any:

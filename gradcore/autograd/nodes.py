@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, ClassVar
 
 from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place, operation_of, refusal
@@ -424,21 +426,24 @@ class OpNode(Node):
 
         return all_gradients(self, grads, self._device.backend if raw else None)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_saved_"):
-            return self._saved(name[7:])
-        if name.startswith("_raw_saved_") and name[11:] in type(self).saves:
-            from gradcore.autograd.saved import SavedTensorHandle
+    @classmethod
+    def _show_saved(cls, names: Iterable[str]) -> None:
+        """Give the class an attribute ``_saved_<name>`` for what its formulas read, ``_raw_saved_<name>`` for its hooks.
 
-            return SavedTensorHandle(self, name[11:])
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        (Properties, since a `__getattr__` would make every other attribute three times as slow.)
+        """
+        for name in names:
+            setattr(cls, f"_saved_{name.replace('_shape', '_sym_sizes')}", property(partial(cls._saved, name=name)))
+            if name in cls.op.outputs or cls.op.position.get(name) in cls.op.tensors:
+                setattr(cls, f"_raw_saved_{name}", property(partial(cls._raw_saved, name=name)))
+
+    def _raw_saved(self, name: str) -> Any:
+        from gradcore.autograd.saved import SavedTensorHandle
+
+        return SavedTensorHandle(self, name)
 
     def _saved(self, name: str) -> Any:
         op = self.op
-        if name.endswith("_sym_sizes"):
-            name = name.removesuffix("_sym_sizes") + "_shape"
-        if name not in type(self).saves:
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
         position = op.position.get(name)
         if self.saved is None:
             if position is None or position in op.tensors:
@@ -458,12 +463,6 @@ class OpNode(Node):
             value = self.unpack_input(position)
             return value.clone() if getattr(value, "_constant", False) else value
         return self.saved[position]
-
-    def __dir__(self) -> list[str]:
-        return [
-            *object.__dir__(self),
-            *(f"_saved_{n.replace('_shape', '_sym_sizes')}" for n in self.saves if n != "needs"),
-        ]
 
 
 def edge_of_result(node: Node, number: int) -> Edge:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from gradcore.autograd.formulas import TENSORS
@@ -70,7 +71,7 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
 
 def _one(kind: Kind | None) -> Any:
     """The gradient of an output of one element with respect to itself."""
-    if kind is None or any(n != 1 for n in kind.shape):
+    if kind is None or prod(kind.shape) != 1:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     shape, dtype, device = kind
     if dtype.is_complex:
@@ -78,8 +79,10 @@ def _one(kind: Kind | None) -> Any:
     if device.guarded:
         with device.backend.use_index(device.index):
             ones = device.backend.xp.ones(shape, dtype.numpy)
-    else:
+    elif shape:
         ones = device.backend.xp.ones(shape, dtype.numpy)
+    else:
+        ones = device.backend.scalar(1, dtype.numpy)
     return wrap(ones, device, dtype)
 
 

@@ -83,6 +83,8 @@ class Backend(
     LARGE: ClassVar[int] = 1 << 15
     #: Whether elementwise formulas become kernels: `fused_forward` and `fused_gradients` are there.
     fuses: Any = False
+    #: Operations whose kernels, and those of their formulas, take float16 and bfloat16 and compute them in float32.
+    in_half: Any = frozenset()
 
     def __init__(self, xp: Any, array_type: builtins.type) -> None:
         self.xp = xp

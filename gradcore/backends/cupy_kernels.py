@@ -40,12 +40,20 @@ def compile_options() -> tuple[str, ...]:
     return ("-std=c++17", "-fmad=false", f"-I{INCLUDE}", f"-DGRADCORE_SOURCES=0x{digest}")
 
 
+_IN_HALF = frozenset({"softmax", "log_softmax", "native_layer_norm", "native_group_norm", "avg_pool"})
+
+
 class CudaKernels:
     """Compilation and launching."""
 
     xp: Any
     #: Whether the kernels of the package take the place of those that all backends share.
     own_kernels = True
+
+    @property
+    def in_half(self) -> frozenset[str]:
+        """Operations that compute float16 and bfloat16 in float32 inside their kernels."""
+        return _IN_HALF if self.own_kernels else frozenset()
 
     def takes(self, *arrays: Any) -> bool:
         """Whether own kernels take these arrays: of one real floating-point dtype, and not empty; None is left out."""

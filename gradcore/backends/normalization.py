@@ -81,8 +81,13 @@ class Normalization:
         """Softmax over the last dim; rows of minus infinity give zeros."""
         return self._softmax_in_place(x.copy())
 
-    def attention(self, query: Any, key: Any, value: Any, mask: Any, scale: float) -> tuple[Any, Any]:
+    def attention(
+        self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
+    ) -> tuple[Any, Any]:
         scores = self.xp.matmul(query * scale, key.swapaxes(-1, -2))
+        if causal:
+            seen = self.xp.tri(*scores.shape[-2:], dtype="bool")
+            scores = self.xp.where(seen, scores, self.xp.full((), -self.xp.inf, scores.dtype))
         if mask is not None:
             scores = scores + mask
         weights = self._softmax_in_place(scores)

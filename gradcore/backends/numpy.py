@@ -12,6 +12,7 @@ from gradcore.backends import memory, philox, tiles
 from gradcore.backends.base import Backend
 from gradcore.backends.elementwise import Elementwise
 from gradcore.backends.lapack import Lapack
+from gradcore.backends.numpy_attention import NumpyAttention
 from gradcore.backends.numpy_elementwise import NumpyElementwise
 from gradcore.backends.numpy_indexing import NumpyIndexing
 from gradcore.backends.numpy_normalization import NumpyNormalization
@@ -35,6 +36,7 @@ class NumpyBackend(
     NumpySorting,
     NumpyTargets,
     NumpyNormalization,
+    NumpyAttention,
     NumpyIndexing,
     NumpyWindows,
     Lapack,

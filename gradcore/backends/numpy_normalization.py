@@ -1,7 +1,7 @@
 """Normalization for NumPy: statistics, values and gradients in passes over blocks of rows that stay in cache.
 
 As the portable kernels do, means come first, and variances from the distances from them. Sums along rows and columns are
-BLAS's (see `numpy_reductions` for their errors), those of blocks are added one after the other.
+BLAS's (see `numpy_reductions` for their errors); of columns, in blocks of rows, whose sums are added in turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.normalization import Normalization, Triple
-from gradcore.backends.numpy_rows import blocks, ones, row_sums
+from gradcore.backends.numpy_rows import in_blocks, number_of_blocks, ones, row_sums
 
 __all__ = ["NumpyNormalization"]
 
@@ -35,14 +35,17 @@ class NumpyNormalization(Normalization):
         out, mean, var = np.empty(rows.shape, x.dtype), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
         scale = None if weight is None else weight.reshape(width)
         shift = None if bias is None else bias.reshape(width)
-        for part in blocks(rows):
-            part_out = out[part]
-            mean[part], var[part] = _centered(rows[part], part_out)
-            part_out *= _inverse_roots(var[part], eps)[:, None]
+
+        def work(part: slice, _: int) -> None:
+            result = out[part]
+            mean[part], var[part] = _centered(rows[part], result)
+            result *= _inverse_roots(var[part], eps)[:, None]
             if scale is not None:
-                part_out *= scale
+                result *= scale
             if shift is not None:
-                part_out += shift
+                result += shift
+
+        in_blocks(work, rows)
         kept = lead + (1,) * ndims
         return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
 
@@ -67,29 +70,31 @@ class NumpyNormalization(Normalization):
         scale = None if weight is None else weight.reshape(width)
         means, roots = mean.reshape(-1, 1), _inverse_roots(var.reshape(-1), eps)
         out = np.empty(rows.shape, x.dtype) if needs[0] else None
-        to_weight, to_bias = np.zeros(width, x.dtype), np.zeros(width, x.dtype)
-        parts = blocks(rows)
-        centered, products = (np.empty_like(rows[parts[0]]) for _ in range(2))
-        for part in parts:
+        count = number_of_blocks(rows)
+        to_weight, to_bias = (np.empty((count, width), x.dtype) if need else None for need in needs[1:])
+
+        def work(part: slice, i: int) -> None:
             g, r = grads[part], roots[part]
-            c = np.subtract(rows[part], means[part], centered[: len(g)])
-            p = np.multiply(g, c, products[: len(g)])
-            if needs[1]:
-                to_weight += r @ p
-            if needs[2]:
-                to_bias += ones(len(g), x.dtype) @ g
-            if out is not None:
-                of_var = (row_sums(p) if scale is None else p @ scale) * (r * r * r)
-                of_mean = (row_sums(g) if scale is None else g @ scale) * r
-                result = out[part]
-                if scale is None:
-                    np.multiply(g, r[:, None], result)
-                else:
-                    np.multiply(g, scale, result)
-                    result *= r[:, None]
-                _subtract_line(result, c, (of_var / width)[:, None], (of_mean / width)[:, None])
-        shape = None if out is None else out.reshape(x.shape)
-        return shape, to_weight.reshape(last) if needs[1] else None, to_bias.reshape(last) if needs[2] else None
+            c = rows[part] - means[part]
+            p = g * c
+            if to_weight is not None:
+                to_weight[i] = r @ p
+            if to_bias is not None:
+                to_bias[i] = ones(len(g), x.dtype) @ g
+            if out is None:
+                return
+            of_var = (row_sums(p) if scale is None else p @ scale) * (r * r * r)
+            of_mean = (row_sums(g) if scale is None else g @ scale) * r
+            result = np.multiply(g, r[:, None] if scale is None else scale, out[part])
+            if scale is not None:
+                result *= r[:, None]
+            _subtract_line(result, c, (of_var / width)[:, None], (of_mean / width)[:, None])
+
+        in_blocks(work, rows)
+        return tuple(
+            None if each is None else each.reshape(shape)
+            for each, shape in ((out, x.shape), (_summed(to_weight), last), (_summed(to_bias), last))
+        )
 
     # -- groups of channels ------------------------------------------------------------------------------------
 
@@ -100,17 +105,20 @@ class NumpyNormalization(Normalization):
         rows = np.ascontiguousarray(x).reshape(batch * groups, -1)
         out, mean, var = np.empty(rows.shape, x.dtype), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
         scale, shift = (_of_groups(each, batch, groups) for each in (weight, bias))
-        for part in blocks(rows):
-            part_out = out[part]
-            mean[part], var[part] = _centered(rows[part], part_out)
+
+        def work(part: slice, _: int) -> None:
+            result = out[part]
+            mean[part], var[part] = _centered(rows[part], result)
             roots = _inverse_roots(var[part], eps)
-            by_channel = part_out.reshape(len(part_out), channels, -1)
+            by_channel = result.reshape(len(result), channels, -1)
             if scale is None:
-                part_out *= roots[:, None]
+                result *= roots[:, None]
             else:
                 by_channel *= (roots[:, None] * scale[part])[:, :, None]
             if shift is not None:
                 by_channel += shift[part][:, :, None]
+
+        in_blocks(work, rows)
         return out.reshape(x.shape), mean.reshape(batch, groups), var.reshape(batch, groups)
 
     def group_norm_backward(
@@ -135,24 +143,24 @@ class NumpyNormalization(Normalization):
         scale = _of_groups(weight, batch, groups)
         totals, products = (np.empty((len(rows), channels), x.dtype) for _ in range(2))
         out = np.empty(rows.shape, x.dtype) if needs[0] else None
-        parts = blocks(rows)
-        centered = np.empty_like(rows[parts[0]])
-        for part in parts:
+
+        def work(part: slice, _: int) -> None:
             g = grads[part].reshape(-1, channels, width // channels)
-            c = np.subtract(rows[part], means[part], centered[: len(g)])
+            c = rows[part] - means[part]
             totals[part] = total = _row_sums(g)
             products[part] = product = np.vecdot(g, c.reshape(g.shape))
             if out is None:
-                continue
-            r = roots[part]
-            factor = r[:, None]
+                return
+            r = roots[part][:, None]
+            factor = r
             if scale is not None:
-                total, product, factor = total * scale[part], product * scale[part], factor * scale[part]
+                total, product, factor = total * scale[part], product * scale[part], r * scale[part]
             result = out[part]
             np.multiply(g, factor[:, :, None], result.reshape(g.shape))
-            slope, line = product.sum(1, keepdims=True), total.sum(1, keepdims=True)
-            r = r[:, None] / width
-            _subtract_line(result, c, slope * (r * roots[part][:, None] ** 2), line * r)
+            slope, shift = product.sum(1, keepdims=True), total.sum(1, keepdims=True)
+            _subtract_line(result, c, slope * (r * r * r / width), shift * (r / width))
+
+        in_blocks(work, rows)
         to_weight = (products * roots[:, None]).reshape(batch, -1).sum(0) if needs[1] else None
         to_bias = totals.reshape(batch, -1).sum(0) if needs[2] else None
         return None if out is None else out.reshape(x.shape), to_weight, to_bias
@@ -164,25 +172,30 @@ class NumpyNormalization(Normalization):
             return super().native_batch_norm(x, weight, bias, eps)
         channels = Channels(x.shape)
         rows = channels.rows(x)
-        out, parts = np.empty(rows.shape, x.dtype), blocks(rows)
-        sums, squares = channels.sums(x.dtype), channels.sums(x.dtype)
-        for part in parts:
-            channels.add(sums, part, rows[part])
+        out, count = np.empty(rows.shape, x.dtype), number_of_blocks(rows)
+        sums, squares = channels.sums(count, x.dtype), channels.sums(count, x.dtype)
+        in_blocks(lambda part, i: channels.put(sums, part, i, rows[part]), rows)
         mean = channels.total(sums) / channels.count
         means = channels.spread(mean)
-        for part in parts:
+
+        def center(part: slice, i: int) -> None:
             c = np.subtract(rows[part], channels.part(means, part), out[part])
-            channels.add(squares, part, c, c)
+            channels.put(squares, part, i, c, c)
+
+        in_blocks(center, rows)
         var = channels.total(squares) / channels.count
         scale = _inverse_roots(var, eps)
         if weight is not None:
             scale *= weight
         scale, shift = channels.spread(scale), None if bias is None else channels.spread(bias)
-        for part in parts:
+
+        def stretch(part: slice, _: int) -> None:
             result = out[part]
             result *= channels.part(scale, part)
             if shift is not None:
                 result += channels.part(shift, part)
+
+        in_blocks(stretch, rows)
         return out.reshape(x.shape), mean, var
 
     def batch_norm_backward(
@@ -201,28 +214,30 @@ class NumpyNormalization(Normalization):
             return super().batch_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, eps, needs)
         channels = Channels(x.shape)
         rows, grads = channels.rows(x), channels.rows(grad)
-        parts, means = blocks(rows), channels.spread(mean)
-        centered = np.empty_like(rows[parts[0]])
-        totals, products = channels.sums(x.dtype), channels.sums(x.dtype)
-        for part in parts:
+        means, count = channels.spread(mean), number_of_blocks(rows)
+        totals, products = channels.sums(count, x.dtype), channels.sums(count, x.dtype)
+
+        def add(part: slice, i: int) -> None:
             g = grads[part]
-            channels.add(totals, part, g)
-            if needs[0] or needs[1]:
-                c = np.subtract(rows[part], channels.part(means, part), centered[: len(g)])
-                channels.add(products, part, g, c)
+            channels.put(totals, part, i, g)
+            channels.put(products, part, i, g, rows[part] - channels.part(means, part))
+
+        in_blocks(add, rows)
         total, product, roots = channels.total(totals), channels.total(products), _inverse_roots(var, eps)
         result = None
         if needs[0]:
             scale = roots if weight is None else roots * weight
             slope = channels.spread(product * scale * roots * roots / channels.count)
             shift, scale = channels.spread(total * scale / channels.count), channels.spread(scale)
-            result = np.empty(rows.shape, x.dtype)
-            for part in parts:
-                g = grads[part]
-                c = np.subtract(rows[part], channels.part(means, part), centered[: len(g)])
-                np.multiply(g, channels.part(scale, part), result[part])
-                _subtract_line(result[part], c, channels.part(slope, part), channels.part(shift, part))
-            result = result.reshape(x.shape)
+            out = np.empty(rows.shape, x.dtype)
+
+            def combine(part: slice, _: int) -> None:
+                c = rows[part] - channels.part(means, part)
+                np.multiply(grads[part], channels.part(scale, part), out[part])
+                _subtract_line(out[part], c, channels.part(slope, part), channels.part(shift, part))
+
+            in_blocks(combine, rows)
+            result = out.reshape(x.shape)
         return result, product * roots if needs[1] else None, total if needs[2] else None
 
 
@@ -254,20 +269,20 @@ class Channels:
         """What of spread numbers belongs to a part of the rows."""
         return spread if self.in_columns else spread[part]
 
-    def sums(self, dtype: Any) -> Any:
+    def sums(self, blocks: int, dtype: Any) -> Any:
         """Room for sums over channels."""
-        return np.zeros(self.shape[1] if self.in_columns else self.shape[0], dtype)
+        return np.empty((blocks, self.number) if self.in_columns else self.shape[0], dtype)
 
-    def add(self, sums: Any, part: slice, x: Any, y: Any = None) -> None:
-        """Add a part of the rows, or its products with another one."""
+    def put(self, sums: Any, part: slice, i: int, x: Any, y: Any = None) -> None:
+        """Note the sums of part `i` of the rows, or of its products with another one."""
         if self.in_columns:
-            sums += ones(len(x), x.dtype) @ (x if y is None else x * y)
+            sums[i] = ones(len(x), x.dtype) @ (x if y is None else x * y)
         else:
             sums[part] = row_sums(x) if y is None else _dots(x, y)
 
     def total(self, sums: Any) -> Any:
         """The sums, one for each channel."""
-        return sums if self.in_columns else sums.reshape(self.batch, self.number).sum(0)
+        return sums.sum(0) if self.in_columns else sums.reshape(self.batch, self.number).sum(0)
 
 
 def _usual(*arrays: Any) -> bool:
@@ -281,6 +296,11 @@ def _usual(*arrays: Any) -> bool:
 def _inverse_roots(var: Any, eps: float) -> Any:
     roots = var + eps
     return np.divide(1, np.sqrt(roots, roots), roots)
+
+
+def _summed(sums: Any) -> Any:
+    """The sum of the sums of blocks, where they are wanted."""
+    return sums if sums is None else sums[0] if len(sums) == 1 else sums.sum(0)
 
 
 def _dots(x: Any, y: Any) -> Any:

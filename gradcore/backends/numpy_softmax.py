@@ -9,12 +9,12 @@ import numpy as np
 from gradcore.backends.numpy_rows import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.reductions import Reductions
 
-__all__ = ["NumpySoftmax"]
+__all__ = ["HIGH", "LOW", "NumpySoftmax"]
 
 #: Columns from which `numpy.vecdot` is faster than a product and a sum.
 _WIDE = 256
 #: The sums of a row's exponentials for which these are as precise as those of differences from the maximum.
-_LOW, _HIGH = 2.0**-6, 2.0**16
+LOW, HIGH = 2.0**-6, 2.0**16
 
 _least: Any = np.minimum.reduce
 _largest: Any = np.maximum.reduce
@@ -87,6 +87,6 @@ def _softmax(x: Any, out: Any) -> None:
     It does where their sums are neither large nor small.
     """
     total = row_sums(exponentials(x, out))
-    if not (_least(total) >= _LOW and _largest(total) <= _HIGH):
+    if not (_least(total) >= LOW and _largest(total) <= HIGH):
         total = row_sums(exponentials(np.subtract(x, row_maxima(x)[:, None], out), out))
     out /= total[:, None]

@@ -123,7 +123,7 @@ def _convert(x: Any, out: Any) -> None:
 
 
 def _function(value: Value) -> Callable[..., Any]:
-    """What computes a value: ``(*operands, out)``."""
+    """What computes a value: ``(*operands, out=...)``."""
     name = value.function
     if name == "clip":
         return _clip
@@ -181,7 +181,7 @@ def _arranged(result: Value, inputs: int) -> Program:
         free += sorted(kept)
         names[id(value)] = place
         known[f"f{number}"] = _function(value)
-        lines.append(f"    f{number}({', '.join([*given, place])})")
+        lines.append(f"    f{number}({', '.join(given)}, out={place})")
     parameters = [*(f"o{i}" for i in range(inputs)), *(f"s{i}" for i in range(len(scratch))), "result"]
     exec("\n".join([f"def tile({', '.join(parameters)}):", *lines]), known)
     return Program(len(order), tuple(scratch), result.dtype, known["tile"])

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd import forward
+from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import (
     Variable,
     gradient_edge,
     wrap,
 )
-from gradcore.autograd.modes import DUAL, GRAD, PLAINLY, State, local
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PLAINLY, State, local
 from gradcore.autograd.variables import Subclasses
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.interception import intercepted
@@ -56,6 +56,10 @@ def _general(op: Op, args: tuple[Any, ...], state: State) -> Any:
         level = forward.innermost(op, args)
         if level is not None:
             return forward.apply_dual(op, args, level, apply)
+    if state.mode == GRAD | ANOMALY:
+        out = anomaly_mode.noted(op, args, state)
+        if out is not None:
+            return out
     run = elementwise if op.kind == "elementwise" else _call
     return run(op, args, state)
 
@@ -109,7 +113,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
     for p in op.indices:
         device = in_batches_of(args[p], device)
         raw[p] = tuple(index_array(t, device) for t in args[p])
-    if reduced and op.upcast and device.backend.upcasts:
+    if reduced and op.upcast and device.backend.upcasts and op.name not in device.backend.in_half:
         results = _upcast_call(op, raw, device, state)
     else:
         results = state.run(device.kernels[op.kernel], *raw)

@@ -1,7 +1,7 @@
 """What stands between a call and its computation: whoever takes it over, a profiler, autocasting.
 
-A call comes here only if the thread's mode says that something of this is on. They see it in the order in which they are
-named above; each makes the rest of the call by ``run(op, args, state)``.
+A call comes here only if the thread's mode says that something of this is on. They see it in the order in which they
+are named above; each makes the rest of the call by ``run(op, args, state)``.
 """
 
 from __future__ import annotations

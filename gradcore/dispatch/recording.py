@@ -9,8 +9,11 @@ from gradcore.autograd import anomaly_mode, batching, views
 from gradcore.autograd import saved as saved_tensors
 from gradcore.autograd.formulas import node_class, plan_of
 from gradcore.autograd.graph import (
+    Variable,
     VersionCounter,
+    gradient_edge,
     new,
+    requires_grad,
     tick,
     wrap,
 )
@@ -66,7 +69,7 @@ def make_node(
     elif not isinstance(name, str):
         name = name(*args)
     if device.levels:
-        edges = _lifted(edges, tensors, device)
+        args, edges = _lifted(op, args, tensors, edges, device)
     node: Any = new(node_class(op, name))
     node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
     if op.sequence:
@@ -114,16 +117,24 @@ def make_node(
     if state.mode & PACK and node.holds_tensors:
         saved_tensors.pack(node)
     if state.mode & ANOMALY:
-        anomaly_mode.note(node)
+        anomaly_mode.note(node, tensors, outs)
     return node
 
 
-def _lifted(edges: list[Any], tensors: Sequence[Any], device: Any) -> list[Any]:
-    """The edges, with a sum over the samples of a batch on those of tensors that all samples share."""
-    return [
-        edge if edge is None or t._device is device else batching.lift_edge(edge, t._device, device)
-        for edge, t in zip(edges, tensors, strict=True)
-    ]
+def _lifted(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any) -> tuple[Any, Any]:
+    """Arguments and edges with tensors that all samples of a batch share lifted into it: gradients are summed there."""
+
+    def lifted(t: Any) -> Any:
+        apart = isinstance(t, Variable) and t._device is not device and requires_grad(t)
+        return batching.lift(t, device) if apart else t
+
+    if all(t is None or t._device is device for t in tensors):
+        return args, edges
+    found = list(args)
+    for p in op.tensors:
+        found[p] = [lifted(t) for t in args[0]] if p == 0 and op.sequence else lifted(args[p])
+    pairs = zip(tensors, edges, strict=True)
+    return tuple(found), [edge if edge is None else gradient_edge(lifted(t)) for t, edge in pairs]
 
 
 def _metas(op: Op, tensors: Sequence[Any], out: Any) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+from gradcore.autograd.batching import basis, mapped
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.forward import Level, primal, tangent_of
 from gradcore.autograd.forward_ad import make_dual
-from gradcore.autograd.jacobians import unit
 from gradcore.creation import zeros_like
 from gradcore.func.levels import (
     Argnums,
@@ -121,7 +121,7 @@ def _tangent(out: Tensor, level: Level, strict: bool) -> Tensor:
 def jacfwd(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
-    """A function that computes the Jacobian of `func` column by column: for fewer inputs than outputs.
+    """A function that computes the Jacobian of `func` by columns: for fewer inputs than outputs.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def jacfwd(
         With respect to which positional arguments; these may be nested containers of tensors.
     has_aux : bool
     randomness : {"error", "different", "same"}
-        Accepted for compatibility: `func` runs once for every column, and draws anew each time.
+        What random numbers in `func` are to the columns, as in `vmap`.
 
     Returns
     -------
@@ -151,23 +151,28 @@ def jacfwd(
         check_real(leaves(args), "jacfwd", "inputs")
         primals = selected(args, argnums)
         ins, in_structure = flatten(primals)
-        columns: list[list[list[Tensor]]] = []  # by input, direction, output
+        columns: list[list[Tensor]] = []  # by input, output
         outs: list[Tensor] = []
         out_structure, aux = None, None
+
+        def push(column: Any, k: int) -> list[Any]:
+            nonlocal outs, out_structure, aux
+            tangents = [column if j == k else zeros_like(u) for j, u in enumerate(ins)]
+            found = _jvp(func, args, primals, unflatten(tangents, in_structure), argnums, False, has_aux)
+            outs, out_structure = flatten(found[0])
+            check_real(outs, "jacfwd", "outputs")
+            aux = found[2] if has_aux else None
+            return leaves(found[1])
+
         for k, t in enumerate(ins):
-            columns.append([])
-            for i in range(t.numel()):
-                tangents = [unit(u, i) if j == k else zeros_like(u) for j, u in enumerate(ins)]
-                found = _jvp(func, args, primals, unflatten(tangents, in_structure), argnums, False, has_aux)
-                outs, out_structure = flatten(found[0])
-                check_real(outs, "jacfwd", "outputs")
-                columns[k].append(leaves(found[1]))
-                aux = found[2] if has_aux else None
+            n = t.numel()
+            run = functools.partial(push, k=k)
+            columns.append(mapped(run, [basis(t, 0, n)], n, randomness) if n else [])
         if out_structure is None:  # all inputs are empty
             output, aux = split_aux(func(*args), has_aux, API)
             outs, out_structure = flatten(output)
         blocks = [
-            unflatten([_joined([c[n] for c in columns[k]], out, t) for k, t in enumerate(ins)], in_structure)
+            unflatten([_last(columns[k][n] if columns[k] else None, out, t) for k, t in enumerate(ins)], in_structure)
             for n, out in enumerate(outs)
         ]
         jacobian = unflatten(blocks, out_structure)
@@ -176,12 +181,12 @@ def jacfwd(
     return wrapped
 
 
-def _joined(columns: Sequence[Tensor], out: Tensor, t: Tensor) -> Tensor:
-    """The columns of one block of a Jacobian as a tensor of shape ``out.shape + t.shape``."""
+def _last(columns: Tensor | None, out: Tensor, t: Tensor) -> Tensor:
+    """The columns of one block of a Jacobian, along the first dim, as a tensor of shape ``out.shape + t.shape``."""
     shape = (*out.shape, *t.shape)
-    if not columns:
+    if columns is None:
         return TENSORS.new_zeros(out, shape)  # type: ignore[no-any-return]
-    return TENSORS.reshape(TENSORS.stack(list(columns), out.ndim), shape)  # type: ignore[no-any-return]
+    return TENSORS.reshape(TENSORS.movedim(columns, 0, -1), shape)  # type: ignore[no-any-return]
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:

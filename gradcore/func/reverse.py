@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradcore.autograd.batching import basis, mapped
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.jacobians import unit
 from gradcore.creation import zeros_like
 from gradcore.func.levels import (
     Argnums,
@@ -171,7 +171,7 @@ def jacrev(
     has_aux: bool = False,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """A function that computes the Jacobian of `func` row by row: for fewer outputs than inputs.
+    """A function that computes the Jacobian of `func` by rows: for fewer outputs than inputs.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def jacrev(
         With respect to which positional arguments; these may be nested containers of tensors.
     has_aux : bool
     chunk_size : int, optional
-        How many rows to compute at a time; rows are computed one by one whatever it says.
+        How many rows to compute at a time, which bounds the memory that is needed; by default all of them.
 
     Returns
     -------
@@ -208,11 +208,12 @@ def jacrev(
         ins, in_structure = flatten(selected(args, argnums))
         blocks = []
         for k, out in enumerate(outs):
-            rows = []
-            for i in range(out.numel()):
-                cotangents = [unit(o, i) if j == k else zeros_like(o) for j, o in enumerate(outs)]
-                rows.append(leaves(pull_back(unflatten(cotangents, out_structure))))
-            columns = [_stacked([row[n] for row in rows], out, t) for n, t in enumerate(ins)]
+
+            def pull(row: Any, k: int = k) -> list[Any]:
+                rows = [row if j == k else zeros_like(o) for j, o in enumerate(outs)]
+                return leaves(pull_back(unflatten(rows, out_structure)))
+
+            columns = [_joined(column, out, t) for column, t in zip(_in_chunks(pull, out, ins, chunk_size), ins, strict=True)]
             blocks.append(unflatten(columns, in_structure))
         jacobian = unflatten(blocks, out_structure)
         return (jacobian, aux) if has_aux else jacobian
@@ -220,9 +221,20 @@ def jacrev(
     return wrapped
 
 
-def _stacked(rows: list[Tensor], out: Tensor, t: Tensor) -> Tensor:
+def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | None) -> list[list[Tensor]]:
+    """For each input the rows of the Jacobian of one output, `chunk_size` of them at a time."""
+    count = out.numel()
+    step = chunk_size or max(count, 1)
+    chunks = []
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        chunks.append(mapped(pull, [basis(out, start, stop)], stop - start, "error"))
+    return [list(column) for column in zip(*chunks, strict=True)] if chunks else [[] for _ in ins]
+
+
+def _joined(rows: Sequence[Tensor], out: Tensor, t: Tensor) -> Tensor:
     """The rows of one block of a Jacobian as a tensor of shape ``out.shape + t.shape``."""
     shape = (*out.shape, *t.shape)
     if not rows:
         return TENSORS.new_zeros(t, shape)  # type: ignore[no-any-return]
-    return TENSORS.reshape(TENSORS.stack(rows), shape)  # type: ignore[no-any-return]
+    return TENSORS.reshape(rows[0] if len(rows) == 1 else TENSORS.cat(rows), shape)  # type: ignore[no-any-return]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from gradcore.autograd.batching import enter, leave
+from gradcore.autograd.batching import enter, leave, running
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.modes import local
 from gradcore.backends.batching import Level
 from gradcore.tensor import Tensor
 from gradcore.utils.trees import Structure, flatten, unflatten
 
-__all__ = ["mapped", "vmap"]
+__all__ = ["vmap"]
 
 RANDOMNESS = ("error", "different", "same")
 
@@ -86,27 +84,6 @@ def vmap(
         return _rejoined(results, out_dims, func)
 
     return wrapped
-
-
-def mapped(
-    func: Callable[..., Any], inputs: Sequence[Any], dims: Sequence[int | None], size: int, randomness: str = "same"
-) -> list[Any]:
-    """Call `func`, which returns a flat sequence of tensors or None, for all samples, which end up in the first dim."""
-    level = Level(size, randomness)
-    with running(level):
-        results = func(*[t if d is None else enter(t, level, d) for t, d in zip(inputs, dims, strict=True)])
-        return [None if r is None else leave(r, level, 0) for r in results]
-
-
-@contextmanager
-def running(level: Level) -> Iterator[None]:
-    """While the function of a level runs."""
-    state = local.state
-    before, state.batches = state.batches, (*state.batches, level)
-    try:
-        yield
-    finally:
-        state.batches = before
 
 
 def _run(

@@ -40,8 +40,11 @@ def _(F, t, result):
     broadcasts=True,
     materialize=False,
 )
-def attention(self, key, value, mask=None, scale: float = 1.0):
-    """Softmax of ``self @ key.T * scale + mask`` (zeros for a row of minus infinity), and its product with `value`."""
+def attention(self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
+    """Softmax of ``self @ key.T * scale + mask`` (zeros for a row of minus infinity), and its product with `value`.
+
+    If `causal`, query i sees the keys up to i only.
+    """
 
 
 @attention.vjp("self", "key", "value", "mask")
@@ -177,8 +180,8 @@ def scaled_dot_product_attention(
         )
     if scale is None:
         scale = 1 / sqrt(query.shape[-1])
-    mask = _additive(F, query, key, attn_mask, is_causal)
     if not dropout_p:
-        return F.attention(query, key, value, mask, scale)[0]
+        return F.attention(query, key, value, _additive(F, query, key, attn_mask, False), scale, is_causal)[0]
+    mask = _additive(F, query, key, attn_mask, is_causal)
     weights = F.softmax_or_zero(_scores(F, query, key, mask, scale))
     return F.matmul(F.dropout(weights, dropout_p), value)

@@ -186,8 +186,9 @@ class FunctionEventAvg(_Times):
     """The sums over events of one name (and one list of shapes, and one stack, if asked for)."""
 
     __slots__ = (
-        "count", "cpu_memory_usage", "cpu_time_total", "device_memory_usage", "device_time_total", "input_shapes", "key",
-        "self_cpu_memory_usage", "self_cpu_time_total", "self_device_memory_usage", "self_device_time_total", "stack",
+        "count", "cpu_memory_usage", "cpu_time_total", "device_memory_usage", "device_time_total", "input_shapes",
+        "key", "self_cpu_memory_usage", "self_cpu_time_total", "self_device_memory_usage", "self_device_time_total",
+        "stack",
     )  # fmt: skip
 
     #: What is added up.
@@ -211,9 +212,9 @@ class FunctionEventAvg(_Times):
 
     def __repr__(self) -> str:
         return (
-            f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} cpu_time={self.cpu_time_str} "
-            f"self_cuda_time={self.self_device_time_total_str} cuda_time={self.device_time_str} "
-            f"input_shapes={self.input_shapes} cpu_memory_usage={self.cpu_memory_usage} "
+            f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} "
+            f"cpu_time={self.cpu_time_str} self_cuda_time={self.self_device_time_total_str} "
+            f"cuda_time={self.device_time_str} input_shapes={self.input_shapes} cpu_memory_usage={self.cpu_memory_usage} "
             f"cuda_memory_usage={self.device_memory_usage}>"
         )
 

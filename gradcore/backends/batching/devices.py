@@ -29,8 +29,8 @@ class Level:
     def __init__(self, size: int, randomness: str = "error") -> None:
         #: Later levels are nested in earlier ones.
         self.order = _numbers()
-        #: The devices whose latest level this is, by the device inside.
-        self.devices: dict[device, BatchedDevice] = {}
+        #: The devices whose latest level this is, by name and levels of the device inside.
+        self.devices: dict[tuple[str, tuple[Level, ...]], BatchedDevice] = {}
         self.size = size
         self.randomness = randomness
 
@@ -71,7 +71,8 @@ def under(place: Any, level: Level) -> Any:
 
 def _above(inner: Any, level: Level) -> BatchedDevice:
     """The device of arrays of `inner` in a batch: the same one each time."""
-    place = level.devices.get(inner)
+    key = inner._name, inner.levels  # devices with and without levels are equal
+    place = level.devices.get(key)
     if place is None:
         from gradcore.backends.batching.backend import BatchingBackend
 
@@ -79,5 +80,5 @@ def _above(inner: Any, level: Level) -> BatchedDevice:
         place.type, place.index, place._name, place.guarded = inner.type, inner.index, inner._name, inner.guarded
         place.inner, place.levels, place.real = inner, (*inner.levels, level), inner.real
         connect(place, BatchingBackend(inner.backend, level))
-        level.devices[inner] = place
+        level.devices[key] = place
     return place

@@ -1,0 +1,256 @@
+"""Where the vertices of a drawing go: ranks from top to bottom, few crossings, straight edges.
+
+The layered drawing of Sugiyama, Tagawa and Toda (1981): a rank for every vertex, orders within ranks by barycenters, and
+positions as close to the neighbours' as the sizes allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["Layout", "lay_out"]
+
+GAP, RANK_GAP, DUMMY_WIDTH = 26.0, 44.0, 14.0
+SWEEPS = 12
+
+
+class Layout(NamedTuple):
+    """Centres of the vertices, the points that the edges pass, and the size of it all."""
+
+    centres: list[tuple[float, float]]
+    routes: list[list[tuple[float, float]]]
+    width: float
+    height: float
+
+
+def lay_out(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Layout:
+    """Place vertices of given sizes so that edges lead down, as far as there are no cycles.
+
+    Parameters
+    ----------
+    sizes : sequence of (width, height)
+        Of the vertices.
+    edges : sequence of (from, to)
+        Numbers of vertices. Loops from a vertex to itself get no points.
+
+    Returns
+    -------
+    Layout
+    """
+    down = [(b, a) if flipped else (a, b) for (a, b), flipped in zip(edges, _against(len(sizes), edges), strict=True)]
+    ranks = _ranks(len(sizes), [(a, b) for a, b in down if a != b])
+    grid = _Grid(sizes, ranks, down)
+    grid.order()
+    grid.place()
+    return grid.result(edges)
+
+
+def _against(n: int, edges: Sequence[tuple[int, int]]) -> list[bool]:
+    """For each edge, whether it closes a cycle in a walk from the first vertices on."""
+    following: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    for number, (a, b) in enumerate(edges):
+        following[a].append((b, number))
+    back = [False] * len(edges)
+    state = [0] * n  # 1: on the path of the walk, 2: done
+    entered = {b for _, b in edges}
+    for start in [*(v for v in range(n) if v not in entered), *range(n)]:
+        if state[start]:
+            continue
+        state[start] = 1
+        path = [(start, iter(following[start]))]
+        while path:
+            vertex, rest = path[-1]
+            for other, number in rest:
+                if state[other] == 1 and other != vertex:
+                    back[number] = True
+                elif not state[other]:
+                    state[other] = 1
+                    path.append((other, iter(following[other])))
+                    break
+            else:
+                state[vertex] = 2
+                path.pop()
+    return back
+
+
+def _ranks(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """The longest way to a last vertex, counted from the top: inputs stand right above what they go into."""
+    below: list[list[int]] = [[] for _ in range(n)]
+    above: list[list[int]] = [[] for _ in range(n)]
+    for a, b in edges:
+        below[a].append(b)
+        above[b].append(a)
+    waiting = [len(b) for b in below]
+    level = [0] * n
+    ready = [v for v in range(n) if not waiting[v]]
+    while ready:
+        v = ready.pop()
+        for u in above[v]:
+            level[u] = max(level[u], level[v] + 1)
+            waiting[u] -= 1
+            if not waiting[u]:
+                ready.append(u)
+    top = max(level, default=0)
+    return [top - x for x in level]
+
+
+class _Grid:
+    """Vertices and, where an edge crosses a rank, invisible ones."""
+
+    def __init__(
+        self, sizes: Sequence[tuple[float, float]], ranks: list[int], edges: Sequence[tuple[int, int]]
+    ) -> None:
+        self.sizes, self.rank = list(sizes), list(ranks)
+        self.up: list[list[int]] = [[] for _ in sizes]
+        self.down: list[list[int]] = [[] for _ in sizes]
+        self.paths: list[list[int]] = []
+        for a, b in edges:
+            path = [a] if a == b else [a, *(self._dummy(r) for r in range(ranks[a] + 1, ranks[b])), b]
+            self.paths.append(path)
+            for u, v in zip(path, path[1:], strict=False):
+                self.down[u].append(v)
+                self.up[v].append(u)
+        self.real = len(sizes)
+        self.rows: list[list[int]] = [[] for _ in range(max(self.rank, default=-1) + 1)]
+        for v in self._walk():
+            self.rows[self.rank[v]].append(v)
+
+    def _dummy(self, rank: int) -> int:
+        self.sizes.append((DUMMY_WIDTH, 0.0))
+        self.rank.append(rank)
+        self.up.append([])
+        self.down.append([])
+        return len(self.sizes) - 1
+
+    def _walk(self) -> list[int]:
+        """All vertices, depth first from the last ones up: a first order in which relatives are neighbours."""
+        seen = [False] * len(self.sizes)
+        found: list[int] = []
+        for start in [v for v in range(len(seen)) if not self.down[v]] + list(range(len(seen))):
+            stack = [start]
+            while stack:
+                v = stack.pop()
+                if not seen[v]:
+                    seen[v] = True
+                    found.append(v)
+                    stack.extend(reversed(self.up[v]))
+        return found
+
+    # -- orders -----------------------------------------------------------------------------------------------------
+
+    def order(self) -> None:
+        """Sweep down and up, ordering each rank by where the neighbours stand; keep the order with fewest crossings."""
+        best, fewest = [list(row) for row in self.rows], self._crossings()
+        for sweep in range(SWEEPS):
+            if not fewest:
+                break
+            rows = self.rows if sweep % 2 else self.rows[::-1]
+            neighbours = self.up if sweep % 2 else self.down
+            for row in rows:
+                self._by_barycenter(row, neighbours)
+            crossings = self._crossings()
+            if crossings < fewest:
+                best, fewest = [list(row) for row in self.rows], crossings
+        self.rows = best
+
+    def _by_barycenter(self, row: list[int], neighbours: list[list[int]]) -> None:
+        place = {v: i for other in self.rows for i, v in enumerate(other)}
+        own = {v: i for i, v in enumerate(row)}
+
+        def key(v: int) -> float:
+            near = neighbours[v]
+            return sum(place[u] for u in near) / len(near) if near else own[v]
+
+        row.sort(key=key)
+
+    def _crossings(self) -> int:
+        total = 0
+        for row, following in zip(self.rows, self.rows[1:], strict=False):
+            place = {v: i for i, v in enumerate(following)}
+            ends = [j for v in row for j in sorted(place[u] for u in self.down[v])]
+            total += _inversions(ends, len(following))
+        return total
+
+    # -- positions --------------------------------------------------------------------------------------------------
+
+    def place(self) -> None:
+        """Positions from left to right: again and again as close as possible to the neighbours above or below."""
+        self.x = [0.0] * len(self.sizes)
+        for row in self.rows:
+            self._settle(row, [0.0] * len(row))
+        for sweep in range(2 * SWEEPS):
+            rows = self.rows if sweep % 2 else self.rows[::-1]
+            for row in rows:
+                self._settle(row, [self._wish(v, sweep) for v in row])
+        left = min((self.x[v] - self.sizes[v][0] / 2 for v in range(len(self.x))), default=0.0)
+        self.x = [x - left for x in self.x]
+
+    def _wish(self, v: int, sweep: int) -> float:
+        near = (self.up[v] if sweep % 2 else self.down[v]) or self.up[v] or self.down[v]
+        if sweep >= SWEEPS:
+            near = self.up[v] + self.down[v]
+        if not near:
+            return self.x[v]
+        # Chains of invisible vertices are drawn straight: they pull at each other, more than at what they connect.
+        weights = [8.0 if v >= self.real and u >= self.real else 1.0 for u in near]
+        return sum(w * self.x[u] for w, u in zip(weights, near, strict=True)) / sum(weights)
+
+    def _settle(self, row: list[int], wishes: list[float]) -> None:
+        """The positions closest to the wishes (least squares) at which nothing overlaps."""
+        offsets, offset = [], 0.0
+        for i, v in enumerate(row):
+            if i:
+                offset += (self.sizes[row[i - 1]][0] + self.sizes[v][0]) / 2 + GAP
+            offsets.append(offset)
+        # With the least distances taken off, positions must not decrease: pool those that do.
+        pools: list[list[float]] = []  # sum of wishes, number
+        for wish, off in zip(wishes, offsets, strict=True):
+            pools.append([wish - off, 1])
+            while len(pools) > 1 and pools[-2][0] * pools[-1][1] > pools[-1][0] * pools[-2][1]:
+                total, count = pools.pop()
+                pools[-1][0] += total
+                pools[-1][1] += count
+        positions = [total / count for total, count in pools for _ in range(int(count))]
+        for v, position, off in zip(row, positions, offsets, strict=True):
+            self.x[v] = position + off
+
+    # -- result -----------------------------------------------------------------------------------------------------
+
+    def result(self, edges: Sequence[tuple[int, int]]) -> Layout:
+        """Centres and routes; an edge that was turned is turned back."""
+        middles, bottom = [], 0.0
+        for row in self.rows:
+            tallest = max(self.sizes[v][1] for v in row)
+            middles.append(bottom + tallest / 2)
+            bottom += tallest + RANK_GAP
+        points = [(self.x[v], middles[self.rank[v]]) for v in range(len(self.sizes))]
+        routes = []
+        for (a, _), path in zip(edges, self.paths, strict=True):
+            path = path if path[0] == a else path[::-1]
+            route = [points[v] for v in path]
+            if len(path) > 1:
+                for end, other in ((0, 1), (-1, -2)):
+                    x, y = route[end]
+                    half = self.sizes[path[end]][1] / 2
+                    route[end] = x, y + (half if route[other][1] > y else -half)
+            routes.append(route)
+        width = max((self.x[v] + self.sizes[v][0] / 2 for v in range(self.real)), default=0.0)
+        return Layout(points[: self.real], routes, width, max(bottom - RANK_GAP, 0.0))
+
+
+def _inversions(values: list[int], n: int) -> int:
+    """How many pairs are in the wrong order, by a binary indexed tree."""
+    tree = [0] * (n + 1)
+    total = 0
+    for count, value in enumerate(values):
+        i, smaller = value + 1, 0
+        while i:
+            smaller += tree[i]
+            i &= i - 1
+        total += count - smaller
+        i = value + 1
+        while i <= n:
+            tree[i] += 1
+            i += i & -i
+    return total

@@ -1,0 +1,51 @@
+"""Lines of the user's code: where operations were called."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+__all__ = ["Place", "here", "of_node"]
+
+
+class Place(NamedTuple):
+    """A line of source code."""
+
+    filename: str
+    line: int
+    function: str
+
+    @property
+    def text(self) -> str:
+        """The source of the line; empty where it cannot be read."""
+        return linecache.getline(self.filename, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.filename)}:{self.line}"
+
+
+def _place(code: CodeType, line: int) -> Place:
+    return Place(code.co_filename, line, code.co_name)
+
+
+def here() -> Place:
+    """The innermost line outside gradcore that is being run."""
+    frame: FrameType = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gradcore."):
+        frame = frame.f_back
+    return _place(frame.f_code, frame.f_lineno)
+
+
+def of_node(node: Any) -> Place | None:
+    """Where a node was recorded, if that was noted (by `record`, or by anomaly detection)."""
+    notes = getattr(node, "_metadata", None)
+    if not notes:
+        return None
+    place = notes.get("place")
+    if place is not None:
+        return place  # type: ignore[no-any-return]
+    trace = getattr(notes.get("traceback_"), "places", None)
+    return _place(*trace[-1]) if trace else None

@@ -1,0 +1,122 @@
+"""Walks through graphs: their nodes, and the memory that these keep. Nothing here recurses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from gradcore.autograd.graph import FREED, GradientEdge, OpNode, Packed, gradient_edge
+from gradcore.autograd.saved import SavedTensor
+from gradcore.tensor import Tensor
+from gradcore.utils.trees import leaves
+
+__all__ = ["Saved", "freed", "reachable", "roots", "saved_values", "storage"]
+
+
+def roots(tensors: Any) -> list[Any]:
+    """The nodes of tensors (or gradient edges) in a nested container.
+
+    Raises
+    ------
+    RuntimeError
+        If none of them requires grad.
+    """
+    found: list[Any] = []
+    for value in [tensors] if isinstance(tensors, GradientEdge) else leaves(tensors):
+        edge = value[:2] if isinstance(value, GradientEdge) else None
+        if isinstance(value, Tensor):
+            edge = gradient_edge(value)
+        if edge is not None:
+            found.append(edge[0])
+    if not found:
+        raise RuntimeError("there is no graph: none of the tensors requires grad")
+    return list(dict.fromkeys(found))
+
+
+def reachable(nodes: Iterable[Any]) -> list[Any]:
+    """The nodes and everything below them, each once; a node comes before those of its inputs."""
+    seen = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(edge[0] for edge in node._edges if edge is not None and edge[0] not in seen)
+    return sorted(seen, key=lambda node: (node._seq, id(node)), reverse=True)
+
+
+# -- saved values ---------------------------------------------------------------------------------------------------
+
+
+class Saved(NamedTuple):
+    """A tensor that a node keeps for backward."""
+
+    name: str
+    array: Any
+    dtype: str
+    device: Any
+    #: The leaf whose own memory this is, if it is one.
+    leaf: Any
+
+
+def _is_leaf(t: Any) -> bool:
+    return t._edge is None and t._meta is not None and bool(t._meta.requires_grad)
+
+
+def _of_tensor(name: str, t: Any) -> Iterator[Saved]:
+    if isinstance(t, Packed):
+        # What hooks put in the place of a tensor: count the tensors that are found in it.
+        for inner in leaves(t.packed):
+            yield from _of_tensor(name, inner)
+    elif isinstance(t, Tensor) and not getattr(t, "_constant", False):
+        yield Saved(name, t._array, str(t._dtype).removeprefix("torch."), t._device, t if _is_leaf(t) else None)
+
+
+def _of_operation(node: Any) -> Iterator[Saved]:
+    op = node.op
+    if node.saved is not None:
+        for position, name in enumerate(op.names):
+            if position in op.tensors and position < len(node.saved):
+                value = node.saved[position]
+                for t in value if type(value) is tuple else (value,):
+                    yield from _of_tensor(name, t)
+        for number, entry in enumerate(node.results or ()):
+            array = entry[0] if type(entry) is tuple else None
+            if isinstance(array, (Packed, Tensor)):
+                yield from _of_tensor(op.outputs[number] if number < len(op.outputs) else "result", array)
+            elif array is not None:
+                name = op.outputs[number] if number < len(op.outputs) else "result"
+                yield Saved(name, array, str(array.dtype), node._device, None)
+
+
+def _of_function(node: Any) -> Iterator[Saved]:
+    for number, kept in enumerate(node._saved or ()):
+        if isinstance(kept, SavedTensor):
+            yield from _of_tensor(f"saved_tensors[{number}]", kept.value)
+    for name, value in list(vars(node).items()):
+        if not name.startswith("_") and name not in ("to_save", "saved_for_forward", "dirty_tensors"):
+            yield from _of_tensor(f"ctx.{name}", value)
+
+
+def saved_values(node: Any) -> list[Saved]:
+    """The tensors that a node keeps for backward (not those of the nodes below it)."""
+    if node._inner is not None:  # a write through a view
+        return saved_values(node._inner)
+    if isinstance(node, OpNode):
+        return list(_of_operation(node))
+    return list(_of_function(node)) if hasattr(node, "_saved") else []
+
+
+def freed(node: Any) -> bool:
+    """Whether backward has taken what a node had saved."""
+    if isinstance(node, OpNode):
+        return node.saved is None
+    return getattr(node, "_saved", FREED) is None
+
+
+def storage(array: Any) -> tuple[int, int]:
+    """The memory that an array keeps alive, which views share: a key and the number of bytes."""
+    base = getattr(array, "base", None)
+    while base is not None and hasattr(base, "nbytes") and hasattr(base, "shape"):
+        array, base = base, getattr(base, "base", None)
+    return id(array), int(array.nbytes)

@@ -1,0 +1,217 @@
+"""Finding loops that keep every round's graph alive."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import defaultdict
+from typing import Any, NamedTuple, Self
+
+from gradcore.autograd.graph import gradient_edge
+from gradcore.overrides import TorchFunctionMode
+from gradcore.tensor import Tensor
+from gradcore.utils.trees import leaves
+from gradcore.viz.memory import bytes_text
+from gradcore.viz.places import Place, here
+from gradcore.viz.traversal import saved_values, storage
+
+__all__ = ["KeptGraphs", "watch_graphs"]
+
+
+class KeptGraphs(NamedTuple):
+    """Graphs that a loop keeps alive.
+
+    Attributes
+    ----------
+    place : Place
+        The line at which they were recorded.
+    grows : bool
+        Whether they are joined to one graph that grows, by adding up results; else something holds each of them.
+    count : int
+        How many graphs, one of each round, are alive.
+    saved : int
+        How many bytes they keep for backward.
+    """
+
+    place: Place
+    grows: bool
+    count: int
+    saved: int
+
+    def __str__(self) -> str:
+        where = f"{self.place} ({self.place.text or self.place.function})"
+        cure = (
+            "use `loss.item()`, or `loss.detach()`, which have no graph, or compute under `gradcore.no_grad()`. If all of "
+            "this is to be differentiated together, give watch_graphs a larger limit."
+        )
+        memory = f"keeping {bytes_text(self.saved)} for backward"
+        if self.grows:
+            return (
+                f"{where}: what is added up here holds the graphs of {self.count} rounds, {memory}. Adding a loss that "
+                f"requires grad to a total keeps its whole graph alive; {cure}"
+            )
+        return (
+            f"{where}: {self.count} separate graphs that were recorded here are alive, {memory}. Something holds a "
+            f"result of each round, as in `losses.append(loss)`; {cure}"
+        )
+
+
+class watch_graphs(TorchFunctionMode):
+    """Inside, a loop that keeps the graphs of all its rounds alive is reported with its line, by a warning.
+
+    Two things are looked for: many separate graphs that come from one line and are alive at the same time, and a sum to
+    which one line adds a separate graph in each round. Steps of one computation, as those of a recurrent network or of an
+    inner optimisation, depend on each other and are neither.
+
+    Outside it costs nothing. Inside, every operation takes some microseconds more.
+
+    Parameters
+    ----------
+    limit : int
+        How many graphs are too many. Losses of single samples that are summed before backward are separate graphs as
+        well: for these, choose a limit above their number.
+    warn : bool
+        Whether to warn, or only to fill `found`.
+
+    Attributes
+    ----------
+    found : list of KeptGraphs
+        What was found, one entry for each line.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> weight, losses = gradcore.ones(3, requires_grad=True), []
+    >>> with gradcore.viz.watch_graphs(limit=10, warn=False) as watch:
+    ...     for _ in range(20):
+    ...         loss = (weight * gradcore.rand(3)).sum()
+    ...         losses.append(loss)  # keeps the graph; loss.item() would not
+    >>> watch.found[0].count
+    10
+    """
+
+    def __init__(self, limit: int = 50, warn: bool = True) -> None:
+        if limit < 2:
+            raise ValueError(f"limit must be at least 2, but got {limit}")
+        self.limit, self.warn = limit, warn
+        self.found: list[KeptGraphs] = []
+        self._nodes: dict[Place, list[weakref.ref[Any]]] = defaultdict(list)
+        #: At how many entries a line is looked at again.
+        self._next: dict[Place, int] = {}
+
+    def __enter__(self) -> Self:
+        return super().__enter__()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for t in leaves(result):
+            edge = gradient_edge(t) if isinstance(t, Tensor) else None
+            if edge is not None and not edge[0].is_leaf_sink:
+                self._add(here(), edge[0])
+        return result
+
+    def _add(self, place: Place, node: Any) -> None:
+        nodes = self._nodes[place]
+        nodes.append(weakref.ref(node))
+        if len(nodes) < self._next.get(place, self.limit):
+            return
+        alive = list(dict.fromkeys(n for reference in nodes if (n := reference()) is not None))
+        self._nodes[place] = [weakref.ref(n) for n in alive]
+        self._next[place] = max(self.limit, 2 * len(alive))
+        if len(alive) >= self.limit:
+            self._look(place, alive)
+            # Until the next look the graph doubles, so that all looks together cost no more than the last one.
+            if not any(kept.place == place for kept in self.found):
+                self._next[place] = max(self.limit, min(2 * len(alive), len(alive) + self.limit))
+
+    def _look(self, place: Place, alive: list[Any]) -> None:
+        if any(kept.place == place for kept in self.found):
+            return
+        grows = True
+        count, nodes = _added_up(alive)
+        if count < self.limit:
+            grows = False
+            count, nodes = _separate(alive)
+        if count >= self.limit:
+            kept = KeptGraphs(place, grows, count, _bytes(nodes))
+            # A sum reports what it holds; the lines that computed the parts need no warning of their own.
+            self.found.append(kept)
+            if self.warn:
+                warnings.warn(str(kept), stacklevel=5)
+
+
+def _below(node: Any, first: int) -> list[Any]:
+    """The nodes of a node's inputs, without leaves and without what is older than `first`, which rounds share."""
+    return [e[0] for e in node._edges if e is not None and not e[0].is_leaf_sink and e[0]._seq >= first]
+
+
+def _separate(alive: list[Any]) -> tuple[int, list[Any]]:
+    """How many graphs, which share nothing but leaves and what was there before, nodes belong to; and all their nodes."""
+    first = min(node._seq for node in alive)
+    group: dict[Any, int] = {}
+    parent: list[int] = []
+
+    def top(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = i = parent[parent[i]]
+        return i
+
+    for start in sorted(alive, key=lambda n: n._seq):
+        if start in group:
+            continue
+        own = len(parent)
+        parent.append(own)
+        stack = [start]
+        while stack:
+            node = stack.pop()
+            if node in group:
+                parent[top(group[node])] = top(own)
+                continue
+            group[node] = own
+            stack.extend(_below(node, first))
+    return len({top(i) for i in range(len(parent))}), list(group)
+
+
+def _added_up(alive: list[Any]) -> tuple[int, list[Any]]:
+    """How many separate graphs a chain of nodes adds up, one in each step; and the nodes of these graphs.
+
+    Steps are nodes of one kind. One counts if an input of it is another one, and the others lead to none at all.
+    """
+    kinds: dict[type, list[Any]] = defaultdict(list)
+    for node in alive:
+        kinds[type(node)].append(node)
+    return max((_steps(nodes) for nodes in kinds.values()), key=lambda counted: counted[0])
+
+
+def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
+    steps = set(nodes)
+    first = min(node._seq for node in nodes)
+    count = 0
+    seen: set[Any] = set()
+    for node in nodes:
+        below = _below(node, 0)
+        stack = [n for n in below if n not in steps]
+        if not stack or len(stack) == len(below):
+            continue
+        separate = True
+        while stack:
+            n = stack.pop()
+            if n in steps:
+                separate = False
+            elif n not in seen:
+                seen.add(n)
+                stack.extend(_below(n, first))
+        count += separate
+    return count, [*nodes, *seen]
+
+
+def _bytes(nodes: list[Any]) -> int:
+    known: dict[int, Any] = {}
+    total = 0
+    for node in nodes:
+        for value in saved_values(node):
+            key, size = storage(value.array)
+            if key not in known and value.leaf is None:
+                known[key] = value.array
+                total += size
+    return total

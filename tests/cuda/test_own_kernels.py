@@ -1,0 +1,287 @@
+"""The package's kernels of rows, channels, windows and segments, executed on the host in every dtype.
+
+They are called as the CUDA backend calls them, on the strict device's arrays, and compared with the kernels of the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.backends import philox
+from gradcore.backends.cupy_kernels import C_NAMES, rows_of
+from gradcore.backends.numpy import NumpyBackend
+from tests.cuda.host import needs_compiler
+from tests.strict.device import COUNTS
+
+F = gc.nn.functional
+PLAIN = NumpyBackend()
+DTYPES = list(C_NAMES)
+TOLERANCES = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-5, "float64": 1e-12}
+LENGTHS = [1, 2, 31, 32, 33, 200, 256, 257, 1000, 5000]
+
+
+@pytest.fixture(autouse=True)
+def _compiler() -> None:
+    needs_compiler()
+
+
+@pytest.fixture
+def backend(strict: str) -> Any:
+    return gc.zeros(1, device=strict).device.backend
+
+
+def drawn(dtype: str, *shape: int, seed: int = 0) -> Any:
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    return np.random.default_rng(seed).uniform(-2, 2, shape).astype(getattr(gc, dtype).numpy)
+
+
+def compare(backend: Any, name: str, arrays: tuple[Any, ...], *settings: Any) -> None:
+    """A kernel of the CUDA backend against the CPU's in double precision, where float16 is rounded once."""
+    there = [None if a is None else backend.from_host(a) for a in arrays]
+    wide = [a if a is None or a.dtype.kind in "iu" else a.astype(np.float64) for a in arrays]
+    with np.errstate(all="ignore"):
+        found = getattr(backend, name)(*there, *settings)
+        expected = getattr(PLAIN, name)(*wide, *settings)
+    for one, other in zip(*(r if isinstance(r, tuple) else (r,) for r in (found, expected)), strict=True):
+        if other is None:
+            assert one is None
+            continue
+        dtype = next(a.dtype for a in arrays if a is not None and a.dtype.kind not in "iu")
+        assert one.dtype in (dtype, np.int64)
+        assert one.shape == other.shape
+        tolerance = TOLERANCES[dtype.name]
+        scale = max(1.0, float(np.nanmax(np.abs(np.where(np.isfinite(other), other, 0)), initial=0)))
+        np.testing.assert_allclose(one._a.astype(np.float64), other, rtol=tolerance, atol=tolerance * scale)
+
+
+# -- rows ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["softmax_along", "log_softmax_along"])
+def test_softmax_of_rows_of_any_length(backend: Any, name: str, dtype: str) -> None:
+    for n in LENGTHS:
+        compare(backend, name, (drawn(dtype, 3, n),), 1)
+    for n in (1, 3, 40):
+        compare(backend, name, (drawn(dtype, 2, n, 5),), 1)
+        compare(backend, name, (drawn(dtype, n, 7),), 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["softmax_product", "log_softmax_transposed"])
+def test_softmax_backward(backend: Any, name: str, dtype: str) -> None:
+    forward = "softmax_along" if name == "softmax_product" else "log_softmax_along"
+    for shape, dim in (((9, 5), 1), ((3, 300), 1), ((2, 6, 4), 1), ((2, 3, 4), -3)):
+        y = getattr(PLAIN, forward)(drawn(dtype, *shape).astype(np.float32), dim).astype(getattr(gc, dtype).numpy)
+        compare(backend, name, (drawn(dtype, *shape, seed=1), y), dim)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (2, 400), (4, 2)])
+def test_softmax_of_infinities(backend: Any, shape: tuple[int, ...]) -> None:
+    x = drawn("float32", *shape)
+    x[0, 1], x[1, 0] = -np.inf, 1e30
+    for dim in (0, 1):
+        compare(backend, "softmax_along", (x,), dim)
+    x[0] = -np.inf
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(backend.softmax_along(backend.from_host(x), 1)._a[0]).all()
+        assert not np.isnan(backend.softmax_along(backend.from_host(x), 1)._a[1]).any()
+    x[0, 0] = np.nan
+    assert np.isnan(backend.log_softmax_along(backend.from_host(x), 1)._a[0]).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("affine", [True, False])
+def test_layer_norm(backend: Any, dtype: str, affine: bool) -> None:
+    for shape, ndims in (((5, 7), 1), ((3, 300), 1), ((2, 3, 4, 5), 2), ((100, 3), 1), ((1, 1), 1)):
+        last = shape[-ndims:]
+        x, weight, bias = drawn(dtype, *shape), drawn(dtype, *last, seed=1), drawn(dtype, *last, seed=2)
+        parameters = (weight, bias) if affine else (None, None)
+        compare(backend, "native_layer_norm", (x, *parameters), ndims, 0.1)
+        wide = PLAIN.native_layer_norm(x.astype(np.float64), None, None, ndims, 0.1)
+        mean, var = (a.astype(x.dtype) for a in wide[1:])
+        for extra in ((None, None), (drawn(dtype, *mean.shape), drawn(dtype, *mean.shape, seed=5))):
+            arrays = (drawn(dtype, *shape, seed=3), *extra, x, parameters[0], mean, var)
+            for needs in ((True, affine, affine), (False, affine, affine), (True, False, False)):
+                compare(backend, "layer_norm_backward", arrays, ndims, 0.1, needs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("affine", [True, False])
+def test_group_norm(backend: Any, dtype: str, affine: bool) -> None:
+    for shape, groups in (((2, 6, 5), 3), ((3, 4), 2), ((2, 4, 9, 10), 1), ((1, 2, 3), 2)):
+        x, weight, bias = drawn(dtype, *shape), drawn(dtype, shape[1], seed=1), drawn(dtype, shape[1], seed=2)
+        parameters = (weight, bias) if affine else (None, None)
+        compare(backend, "native_group_norm", (x, *parameters), groups, 0.1)
+        wide = PLAIN.native_group_norm(x.astype(np.float64), None, None, groups, 0.1)
+        mean, var = (a.astype(x.dtype) for a in wide[1:])
+        for extra in ((None, None), (drawn(dtype, *mean.shape), drawn(dtype, *mean.shape, seed=5))):
+            arrays = (drawn(dtype, *shape, seed=3), *extra, x, parameters[0], mean, var)
+            compare(backend, "group_norm_backward", arrays, groups, 0.1, (True, affine, affine))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norm(backend: Any, dtype: str, affine: bool) -> None:
+    for shape in ((5, 3), (4, 3, 6), (2, 5, 30, 20)):
+        x, weight, bias = drawn(dtype, *shape), drawn(dtype, shape[1], seed=1), drawn(dtype, shape[1], seed=2)
+        parameters = (weight, bias) if affine else (None, None)
+        compare(backend, "native_batch_norm", (x, *parameters), 0.1)
+        mean, var = (a.astype(x.dtype) for a in PLAIN.native_batch_norm(x, None, None, 0.1)[1:])
+        compare(backend, "batch_norm_given", (x, mean, var, *parameters), 0.1)
+        for extra in ((None, None), (drawn(dtype, shape[1]), drawn(dtype, shape[1], seed=5))):
+            arrays = (drawn(dtype, *shape, seed=3), *extra, x, parameters[0], mean, var)
+            compare(backend, "batch_norm_backward", arrays, 0.1, (True, affine, affine))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_cross_entropy(backend: Any, dtype: str, reduction: str, weighted: bool) -> None:
+    rng = np.random.default_rng(0)
+    for shape in ((6, 5), (3, 400), (2, 5, 3, 2), (5,), (1, 3)):
+        classes, of_targets = shape[min(len(shape), 2) - 1], (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
+        x, target = drawn(dtype, *shape), rng.integers(0, classes, of_targets)
+        if target.size > 1:
+            target.flat[1] = 2  # ignored
+        weight = drawn(dtype, classes, seed=1) ** 2 if weighted else None
+        compare(backend, "softmax_nll", (x, target, weight), reduction, 2)
+        with np.errstate(all="ignore"):
+            loss, total_weight, powers, total = PLAIN.softmax_nll(x, target, weight, reduction, 2)
+        grad = drawn(dtype, *np.shape(loss), seed=2)
+        statistics = [np.asarray(a, x.dtype) for a in (total_weight, powers, total)]
+        compare(backend, "softmax_nll_backward", (grad, None, None, target, weight, *statistics), reduction, 2)
+    assert not COUNTS["to host"] + COUNTS["sync"]
+
+
+def test_cross_entropy_finds_what_is_no_class(strict: str) -> None:
+    x = gc.zeros(4, 3, device=strict)
+    assert F.cross_entropy(x, gc.tensor([0, 1, 2, -100]).to(strict)).item() == pytest.approx(np.log(3))
+    F.cross_entropy(x, gc.tensor([0, 7, 2, -5]).to(strict))
+    with pytest.raises(IndexError, match="Target 7 is out of bounds"):
+        x.sum().item()
+
+
+# -- windows ---------------------------------------------------------------------------------------------------
+
+POOLS = [
+    ((2, 3, 9), (3,), (2,), (1,), (1,)), ((2, 3, 7, 8), (3, 2), (2, 1), (1, 0), (1, 2)),
+    ((1, 2, 5, 6, 4), (2, 3, 2), (2, 2, 1), (0, 1, 1), (1, 1, 1)), ((3, 8), (2,), (2,), (0,), (1,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", POOLS, ids=str)
+@pytest.mark.parametrize("ceil", [True, False])
+def test_pooling(backend: Any, dtype: str, case: Any, ceil: bool) -> None:
+    shape, kernel, stride, padding, dilation = case
+    x = drawn(dtype, *shape)
+    x.reshape(-1)[3:6] = 1  # equal maxima
+    compare(backend, "max_pool", (x,), kernel, stride, padding, dilation, ceil)
+    for with_padding, divisor in ((True, None), (False, None), (True, 5)):
+        settings = (kernel, stride, padding, ceil, with_padding, divisor)
+        compare(backend, "avg_pool", (x,), *settings)
+        grad = drawn(dtype, *PLAIN.avg_pool(x.astype(np.float32), *settings).shape, seed=1)
+        compare(backend, "avg_pool_spread", (grad,), shape[len(shape) - len(kernel) :], *settings)
+
+
+def test_the_maximum_of_nan_is_the_last(backend: Any) -> None:
+    x = drawn("float32", 1, 1, 6)
+    x[..., 1], x[..., 3] = np.nan, np.nan
+    out, indices = backend.max_pool(backend.from_host(x), (6,), (6,), (0,), (1,), False)
+    assert np.isnan(out._a).all()
+    assert indices._a.item() == PLAIN.max_pool(x, (6,), (6,), (0,), (1,), False)[1].item() == 3
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_columns(backend: Any, dtype: str) -> None:
+    for shape, settings in (
+        ((2, 3, 5, 6), ((2, 3), (1, 1), (0, 1), (1, 2))), ((3, 6, 7), ((3, 2), (2, 1), (2, 0), (1, 1))),
+    ):  # fmt: skip
+        x = drawn(dtype, *shape)
+        compare(backend, "im2col", (x,), *settings)
+        columns = drawn(dtype, *PLAIN.im2col(x, *settings).shape, seed=1)
+        compare(backend, "col2im", (columns,), shape[-2:], *settings)
+
+
+# -- segments --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_of_rows_by_index(backend: Any, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    for height, count, width in ((5, 40, 3), (1000, 50, 1), (3, 1, 7), (4, 1000, 33)):
+        index = rng.integers(-height, height, count)
+        rows = drawn(dtype, count, width)
+        found = backend.sum_into_rows(height, backend.from_host(index), backend.from_host(rows))
+        expected = PLAIN.sum_into_rows(height, index, rows.astype(np.float64))
+        assert found.dtype == rows.dtype
+        tolerance = TOLERANCES[dtype]
+        np.testing.assert_allclose(found._a.astype(np.float64), expected, rtol=tolerance, atol=20 * tolerance)
+
+
+# -- random decisions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_random_decisions_are_those_of_the_cpu(backend: Any, dtype: str) -> None:
+    kind = drawn(dtype, 1).dtype
+    key, counter = 0x0123456789ABCDEF_FEDCBA9876543210, 2**192 + 2**64 - 3
+    for n in (0, 1, 7, 1001):
+        for p in (0.0, 0.3, 0.5, 1.0, 1e-9):
+            found = type(backend)._decisions(backend, n, kind, key, counter, p)
+            words = philox.WordStream(philox.word_count(n, kind), key, counter)
+            assert found._a.tobytes() == philox.bernoulli(np, words, kind, p)[:n].tobytes()
+
+
+# -- through tensors -------------------------------------------------------------------------------------------
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "softmax": lambda x: F.softmax(x, 1),
+    "log_softmax": lambda x: F.log_softmax(x, 0),
+    "layer_norm": lambda x: F.layer_norm(x, (6,)),
+    "group_norm": lambda x: F.group_norm(x, 2),
+    "avg_pool": lambda x: F.avg_pool1d(x[None], 2),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", CALLS)
+def test_half_precision_is_converted_inside(strict: str, name: str, dtype: str, monkeypatch: Any) -> None:
+    """The kernels get float16 and bfloat16 as they are, in forward and backward; results are those of the CPU."""
+    data = drawn(dtype, 4, 6)
+
+    def run(device: str) -> list[Any]:
+        x = gc.tensor(data, device=device, requires_grad=True)
+        y = CALLS[name](x)
+        (slope,) = gc.autograd.grad(y, x, gc.tensor(drawn(dtype, *y.shape, seed=1), device=device))
+        return [y.detach().cpu(), slope.cpu()]
+
+    here = run("cpu")
+    backend = gc.zeros(1, device=strict).device.backend
+    used = []
+    original = type(backend).cuda_kernel
+    monkeypatch.setattr(
+        type(backend), "cuda_kernel", lambda self, *a, **k: (used.append(k.get("type")), original(self, *a, **k))[1]
+    )
+    for a, b in zip(here, run(strict), strict=True):
+        assert b.dtype is a.dtype
+        tolerance = 2 * TOLERANCES[dtype]
+        np.testing.assert_allclose(b.double().numpy(), a.double().numpy(), rtol=tolerance, atol=tolerance)
+    assert set(used) == {dtype}
+    assert len(used) >= 2
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (7, 32), (9, 256), (3, 257), (2, 10**6)])
+def test_blocks_for_rows(rows: int, width: int) -> None:
+    grid, block = rows_of(rows, width)
+    assert block[0] % 32 == 0
+    assert block[0] <= 1024
+    assert grid[0] * (block[1] if len(block) > 1 else 1) >= rows
+    assert len(block) == 1 or block[0] == 32  # several rows in a block: one warp each
