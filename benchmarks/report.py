@@ -64,13 +64,17 @@ class Report:
 
     # -- tables ---------------------------------------------------------------------------------------------------
 
+    def tables(self) -> dict[str, list[str]]:
+        """Return the lines of every table that has something to say, by its name."""
+        made = {
+            "about": self._about(), "ratios": self._ratios(), "goals": self._goals(), "shares": self._shares(),
+            "device": self._device_times(), "nodes": self._nodes(), "left out": self._left_out(),
+        }  # fmt: skip
+        return {name: lines for name, table in made.items() if (lines := list(table))}
+
     def text(self) -> str:
         """Return all tables, for a terminal."""
-        tables = (
-            self._about(), self._ratios(), self._goals(), self._shares(), self._device_times(), self._nodes(),
-            self._left_out(),
-        )  # fmt: skip
-        return "\n\n".join(filter(None, ("\n".join(table) for table in tables)))
+        return "\n\n".join("\n".join(lines) for lines in self.tables().values())
 
     def _about(self) -> Iterator[str]:
         yield from (f"{key}: {value}" for key, value in self.about.items() if key != "rates")

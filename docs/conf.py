@@ -19,6 +19,7 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "reference",
+    "benchmark_tables",
 ]
 exclude_patterns = ["_build", "examples"]
 html_theme = "furo"

@@ -6,6 +6,7 @@ A seed fixes the numbers: the same seed gives the same bits on the CPU and on CU
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.autograd.batching import enter, leave
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
 from gradcore.backends import philox, sampling
 from gradcore.backends.generator import PhiloxState
+from gradcore.backends.batching import entered, over
+from gradcore.backends.batching.messages import RANDOM
 from gradcore.backends.registry import resolve
 from gradcore.creation import _finished, from_numpy, sizes
 from gradcore.device import DeviceLike
@@ -162,8 +166,39 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
 
 
 def _draw(count: int, where: Any, generator: Generator | None) -> Any:
-    key, counter = (generator or default_generator)._state.draw(count)
-    return where.backend.random_words(count, key, counter)
+    levels = _levels()
+    total = count * math.prod(level.size for level in levels)
+    key, counter = (generator or default_generator)._state.draw(total)
+    words = where.real.backend.random_words(total, key, counter)
+    if not levels:
+        return words
+    words = _all_words(words).reshape(*(level.size for level in levels), count)
+    for level in levels:
+        words = entered(words, level, 0)
+    return words
+
+
+def _levels() -> tuple[Any, ...]:
+    """The batches whose samples get numbers of their own, the outermost first.
+
+    Raises
+    ------
+    RuntimeError
+        If random numbers are not wanted in one of the running batches.
+    """
+    batches = local.state.batches
+    if any(level.randomness == "error" for level in batches):
+        raise RuntimeError(RANDOM)
+    return tuple(level for level in batches if level.randomness == "different")
+
+
+def _for_samples(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...]) -> Any:
+    """``make(shape)`` for all samples of the running batches at once, as a tensor of one sample."""
+    levels = _levels()
+    made = make((*(level.size for level in levels), *shape))
+    for level in levels:
+        made = enter(made, level, 0)
+    return made
 
 
 def _sample(
@@ -175,6 +210,21 @@ def _sample(
     *parameters: Any,
 ) -> Any:
     """A tensor of numbers of a distribution."""
+    if local.state.batches:
+        return _for_samples(
+            lambda full: _sample_one(distribution, full, dtype, where.real, generator, *parameters), shape
+        )
+    return _sample_one(distribution, shape, dtype, where, generator, *parameters)
+
+
+def _sample_one(
+    distribution: Callable[..., Any],
+    shape: tuple[int, ...],
+    dtype: dtypes.dtype,
+    where: Any,
+    generator: Generator | None,
+    *parameters: Any,
+) -> Any:
     count = int(np.prod(shape, dtype=np.int64))
     if where.type == "meta":
         return TENSORS.empty(shape, dtype=dtype, device=where)
@@ -286,7 +336,7 @@ def _integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: An
         array = philox.integers(where.backend.xp, words, exact, low, high).reshape(shape)
         if exact != wanted.numpy:
             array = array.astype(wanted.numpy)
-    return wrap(array, where, wanted)
+    return wrap(array, over(_levels(), where), wanted)
 
 
 @overridable
@@ -334,7 +384,7 @@ def randperm(
         return TENSORS.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
     with where.backend.use_index(where.index):
         order = sampling.permutation(where.backend.xp, _all_words(_draw(n, where, generator)))
-        made = _finished(wrap(order.astype(wanted.numpy), where, wanted), requires_grad)
+        made = _finished(wrap(order.astype(wanted.numpy), over(_levels(), where), wanted), requires_grad)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
@@ -361,7 +411,7 @@ def normal(
     if isinstance(std, Tensor):
         if std._dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        if std._array.size and bool((std < 0).any()):
+        if TENSORS.holds_anywhere(std < 0):
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
@@ -382,8 +432,11 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         raise RuntimeError("bernoulli expects a floating-point tensor of probabilities")
     where, shape = input._device, input._array.shape
     if p is None:
-        if where.type != "meta" and input._array.size and not bool(((input >= 0) & (input <= 1)).all()):
+        if TENSORS.holds_anywhere(~((input >= 0) & (input <= 1))):
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+        if local.state.batches:
+            made = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
+            return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
         wide = input.detach().to(dtypes.float32) if input._dtype.is_reduced else input.detach()
         probability = wide._array.reshape(-1) if where.type != "meta" else 0.5
     else:
@@ -440,7 +493,7 @@ def multinomial(
         )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
-    where, weights = input._device, input._array
+    where, weights = over(_levels(), input._device), input._array
     rows = weights.reshape((1, -1)) if weights.ndim == 1 else weights
     if not replacement and num_samples > rows.shape[1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
@@ -448,13 +501,14 @@ def multinomial(
     if where.type == "meta":
         return TENSORS.empty(shape, dtype=dtypes.int64, device=where)  # type: ignore[no-any-return]
     xp = where.backend.xp
-    if not bool((xp.isfinite(rows) & (rows >= 0)).all()):
+    if TENSORS.holds_anywhere(wrap(~(xp.isfinite(rows) & (rows >= 0)), where)):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if not bool((rows.sum(axis=1) > 0).all()):
+    if TENSORS.holds_anywhere(wrap(rows.sum(axis=1) <= 0, where)):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     with where.backend.use_index(where.index):
         count = rows.shape[0] * (num_samples if replacement else rows.shape[1])
         words = _all_words(_draw(count, where, generator))
+        words = xp.array(words) if where.levels else words  # for each sample, whether or not its own
         made = wrap(sampling.multinomial(xp, words, rows, num_samples, replacement).reshape(shape), where)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
@@ -463,11 +517,25 @@ def multinomial(
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers from Poisson distributions whose rates `input` holds."""
     where = input._device
-    if where.type != "meta" and input._array.size and not bool((input >= 0).all()):
+    if TENSORS.holds_anywhere(~(input >= 0)):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    levels = _levels()
+    if set(where.levels) - set(levels):
+        raise RuntimeError("vmap: poisson of batched rates needs randomness='different'")
+    for level in reversed(levels):
+        input = leave(input, level, 0)
+    if levels:
+        return _for_samples(lambda full: _poisson(input, generator), input._array.shape[len(levels) :])  # type: ignore[no-any-return]
+    return _poisson(input, generator)
+
+
+def _poisson(input: Tensor, generator: Generator | None) -> Tensor:
+    where = input._device
     rate = input.detach().to(dtypes.float64)._array.reshape(-1)
     with where.backend.use_index(where.index):
-        counts = sampling.poisson(where.backend.xp, lambda n: _all_words(_draw(n, where, generator)), rate)
+        draw = (generator or default_generator)._state.draw
+        words = where.backend.random_words
+        counts = sampling.poisson(where.backend.xp, lambda n: _all_words(words(n, *draw(n))), rate)
         return wrap(counts.reshape(input._array.shape).astype(input._dtype.numpy), where, input._dtype)  # type: ignore[no-any-return]
 
 

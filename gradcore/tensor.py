@@ -15,6 +15,7 @@ from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, w
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.modes import INFERENCE, local
 from gradcore.autograd.variables import OWN, Subclasses
+from gradcore.backends.batching import Batched, under
 from gradcore.backends.registry import CPU, resolve
 from gradcore.methods import Methods
 from gradcore.size import Size
@@ -571,6 +572,8 @@ class Tensor(Variable, Methods):
         )
         if self.is_meta:
             return printing.meta_str(self.shape, shown, suffixes, indent_prefix=_prefix(type(self)))
+        if self._device.levels:
+            return _batched_text(self)
         device_text = None if self._device is CPU else str(self._device)
         return printing.tensor_str(
             self.host(), indent_prefix=_prefix(type(self)), dtype_name=shown, device=device_text, suffixes=suffixes
@@ -608,6 +611,16 @@ class Tensor(Variable, Methods):
         from gradcore.interop import exported
 
         return exported(self).__dlpack_device__()  # type: ignore[no-any-return]
+
+
+def _batched_text(t: Tensor) -> str:
+    """A tensor inside `vmap`, with all samples."""
+    level = t._device.levels[-1]
+    if t._array.__class__ is not Batched:
+        return repr(wrap(t._array, under(t._device, level), t._dtype))
+    samples = repr(wrap(t._array.array, under(t._device, level), t._dtype))
+    indented = samples.replace("\n", "\n    ")
+    return f"BatchedTensor(lvl={len(t._device.levels)}, bdim=0, value=\n    {indented}\n)"
 
 
 def _prefix(cls: type) -> str:

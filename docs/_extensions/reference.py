@@ -46,6 +46,16 @@ PAGES = (
         ("Forward mode by hand", "gradcore.autograd.forward_ad", "gradcore.autograd.forward_ad"),
         ("Jacobians", "gradcore.autograd.functional", "gradcore.autograd.functional"),
     )),
+    ("overrides", "Subclasses of tensors", (("", "gradcore.overrides", "gradcore.overrides"),)),
+    ("amp", "Mixed precision", (
+        ("", "gradcore.amp", "gradcore.amp"),
+        ("Settings of a thread", "gradcore", "gradcore.amp.autocasting"),
+        ("Old names", "gradcore.cuda.amp", "gradcore.amp.cuda"),
+    )),
+    ("profiler", "Profiling", (
+        ("", "gradcore.autograd.profiler", "gradcore.autograd.profiler"),
+        ("Step by step", "gradcore.profiler", "gradcore.profiler"),
+    )),
     ("func", "Functions of functions", (("", "gradcore.func", "gradcore.func"),)),
     ("nn", "Neural networks", (("", "gradcore.nn", "gradcore.nn"),)),
     ("optim", "Optimisers", (("", "gradcore.optim", "gradcore.optim"),)),

@@ -21,7 +21,7 @@ from gradcore.autograd.variables import new, tick, version_counter, wrap
 from gradcore.backends.batching import Level, entered, left, over, under
 from gradcore.backends.batching.array import Batched
 
-__all__ = ["basis", "enter", "leave", "lift", "mapped", "repeated", "running"]
+__all__ = ["BatchBackward0", "basis", "enter", "leave", "lift", "mapped", "repeated", "running"]
 
 Array = Any
 Map = Callable[[Array], Array]

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from operator import add, iadd
+from operator import add, attrgetter, iadd
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, leaves, reentrant
@@ -100,11 +100,13 @@ def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
             if edge is not None and edge[0] not in seen and edge[0]._seq >= oldest:
                 seen.add(edge[0])
                 stack.append(edge[0])
-    order.sort(key=lambda node: node._seq)
+    order.sort(key=attrgetter("_seq"))
     leading = set(targets)
     for node in order:
-        if node not in leading and any(edge is not None and edge[0] in leading for edge in node._edges):
-            leading.add(node)
+        for edge in node._edges:
+            if edge is not None and edge[0] in leading:
+                leading.add(node)
+                break
     return leading
 
 

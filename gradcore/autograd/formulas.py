@@ -71,9 +71,19 @@ def _tensor_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
         number = op.outputs.index(name)
         return lambda node: node.unpack_result(number)
     position = op.position.get(name)
-    if position is not None and position in op.tensors:
+    if position is None or position not in op.tensors:
+        return _raw_getter(op, name)
+    if op.sequence:
         return lambda node: node.unpack_input(position)
-    return _raw_getter(op, name)
+    number = op.edge_of[position]
+
+    def tensor(node: OpNode) -> Any:
+        t, edge = node.saved[position], node._edges[number]
+        if t is not None and t._edge is edge and (edge is not None or t._meta is None):
+            return t
+        return node.unpack_input(position)
+
+    return tensor
 
 
 def _getters(op: Op, formula: Formula) -> tuple[tuple[Callable[[OpNode], Any], ...], ...]:

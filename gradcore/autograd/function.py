@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.function_batches import batched_call, lifted
 from gradcore.autograd.function_calls import bind, call
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.nodes import FREED, Node, requires_grad
@@ -131,7 +132,7 @@ class BackwardFunction(FunctionCtx, Node):
         if grad is None:
             return TENSORS.zeros(shape, dtype=dtype, device=device) if self.materialize_grads else None
         grad = wrap(grad, self._device) if raw else grad
-        return grad if grad._device is device else TENSORS.to(grad, device)
+        return grad if grad._device.real is device.real else TENSORS.to(grad, device)
 
     def _by_tensor(self, results: Any) -> list[Any]:
         """The gradients of the tensors among the arguments, and what is known of those."""
@@ -172,7 +173,7 @@ class BackwardFunction(FunctionCtx, Node):
             if grad._dtype.is_complex and not dtype.is_complex:
                 raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")
             grad = TENSORS.to(grad, dtype)
-        if grad._device is not device:
+        if grad._device.real is not device.real:
             if grad._array.ndim:
                 raise self._invalid(i, f"expected device {device} but got {grad._device}")
             grad = TENSORS.to(grad, device)
@@ -265,6 +266,27 @@ class Function:
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
+    #: Whether `forward`, `setup_context` and `backward`, made of operations on tensors, run on batches as they are.
+    generate_vmap_rule: ClassVar[bool] = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """Return the results for all samples of a batch, and in which dim of each the samples lie.
+
+        Parameters
+        ----------
+        info : VmapInfo
+            The number of samples, ``info.batch_size``, and the ``info.randomness`` of the call of `vmap`.
+        in_dims : tuple of int or None
+            For each argument the dim of its samples; None for what all samples share.
+        *args
+            The arguments of `forward`, with all samples.
+        """
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap static method or set "
+            "generate_vmap_rule=True."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **named: Any) -> Any:
         """Call the operation.
@@ -283,6 +305,11 @@ class Function:
         separate = cls.setup_context is not Function.setup_context
         if named or separate:
             args = bind(cls.forward, args, named, separate)
+        if local.state.batches:
+            by_rule = batched_call(cls, args, cls.vmap is not Function.vmap)
+            if by_rule is not None:
+                return by_rule()
+            args = lifted(args)
         ctx, result = call(cls, args, separate)
         # Outputs among these would hold the node that holds them.
         ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None

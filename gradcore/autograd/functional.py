@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradcore.autograd.batching import BatchBackward0, basis, mapped
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import unit
-from gradcore.autograd.nodes import requires_grad
+from gradcore.autograd.nodes import OpNode, gradient_edge, requires_grad
 from gradcore.autograd.variables import Variable
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -319,7 +320,8 @@ def jacobian(
     strict : bool
         Whether an input that an output does not depend on is an error (the block is zero otherwise).
     vectorize : bool
-        Accepted for compatibility; rows and columns are computed one by one.
+        Whether all rows or columns are computed at once, whatever the graph holds. Without, rows are computed some at
+        a time, and one by one where hooks or functions of the user's own would see that.
     strategy : {"reverse-mode", "forward-mode"}
         Row by row (for few outputs), or column by column (for few inputs).
 
@@ -356,24 +358,54 @@ def jacobian(
         ins = _inputs(ins, create_graph)
         many, outs = _tensors(func(*ins), "outputs of the user-provided function", "jacobian")
         _check_outputs(outs, strict)
-        blocks = tuple(_rows(out, i, ins, strict, create_graph) for i, out in enumerate(outs))
+        step = None if vectorize else _ROWS if _runs_unseen(outs) else 1
+        blocks = tuple(_rows(out, i, ins, strict, create_graph, step) for i, out in enumerate(outs))
     blocks = tuple(_results(block, several, create_graph) for block in blocks)
     return blocks if many else blocks[0]
 
 
-def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool) -> list[Any]:
-    """The blocks of the Jacobian for one output."""
+#: How many rows of a Jacobian are computed at a time: more of them cost memory, and save little time.
+_ROWS = 64
+
+
+def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool, step: int | None) -> list[Any]:
+    """The blocks of the Jacobian for one output, `step` rows at a time (all by default)."""
     what = f"Output {number} of the user-provided function"
-    rows = []
-    for i in range(out.numel()):
-        found = _pulled([out], ins, [unit(out, i)], create_graph, True)
-        rows.append(_filled(found, ins, strict, create_graph, what, JACOBIAN))
+    count = out.numel()
+    step = 1 if count == 1 else step
+
+    def pull(*row: Any) -> Tensors:
+        return _filled(_pulled([out], ins, row, create_graph, True), ins, strict, create_graph, what, JACOBIAN)
+
+    chunks = []
+    for start in range(0, count, step or max(count, 1)):
+        stop = min(start + (step or count), count)
+        if step == 1:
+            chunks.append([TENSORS.unsqueeze(t, 0) for t in pull(unit(out, start))])
+        else:
+            chunks.append(mapped(pull, [basis(out, start, stop)], stop - start))
     return [
-        TENSORS.reshape(TENSORS.stack([row[k] for row in rows]), (*out.shape, *t.shape))
-        if rows
+        TENSORS.reshape(TENSORS.cat([chunk[k] for chunk in chunks]), (*out.shape, *t.shape))
+        if chunks
         else TENSORS.new_zeros(t, (*out.shape, *t.shape))
         for k, t in enumerate(ins)
     ]
+
+
+def _runs_unseen(outs: Tensors) -> bool:
+    """Whether backward runs declared operations alone, without a hook that could see gradients."""
+    stack = list({edge[0] for edge in map(gradient_edge, outs) if edge is not None})
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        leaf = node.is_leaf_sink
+        if node._hooks is not None or not (leaf or isinstance(node, (OpNode, BatchBackward0))) or (leaf and node.variable._meta.hooks):
+            return False
+        for edge in node._edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return True
 
 
 def _forward_jacobian(func: Callable[..., Any], inputs: Any) -> Any:
@@ -409,7 +441,7 @@ def hessian(
     strict : bool
         Whether an input that the derivative does not depend on is an error (the block is zero otherwise).
     vectorize : bool
-        Accepted for compatibility; rows and columns are computed one by one.
+        As in `jacobian`.
     outer_jacobian_strategy : {"reverse-mode", "forward-mode"}
         How to differentiate the gradient.
 

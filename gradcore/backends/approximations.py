@@ -52,7 +52,7 @@ def _quotient(x: Any, coefficients: tuple[tuple[float, ...], tuple[float, ...]])
 
 
 def erf(F: Any, x: Any) -> Any:
-    """The error function of single or double precision, within 5 units in the last place."""
+    """The error function of single or double precision, within 6 units in the last place."""
     if x.dtype == "float64":
         x = F.clamp(x, -6, 6)
         return F.tanh(_quotient(x * x, _DOUBLE_ERF) * x)

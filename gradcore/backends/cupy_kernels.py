@@ -69,6 +69,11 @@ class CudaKernels:
     def _modules(self) -> dict[Any, Any]:
         return {}
 
+    @functools.cached_property
+    def user_modules(self) -> dict[Any, Any]:
+        """Compiled kernels of users, by source and options."""
+        return {}
+
     def cuda_kernel(self, file: str, name: str, **defines: str) -> Callable[..., Any]:
         """The kernel `name` of a source file, compiled with these macros."""
         key = file, name, *defines.items()

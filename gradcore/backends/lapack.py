@@ -45,6 +45,13 @@ class Lapack(LinearAlgebra):
             and 512 <= b.shape[-1] * b.shape[-2] <= 8192
         ):
             b = np.ascontiguousarray(b)
+        if len(strides) == 2 == len(other_strides) and a.dtype is b.dtype and a.dtype.char in "fd":
+            rows, inner = a.shape
+            if inner != 1:  # nothing of what `Products.matmul` looks for
+                try:
+                    return np.matmul(a, b)
+                except ValueError:
+                    pass
         return super().matmul(a, b)
 
     # -- LU -----------------------------------------------------------------------------------------------------

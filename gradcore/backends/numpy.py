@@ -56,7 +56,7 @@ class NumpyBackend(
         """The kernel of an operation, on large arrays tile by tile if it is elementwise and takes several steps."""
         plain = super().kernel_of(name)
         formula = _SEVERAL_STEPS.get(name) or getattr(plain, "func", None)  # of a body, without this backend
-        if name not in self.elementwise or formula is None:
+        if name not in self.elementwise or formula is None or type(self) is not NumpyBackend:
             return plain
 
         def kernel(x: Any, *rest: Any) -> Any:
@@ -65,6 +65,8 @@ class NumpyBackend(
         return kernel
 
     def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
+        if type(self) is not NumpyBackend:  # which may have kernels of its own
+            return formula(self, *operands)
         return tiles.compute(formula, self, operands)
 
     @property

@@ -34,7 +34,7 @@ class NumpyAttention(Normalization):
             or not query.dtype == key.dtype == value.dtype
             or query.dtype.char not in "fd"
             or not query.size * key.size * value.size
-            or (mask is not None and (prod(mask.shape[:-2]) != 1 or mask.dtype != query.dtype or len(lead) < mask.ndim - 2))
+            or (mask is not None and not _for_all(mask, query))
         ):
             return super().attention(query, key, value, mask, scale, causal)
         heads = prod(lead)
@@ -57,6 +57,11 @@ class NumpyAttention(Normalization):
         else:
             threads.spread(some, chunks)
         return out.reshape(*lead, queries, -1), weights.reshape(*lead, queries, keys)
+
+
+def _for_all(mask: Any, query: Any) -> bool:
+    """Whether a mask is one matrix for all heads."""
+    return mask.dtype == query.dtype and 2 <= mask.ndim <= query.ndim and prod(mask.shape[:-2]) == 1
 
 
 def _attend(query: Any, key: Any, value: Any, mask: Any, weights: Any, out: Any) -> None:

@@ -1,4 +1,4 @@
-"""Reading and adding at one index per element in NumPy: the places are made block by block, and never leave the cache."""
+"""Reading and adding at one index per element in NumPy: places are made block by block, and never leave the cache."""
 
 from __future__ import annotations
 

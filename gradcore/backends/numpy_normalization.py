@@ -1,7 +1,7 @@
 """Normalization for NumPy: statistics, values and gradients in passes over blocks of rows that stay in cache.
 
-As the portable kernels do, means come first, and variances from the distances from them. Sums along rows and columns are
-BLAS's (see `numpy_reductions` for their errors); of columns, in blocks of rows, whose sums are added in turn.
+Means come first, and variances from the distances from them, as in the portable kernels. Sums along rows and columns
+are BLAS's (see `numpy_reductions` for their errors); of columns, in blocks of rows, whose sums are added in turn.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Class targets for NumPy: scores as a matrix, and no target that is ignored, which is the usual case.
 
-Scores are read and written at places of the flattened matrix; cross entropy runs over blocks of rows that stay in cache.
+Scores are read and written at places of the flattened matrix; cross entropy goes through blocks of rows that stay in
+cache.
 """
 
 from __future__ import annotations

@@ -113,7 +113,11 @@ def spread(work: Callable[[int, int], None], count: int) -> None:
         work(0, count)
         return
     bounds = [count * i // parts for i in range(parts + 1)]
-    others = [_pool.submit(work, bounds[i], bounds[i + 1]) for i in range(1, parts)]
+    try:
+        others = [_pool.submit(work, bounds[i], bounds[i + 1]) for i in range(1, parts)]
+    except RuntimeError:  # the interpreter is about to end
+        work(0, count)
+        return
     try:
         work(0, bounds[1])
     finally:  # nobody may see the result while another thread writes into it

@@ -25,7 +25,7 @@ TILE = 1 << 18
 
 #: Steps times elements from which threads take part, which costs about 50 microseconds; from how many steps a program
 #: is faster in one tile; from how many bytes all of them are, as their arrays are in no cache.
-LEAST_FOR_THREADS, MANY_STEPS, NO_CACHE = 1 << 22, 8, 1 << 24
+LEAST_FOR_THREADS, MANY_STEPS, NO_CACHE = 1 << 22, 7, 1 << 24
 
 #: Dtypes of results, and of all operands.
 _FLOATS = np.dtype("f4"), np.dtype("f8")

@@ -50,7 +50,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS, node_class
-from gradcore.autograd.graph import VersionCounter, gradient_edge, new, tensor_type, tick
+from gradcore.autograd.graph import VersionCounter, gradient_edge, new, tensor_type, tick, wrap
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Subclasses
 from gradcore.autograd.views import link
@@ -63,12 +63,10 @@ __all__ = ["has_plain_call", "lines_of", "scope_of"]
 
 
 def has_plain_call(op: Op) -> bool:
-    """Whether calls of an operation may be plain: a fixed number of tensors, and one result."""
+    """Whether calls of an operation may be plain."""
     if op.kind == "composite":
         return not op.sequence
-    if op.kind == "elementwise" and not (op.plain and _together(op)):
-        return False
-    return not (op.sequence or op.indices or op.variadic or len(op.outputs) > 1)
+    return op.kind != "elementwise" or (op.plain and bool(_together(op)))
 
 
 def lines_of(op: Op) -> list[str]:
@@ -76,34 +74,31 @@ def lines_of(op: Op) -> list[str]:
     call = _tuple(f"a{i}" for i in range(len(op.names)))
     leave = f"    return general(op, {call})"
     first = op.tensors[0] if op.kind == "composite" else _together(op)[0]
-    tests = [_foreign(op, first), *(f"type(a{p}) is complex" for p in _settings(op) if op.kind == "elementwise")]
-    if op.kind == "composite":
-        tests = [_foreign(op, p, f" and type(a{p}) not in numbers" if p in op.numbers else "") for p in op.tensors]
-    lines = ["state = local.state", f"if state.mode > 1 or {' or '.join(tests)}:", leave]
+    lines = ["state = local.state", f"if state.mode > 1 or {' or '.join(_tests(op, first))}:", leave]
     if op.kind == "composite":
         result = f"body(TENSORS, *{call})" if len(op.names) > 6 else f"body(TENSORS, {call[1:-1]})"
         return [*lines, f"return {result}" if op.output_type is None else f"return output_type(*{result})"]
     lines += [*_operands(op, first, leave), *_result(op, first)]
-    if not (op.differentiable and (op.vjps or op.differentials)):
-        return [*lines, "out._edge = None", "return out"]
-    return [*lines, *_recording(op, first), "return out"]
+    result = "out" if _single(op) else "tuple(outs)" if op.output_type is None else "output_type(*outs)"
+    if op.differentiable and (op.vjps or op.differentials):
+        return [*lines, *_recording(op, first, result), f"return {result}"]
+    return [*lines, *(["out._edge = None"] if _single(op) else []), f"return {result}"]
 
 
 def scope_of(op: Op, general: Any) -> dict[str, Any]:
     """What the lines of `lines_of` refer to; `general` makes the calls that are not plain."""
-    scope = {"op": op, "general": general, "local": local, "plain": Subclasses.plain, "TENSORS": TENSORS}
-    if op.kind == "composite":
-        output_type = None if op.output_type is None else OUTPUT_TYPES[op.output_type]
-        return {**scope, "body": op.body, "numbers": frozenset(NUMBERS), "output_type": output_type}
     name: Any = op.node_name
-    scope |= {
-        "Tensor": tensor_type.cls, "VersionCounter": VersionCounter, "bool_": dtypes.bool_, "constant": constant,
-        "float32": dtypes.float32, "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "new": new, "tick": tick,
-        "gradient_edge": gradient_edge, "link": link, "saved_result": saved_result, "shape_error": shape_error,
+    scope = {
+        "op": op, "general": general, "local": local, "plain": Subclasses.plain, "Tensor": tensor_type.cls,
+        "VersionCounter": VersionCounter, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
+        "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge, "link": link,
+        "new": new, "saved_result": saved_result, "shape_error": shape_error, "tick": tick, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
+        "output_type": OUTPUT_TYPES.get(op.output_type or ""), "TENSORS": TENSORS, "numbers": frozenset(NUMBERS),
+        "body": op.body, "node_name": name,
     }  # fmt: skip
     if op.vjps or op.differentials:
-        scope |= {"node_name": name, "classes": _Classes(op)}
+        scope["classes"] = _Classes(op)
         if isinstance(name, str):
             scope["cls"] = node_class(op, name)
         if op.copies is not None:
@@ -127,8 +122,9 @@ def _tuple(parts: Any) -> str:
     return f"({''.join(f'{part}, ' for part in parts)})"
 
 
-def _settings(op: Op) -> list[int]:
-    return [i for i in range(len(op.names)) if i not in op.edge_of]
+def _single(op: Op) -> bool:
+    """Whether there is one result."""
+    return len(op.outputs) == 1 and not op.variadic
 
 
 def _together(op: Op) -> list[int]:
@@ -140,10 +136,25 @@ def _optional(op: Op, p: int) -> bool:
     return op.parameters[p].default is None
 
 
+def _several(op: Op, p: int) -> bool:
+    """Whether a parameter is a sequence of tensors."""
+    return op.sequence and p == 0
+
+
 def _foreign(op: Op, p: int, further: str = "") -> str:
     """The condition under which what stands in the place of a tensor is not plain."""
     test = f"(type(a{p}) not in plain{further})" if further else f"type(a{p}) not in plain"
     return f"(a{p} is not None and {test})" if _optional(op, p) else test
+
+
+def _tests(op: Op, first: int) -> list[str]:
+    """Conditions, seen from the arguments' classes, under which a call is not plain."""
+    if op.kind == "composite":
+        return [_foreign(op, p, f" and type(a{p}) not in numbers" if p in op.numbers else "") for p in op.tensors]
+    if _several(op, first):
+        return ["(type(a0) is not list and type(a0) is not tuple)", "not a0", "type(a0[0]) not in plain"]
+    settings = [i for i in range(len(op.names)) if i not in op.edge_of and op.kind == "elementwise"]
+    return [_foreign(op, first), *(f"type(a{i}) is complex" for i in settings)]
 
 
 # -- operands ---------------------------------------------------------------------------------------------------------
@@ -151,53 +162,69 @@ def _foreign(op: Op, p: int, further: str = "") -> str:
 
 def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
     """Tensors into arrays ``x0, x1, ...``, numbers into tensors first."""
-    yield f"device, dtype, x{first} = a{first}._device, a{first}._dtype, a{first}._array"
+    like = "a0[0]" if _several(op, first) else f"a{first}"
+    yield f"device, dtype = {like}._device, {like}._dtype"
     if op.kind == "elementwise":
         yield from ("if dtype is not float32 and dtype is not float64:", leave)
     elif op.upcast:
         yield from ("if dtype.is_reduced:", leave)
-    for p in op.tensors:
-        if p == first:
-            continue
+    for p in (first, *(p for p in op.tensors if p != first)):
         unlike = f" or a{p}._device is not device"
         if op.kind == "elementwise":
             unlike += f" or a{p}._dtype is not {'bool_' if p in op.unpromoted else 'dtype'}"
         elif op.upcast:
             unlike += f" or a{p}._dtype.is_reduced"
+        if _several(op, p):
+            test = f"type(t) not in plain{unlike.replace('a0.', 't.')}"
+            yield from ("for t in a0:", f"    if {test}:", f"    {leave}")
+            yield "x0 = [t._array for t in a0]"
+            continue
         test = "if"
-        if op.kind == "elementwise" and p in op.numbers:
+        if p != first and op.kind == "elementwise" and p in op.numbers:
             yield f"n{p} = type(a{p}) is float or type(a{p}) is int"
             yield from (f"if n{p}:", f"    a{p} = constant(a{p}, dtype, device)")
             test = "elif"
-        yield from (f"{test} {_foreign(op, p, unlike)}:", leave)
+        if p != first:
+            yield from (f"{test} {_foreign(op, p, unlike)}:", leave)
         yield f"x{p} = None if a{p} is None else a{p}._array" if _optional(op, p) else f"x{p} = a{p}._array"
+    for p in op.indices:
+        yield f"for t in a{p}:"
+        yield from ("    if t is not None and (type(t) not in plain or t._device is not device):", f"    {leave}")
+        yield f"x{p} = tuple([None if t is None else t._array for t in a{p}])"
 
 
 # -- the result -------------------------------------------------------------------------------------------------------
 
 
 def _result(op: Op, first: int) -> Iterator[str]:
-    """The kernel's call, and the tensor of what it gives."""
-    raw = [f"x{i}" if i in op.edge_of else f"a{i}" for i in range(len(op.names))]
-    run = "{kernels}[kernel]({raw})" if op.view else "state.run(device.kernels[kernel], {raw})"
-    line = "array = " + run.format(kernels="device.kernels", raw=", ".join(raw))
+    """The kernel's call, and the tensors of what it gives."""
+    raw = [f"x{i}" if i in op.edge_of or i in op.indices else f"a{i}" for i in range(len(op.names))]
+    array = "array" if _single(op) else "results"
+    line = f"{array} = state.run(device.kernels[kernel], {', '.join(raw)})"
+    if op.view:
+        line = f"{array} = device.kernels[kernel]({', '.join(raw)})"
     if op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(raw) > 2:
-        settings = _tuple(raw[2:])
-        line = f"array = state.run(device.kernels[plain_kernel], x0, x1) if {settings} == defaults else {line[8:]}"
-        if len(raw) == 3:
-            line = line.replace(f"{settings} == defaults", f"{raw[2]} == defaults[0]")
+        plain = f"{raw[2]} == defaults[0]" if len(raw) == 3 else f"{_tuple(raw[2:])} == defaults"
+        line = f"array = state.run(device.kernels[plain_kernel], x0, x1) if {plain} else {line[8:]}"
     if op.kind == "elementwise" and len(op.tensors) > 1:
         yield from ("try:", f"    {line}", "except ValueError as error:")
         yield f"    raise shape_error({_tuple(f'a{p}' for p in op.tensors)}) or error from None"
     else:
         yield line
-    yield from (f"if type(array) is not type(x{first}):", "    array = device.backend.asarray(array)")
+    settings = _tuple(raw[1:])
+    if not _single(op):
+        yield "outs = [wrap(each, device) for each in results]"
+        if op.view:
+            yield from ("for i, out in enumerate(outs):", f"    link(out, a0, op, {settings}, i, state)")
+        return
+    like = "x0[0]" if _several(op, first) else f"x{first}"
+    yield from (f"if type(array) is not type({like}):", "    array = device.backend.asarray(array)")
     if not _keeps_dtype(op):
-        yield from (f"if array.dtype is not x{first}.dtype:", "    dtype = from_numpy(array.dtype)")
+        yield from (f"if array.dtype is not {like}.dtype:", "    dtype = from_numpy(array.dtype)")
     yield "out = new(Tensor)"
     yield from ("out._array, out._device = array, device", "out._dtype = dtype", "out._meta = out._vc = None")
     if op.view:
-        yield f"link(out, a0, op, {_tuple(raw[1:])}, None, state)"
+        yield f"link(out, a0, op, {settings}, None, state)"
 
 
 def _keeps_dtype(op: Op) -> bool:
@@ -207,28 +234,44 @@ def _keeps_dtype(op: Op) -> bool:
 # -- the node ---------------------------------------------------------------------------------------------------------
 
 
-def _recording(op: Op, first: int) -> Iterator[str]:
+def _recording(op: Op, first: int, result: str) -> Iterator[str]:
     """The node, where a tensor requires grad."""
     for p in op.tensors:
         if p in op.unpromoted:  # conditions: bools
             yield f"e{p} = None"
             continue
         edge = f"a{p}._edge if a{p}._meta is None else gradient_edge(a{p})"
-        yield f"e{p} = {f'None if a{p} is None else ' if _optional(op, p) else ''}{edge}"
-    nothing = " and ".join(f"e{p} is None" for p in op.tensors)
-    nothing = f"({nothing}) or not state.mode" + ("" if _keeps_dtype(op) else " or dtype.category < 2")
-    yield from (f"if {nothing}:", "    out._edge = None", "    return out")
+        if _several(op, p):
+            yield f"e0 = [{edge.replace('a0', 't')} for t in a0]"
+        else:
+            yield f"e{p} = {f'None if a{p} is None else ' if _optional(op, p) else ''}{edge}"
+    nothing = " and ".join("not any(e0)" if _several(op, p) else f"e{p} is None" for p in op.tensors)
+    nothing = f"({nothing}) or not state.mode"
+    if _single(op):
+        nothing += "" if _keeps_dtype(op) else " or dtype.category < 2"
+        yield from (f"if {nothing}:", "    out._edge = None", "    return out")
+    else:
+        chosen = "outs" if op.variadic else _tuple(f"outs[{i}]" for i in op.differentiable)
+        yield from (f"if {nothing} or all([out._dtype.category < 2 for out in {chosen}]):", f"    return {result}")
     cls = "cls"
     if not isinstance(op.node_name, str):
         cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"
     if op.copies is not None:
         cls += " if out._meta is not None else copying_cls"
-    yield from (f"node = new({cls})", "out._edge = node, 0")
-    yield f"node._device, node._edges = device, {_tuple(f'e{p}' for p in op.tensors)}"
-    yield "node._seq, node._hooks = tick(), None"
+    yield f"node = new({cls})"
+    edges = _tuple("*e0" if _several(op, p) else f"e{p}" for p in op.tensors)
+    yield from (f"node._device, node._edges = device, {edges}", "node._seq, node._hooks = tick(), None")
     yield f"node.saved = {_saved(op)}"
-    yield from _saved_result(op)
-    yield f"node.metas = {_metas(op, first)}"
+    if _single(op):
+        yield "out._edge = node, 0"
+    else:
+        pairs = "enumerate(outs)" if op.variadic else _tuple(f"({i}, outs[{i}])" for i in op.differentiable)
+        yield from (f"for i, out in {pairs}:", "    if out._dtype.category > 1:", "        out._edge = node, i")
+        yield "node._n_outputs = len(outs)"
+        yield "node.output_metas = [(out._array.shape, out._array.dtype) for out in outs]"
+        yield "dtype = outs[0]._dtype"
+    yield from _saved_results(op)
+    yield f"node.metas = {_metas(op)}"
 
 
 def _readers(op: Op, name: str) -> list[int]:
@@ -242,7 +285,7 @@ def _needed(op: Op, readers: Collection[int]) -> str:
     """The condition that one of the tensors at these positions requires grad, where any does."""
     if set(op.tensors) - op.unpromoted <= set(readers):
         return "True"
-    return " or ".join(f"e{p} is not None" for p in readers) or "False"
+    return " or ".join("any(e0)" if _several(op, p) else f"e{p} is not None" for p in readers) or "False"
 
 
 def _chosen(*choices: tuple[str, str]) -> str:
@@ -260,44 +303,52 @@ def _saved(op: Op) -> str:
         if i not in op.edge_of:
             parts.append(f"a{i}")
             continue
-        shape = (f"x{i}.shape", _needed(op, _readers(op, f"{name}_shape")))
-        if _optional(op, i):
-            shape = (shape[0], f"x{i} is not None and ({shape[1]})")
-        parts.append(_chosen((f"a{i}", _needed(op, _readers(op, name))), shape))
+        value, shape = f"a{i}", f"x{i}.shape"
+        if _several(op, i):
+            value, shape = "tuple(a0)", "tuple([x.shape for x in x0])"
+        condition = _needed(op, _readers(op, f"{name}_shape"))
+        if _optional(op, i) and condition != "False":
+            condition = f"x{i} is not None and ({condition})"
+        parts.append(_chosen((value, _needed(op, _readers(op, name))), (shape, condition)))
     return _tuple(parts)
 
 
-def _saved_result(op: Op) -> Iterator[str]:
-    condition = _needed(op, _readers(op, op.outputs[0]))
-    if op.view:
-        yield f"node.results = {_chosen(('(saved_result(out, state),)', condition))}"
-        return
-    if condition != "False":
-        yield f"vc = {_chosen(('VersionCounter()', condition))}"
+def _saved_results(op: Op) -> Iterator[str]:
+    conditions = [_needed(op, _readers(op, name)) for name in op.outputs]
+    if set(conditions) == {"False"}:
+        yield "node.results = None"
+    elif _single(op) and not op.view:
+        yield f"vc = {_chosen(('VersionCounter()', conditions[0]))}"
         yield from ("out._vc = vc", "node.results = None if vc is None else ((array, vc, 0, None),)")
     else:
-        yield "node.results = None"
+        outs = ["out"] if _single(op) else [f"outs[{i}]" for i in range(len(conditions))]
+        kept = [_chosen((f"saved_result({out}, state)", c)) for out, c in zip(outs, conditions, strict=True)]
+        yield f"node.results = {_tuple(kept)}"
 
 
-def _metas(op: Op, first: int) -> str:
+def _metas(op: Op) -> str:
     """Shapes and dtypes of the inputs, where the gradients that formulas give may have others."""
-    if op.view or (op.kind == "elementwise" and len(op.tensors) == 1):
+    if (op.view and not op.variadic) or (op.kind == "elementwise" and len(op.tensors) == 1):
         return "None"
-    edges, alike = _together(op), []
-    for p in edges:
-        same = [] if op.kind == "elementwise" else [f"a{p}._dtype is dtype"]
+    edges, alike, metas = _together(op), [], []
+    for p in op.tensors:
+        x, a = ("x", "t") if _several(op, p) else (f"x{p}", f"a{p}")
+        meta = f"({a}._array.shape, {a}._dtype.numpy)"
+        same = [] if op.kind == "elementwise" else [f"{a}._dtype is dtype"]
         if op.broadcasts:
-            same.append(f"x{p}.shape == array.shape")
+            same.append(f"{x}.shape == array.shape")
         test = " and ".join(same)
-        alike.append(test if len(edges) == 1 else f"(e{p} is None or ({test}))")
+        if _several(op, p):
+            metas.append(f"*[{meta} for t in a0]")
+            alike.append(f"all([{test} for t in a0])")
+            continue
+        metas.append(f"None if a{p} is None else {meta}" if _optional(op, p) else meta)
+        if p in edges:
+            alike.append(test if len(edges) == 1 else f"(e{p} is None or ({test}))")
     test = " and ".join(alike)
     if op.kind != "elementwise":
         test = f"dtype.category == 2 and {test}"
     elif len(op.tensors) == 2 == len(edges) and not any(_optional(op, p) for p in edges):
         quick = [f"n{p}" for p in edges[1:] if p in op.numbers] + [f"x{edges[0]}.shape == x{edges[1]}.shape"]
         test = f"{' or '.join(quick)} or ({test})"
-    metas = []
-    for p in op.tensors:
-        meta = f"(x{p}.shape, a{p}._dtype.numpy)"
-        metas.append(f"None if a{p} is None else {meta}" if _optional(op, p) else meta)
     return f"None if {test} else {_tuple(metas)}"

@@ -115,6 +115,7 @@ class _Signature:
         if self.required is not None:
             parameters.append("**aliases")
         code = _compiled(f"def call({', '.join(parameters)}):", (*self._first_lines(), *body))
+        code = code.replace(co_name=self.op.name, co_qualname=self.op.name)
         if self.variadic:
             return code
         return code.replace(

@@ -155,7 +155,7 @@ def hardsigmoid(F, self):
 
 
 @elementwise(
-    lambda F, t, self: F.where(self <= -3, 0, F.where(self < 3, t * (self / 3 + 0.5), t)),
+    lambda F, t, self: F.where(self <= -3, 0, t * F.where(self < 3, self / 3 + 0.5, 1)),
     promotion=_REAL,
     function=False,
     method=False,

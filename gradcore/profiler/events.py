@@ -117,8 +117,8 @@ class FunctionEvent(_Times):
     """
 
     __slots__ = (
-        "cpu_children", "cpu_memory_usage", "cpu_parent", "device_memory_usage", "device_start", "device_stop",
-        "device_time_total", "id", "input_shapes", "name", "origin", "scope", "sequence_nr", "stack", "start", "stop",
+        "cpu_children", "cpu_memory_usage", "cpu_parent", "device_index", "device_memory_usage", "device_start",
+        "device_stop", "device_time_total", "id", "input_shapes", "name", "origin", "scope", "sequence_nr", "stack", "start", "stop",
         "thread",
     )  # fmt: skip
 
@@ -131,7 +131,8 @@ class FunctionEvent(_Times):
         self.stack: list[str] = []
         #: On the clock, in nanoseconds; and when the first event of all began.
         self.start = self.stop = self.origin = 0
-        #: Marks in the device's stream.
+        #: A device, and marks in its stream.
+        self.device_index: Any = None
         self.device_start: Any = None
         self.device_stop: Any = None
         self.device_time_total = 0.0
@@ -214,8 +215,8 @@ class FunctionEventAvg(_Times):
         return (
             f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} "
             f"cpu_time={self.cpu_time_str} self_cuda_time={self.self_device_time_total_str} "
-            f"cuda_time={self.device_time_str} input_shapes={self.input_shapes} cpu_memory_usage={self.cpu_memory_usage} "
-            f"cuda_memory_usage={self.device_memory_usage}>"
+            f"cuda_time={self.device_time_str} input_shapes={self.input_shapes} "
+            f"cpu_memory_usage={self.cpu_memory_usage} cuda_memory_usage={self.device_memory_usage}>"
         )
 
 

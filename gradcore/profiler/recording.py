@@ -55,7 +55,8 @@ class Recorder:
         if self.stacks:
             event.stack = _stack()
         if self.device is not None:
-            event.device_start = self._mark(args)
+            event.device_index = self._index(args)
+            event.device_start = self._mark(event.device_index)
         event.start = perf_counter_ns()
         return event
 
@@ -63,7 +64,7 @@ class Recorder:
         """Note that it has ended."""
         event.stop = perf_counter_ns()
         if event.device_start is not None:
-            event.device_stop = self._mark(())
+            event.device_stop = self._mark(event.device_index)
         while self._open and self._open.pop() is not event:
             pass
 
@@ -116,12 +117,15 @@ class Recorder:
             else:
                 event.device_memory_usage += getattr(owner, "nbytes", 0)
 
-    def _mark(self, args: tuple[Any, ...]) -> Any:
-        """A mark in the stream of the device that the arguments are on (else, of the current one)."""
-        backend = self.device
-        indices = (t._device.index for t in _tensors(args) if t._device.backend is backend)
-        with backend.use_index(next(indices, backend.current_index())):
-            mark = backend.xp.cuda.Event()
+    def _index(self, args: tuple[Any, ...]) -> Any:
+        """The index of the device that the arguments are on, else of the current one."""
+        indices = (t._device.index for t in _tensors(args) if t._device.backend is self.device)
+        return next(indices, self.device.current_index())
+
+    def _mark(self, index: Any) -> Any:
+        """A mark in the stream of a device."""
+        with self.device.use_index(index):
+            mark = self.device.xp.cuda.Event()
             mark.record()
         return mark
 

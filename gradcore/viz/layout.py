@@ -1,12 +1,13 @@
 """Where the vertices of a drawing go: ranks from top to bottom, few crossings, straight edges.
 
-The layered drawing of Sugiyama, Tagawa and Toda (1981): a rank for every vertex, orders within ranks by barycenters, and
-positions as close to the neighbours' as the sizes allow.
+The layered drawing of Sugiyama, Tagawa and Toda (1981): a rank for every vertex, orders within ranks by barycenters,
+and positions as close to the neighbours' as the sizes allow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 __all__ = ["Layout", "lay_out"]
@@ -108,7 +109,7 @@ class _Grid:
         for a, b in edges:
             path = [a] if a == b else [a, *(self._dummy(r) for r in range(ranks[a] + 1, ranks[b])), b]
             self.paths.append(path)
-            for u, v in zip(path, path[1:], strict=False):
+            for u, v in pairwise(path):
                 self.down[u].append(v)
                 self.up[v].append(u)
         self.real = len(sizes)
@@ -166,7 +167,7 @@ class _Grid:
 
     def _crossings(self) -> int:
         total = 0
-        for row, following in zip(self.rows, self.rows[1:], strict=False):
+        for row, following in pairwise(self.rows):
             place = {v: i for i, v in enumerate(following)}
             ends = [j for v in row for j in sorted(place[u] for u in self.down[v])]
             total += _inversions(ends, len(following))
@@ -192,9 +193,14 @@ class _Grid:
             near = self.up[v] + self.down[v]
         if not near:
             return self.x[v]
-        # Chains of invisible vertices are drawn straight: they pull at each other, more than at what they connect.
-        weights = [8.0 if v >= self.real and u >= self.real else 1.0 for u in near]
+        weights = [self._pull(v, u) for u in near]
         return sum(w * self.x[u] for w, u in zip(weights, near, strict=True)) / sum(weights)
+
+    def _pull(self, v: int, u: int) -> float:
+        """How much `v` wants to be in line with `u`: long edges and chains of operations are drawn straight."""
+        if v >= self.real and u >= self.real:
+            return 8.0
+        return 1.0 if self.up[u] and self.up[v] else 0.1  # what has nothing above it is an input
 
     def _settle(self, row: list[int], wishes: list[float]) -> None:
         """The positions closest to the wishes (least squares) at which nothing overlaps."""
@@ -235,7 +241,7 @@ class _Grid:
                     half = self.sizes[path[end]][1] / 2
                     route[end] = x, y + (half if route[other][1] > y else -half)
             routes.append(route)
-        width = max((self.x[v] + self.sizes[v][0] / 2 for v in range(self.real)), default=0.0)
+        width = max((x + size[0] / 2 for x, size in zip(self.x, self.sizes, strict=True)), default=0.0)
         return Layout(points[: self.real], routes, width, max(bottom - RANK_GAP, 0.0))
 
 

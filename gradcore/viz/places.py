@@ -34,9 +34,15 @@ def _place(code: CodeType, line: int) -> Place:
 def here() -> Place:
     """The innermost line outside gradcore that is being run."""
     frame: FrameType = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gradcore."):
+    while frame.f_back is not None and _is_own(frame):
         frame = frame.f_back
     return _place(frame.f_code, frame.f_lineno)
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether gradcore itself is running there: its modules, or formulas and kernels that it has made."""
+    name = frame.f_globals.get("__name__", "")
+    return name.startswith("gradcore.") or frame.f_code.co_filename.startswith("<gradcore")
 
 
 def of_node(node: Any) -> Place | None:

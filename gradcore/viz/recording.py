@@ -1,4 +1,4 @@
-"""Notes on nodes while a graph is recorded: the user's line, the shape of the result, the time in forward and backward."""
+"""Notes on nodes, made while they are recorded: the user's line, the shape of the result, times."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from typing import Any, Self
 
 from gradcore.autograd.graph import gradient_edge, tick
+from gradcore.autograd.modes import local
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
 from gradcore.utils.trees import leaves
@@ -60,6 +61,7 @@ class record(TorchFunctionMode):
         if "place" in notes:
             return
         notes["place"], notes["called"] = here(), name
+        notes["in backward"] = local.state.task is not None
         if self.times:
             notes["forward"] = seconds
             _measure_backward(node)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gradcore.autograd.graph import FREED, GradientEdge, OpNode, Packed, gradient_edge
@@ -35,14 +37,14 @@ def roots(tensors: Any) -> list[Any]:
 
 def reachable(nodes: Iterable[Any]) -> list[Any]:
     """The nodes and everything below them, each once; a node comes before those of its inputs."""
-    seen = set()
-    stack = list(nodes)
+    seen = set(nodes)
+    stack = list(seen)
     while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            stack.extend(edge[0] for edge in node._edges if edge is not None and edge[0] not in seen)
-    return sorted(seen, key=lambda node: (node._seq, id(node)), reverse=True)
+        for edge in stack.pop()._edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return sorted(seen, key=attrgetter("_seq"), reverse=True)
 
 
 # -- saved values ---------------------------------------------------------------------------------------------------
@@ -72,12 +74,18 @@ def _of_tensor(name: str, t: Any) -> Iterator[Saved]:
         yield Saved(name, t._array, str(t._dtype).removeprefix("torch."), t._device, t if _is_leaf(t) else None)
 
 
+@cache
+def _tensors(op: Any) -> tuple[tuple[int, str], ...]:
+    """Positions and names of an operation's arguments that are tensors."""
+    return tuple((position, name) for position, name in enumerate(op.names) if position in op.tensors)
+
+
 def _of_operation(node: Any) -> Iterator[Saved]:
-    op = node.op
-    if node.saved is not None:
-        for position, name in enumerate(op.names):
-            if position in op.tensors and position < len(node.saved):
-                value = node.saved[position]
+    op, saved = node.op, node.saved
+    if saved is not None:
+        for position, name in _tensors(op):
+            value = saved[position] if position < len(saved) else None
+            if value is not None:
                 for t in value if type(value) is tuple else (value,):
                     yield from _of_tensor(name, t)
         for number, entry in enumerate(node.results or ()):
@@ -103,7 +111,7 @@ def saved_values(node: Any) -> list[Saved]:
     if node._inner is not None:  # a write through a view
         return saved_values(node._inner)
     if isinstance(node, OpNode):
-        return list(_of_operation(node))
+        return list(_of_operation(node)) if node.holds_tensors else []
     return list(_of_function(node)) if hasattr(node, "_saved") else []
 
 

@@ -41,8 +41,8 @@ class KeptGraphs(NamedTuple):
     def __str__(self) -> str:
         where = f"{self.place} ({self.place.text or self.place.function})"
         cure = (
-            "use `loss.item()`, or `loss.detach()`, which have no graph, or compute under `gradcore.no_grad()`. If all of "
-            "this is to be differentiated together, give watch_graphs a larger limit."
+            "use `loss.item()`, or `loss.detach()`, which have no graph, or compute under `gradcore.no_grad()`. If all "
+            "of this is to be differentiated together, give watch_graphs a larger limit."
         )
         memory = f"keeping {bytes_text(self.saved)} for backward"
         if self.grows:
@@ -59,9 +59,9 @@ class KeptGraphs(NamedTuple):
 class watch_graphs(TorchFunctionMode):
     """Inside, a loop that keeps the graphs of all its rounds alive is reported with its line, by a warning.
 
-    Two things are looked for: many separate graphs that come from one line and are alive at the same time, and a sum to
-    which one line adds a separate graph in each round. Steps of one computation, as those of a recurrent network or of an
-    inner optimisation, depend on each other and are neither.
+    Two things are looked for: many separate graphs that come from one line and are alive at the same time, and a sum
+    to which one line adds a separate graph in each round. Steps of one computation, as those of a recurrent network or
+    of an inner optimisation, depend on each other and are neither.
 
     Outside it costs nothing. Inside, every operation takes some microseconds more.
 
@@ -146,7 +146,7 @@ def _below(node: Any, first: int) -> list[Any]:
 
 
 def _separate(alive: list[Any]) -> tuple[int, list[Any]]:
-    """How many graphs, which share nothing but leaves and what was there before, nodes belong to; and all their nodes."""
+    """How many graphs, which share only leaves and what was there before, nodes belong to; and all their nodes."""
     first = min(node._seq for node in alive)
     group: dict[Any, int] = {}
     parent: list[int] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -44,9 +44,15 @@ def test_products_run_in_the_lower_precision(call: Any, dtype: Any, a: Any, weig
     assert call(a, weight).dtype is gc.float32
 
 
-@pytest.mark.parametrize("call", [
-    lambda x: F.mse_loss(x, x), lambda x: F.cross_entropy(x, x.softmax(1)), lambda x: gc.prod(x), lambda x: gc.linalg.inv(x),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.mse_loss(x, x),
+        lambda x: F.cross_entropy(x, x.softmax(1)),
+        lambda x: gc.prod(x),
+        lambda x: gc.linalg.inv(x),
+    ],
+)
 def test_losses_run_in_float32(call: Any) -> None:
     x = gc.eye(3, dtype=gc.bfloat16)
     with gc.autocast("cpu"):
@@ -241,7 +247,7 @@ def test_without_cuda(a: Any, weight: Any) -> None:
 
 def own_product(cast_inputs: Any) -> Any:
     class Product(gc.autograd.Function):
-        seen: list[Any] = []
+        seen: ClassVar[list[Any]] = []
 
         @staticmethod
         @gc.amp.custom_fwd(device_type="cpu", cast_inputs=cast_inputs)
@@ -284,18 +290,29 @@ def on_cuda(strict: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return strict
 
 
-@pytest.mark.parametrize(("call", "policy"), [
-    (lambda x: x @ x, LOWER), (lambda x: gc.mv(x, x[0]), LOWER), (lambda x: gc.einsum("ij,jk->ik", x, x), LOWER),
-    (lambda x: x.half().exp(), FLOAT32), (lambda x: x.half().sum(), FLOAT32), (lambda x: x.half() ** 2, FLOAT32),
-    (lambda x: 1 / x.half(), FLOAT32), (lambda x: F.softmax(x.half(), 1), FLOAT32), (lambda x: x.half().norm(), FLOAT32),
-    (lambda x: F.layer_norm(x.half(), (2,)), FLOAT32), (lambda x: F.mse_loss(x.half(), x.half()), FLOAT32),
-    (lambda x: gc.addcmul(x.half(), x, x), WIDEST), (lambda x: gc.dot(x[0].half(), x[1].half()), LOWER),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "policy"),
+    [
+        (lambda x: x @ x, LOWER),
+        (lambda x: gc.mv(x, x[0]), LOWER),
+        (lambda x: gc.einsum("ij,jk->ik", x, x), LOWER),
+        (lambda x: x.half().exp(), FLOAT32),
+        (lambda x: x.half().sum(), FLOAT32),
+        (lambda x: x.half() ** 2, FLOAT32),
+        (lambda x: 1 / x.half(), FLOAT32),
+        (lambda x: F.softmax(x.half(), 1), FLOAT32),
+        (lambda x: x.half().norm(), FLOAT32),
+        (lambda x: F.layer_norm(x.half(), (2,)), FLOAT32),
+        (lambda x: F.mse_loss(x.half(), x.half()), FLOAT32),
+        (lambda x: gc.addcmul(x.half(), x, x), WIDEST),
+        (lambda x: gc.dot(x[0].half(), x[1].half()), LOWER),
+    ],
+)
 def test_policies_of_cuda(call: Any, policy: str, on_cuda: str) -> None:
     x = gc.tensor([[1.0, 2.0], [3.0, 4.0]], device=on_cuda)
     cpu = gc.ones(2, 2)
     with gc.autocast("strict"):
         assert call(x).dtype is (gc.float16 if policy == LOWER else gc.float32)
         assert (cpu @ cpu).dtype is gc.float32
-        with pytest.raises(RuntimeError, match="binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast"):
+        with pytest.raises(RuntimeError, match="BCELoss are unsafe to autocast"):
             F.binary_cross_entropy(x / 5, x / 5)

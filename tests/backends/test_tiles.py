@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import threads, tiles
+from gradcore.backends import tiles
 from gradcore.backends.fusion.expressions import Unfusable
 from gradcore.backends.registry import CPU
 from gradcore.ops.table import OPS, Op
@@ -186,28 +186,3 @@ def test_gradients_do_not_depend_on_size(with_threads: int) -> None:
         np.testing.assert_allclose(
             whole.grad.numpy(), np.concatenate([p.grad.numpy() for p in parts]), rtol=1e-14, atol=1e-15
         )
-
-
-class TestThreads:
-    def test_errors_arrive(self, with_threads: int) -> None:
-        def work(start: int, stop: int) -> None:
-            if stop == 8:
-                raise KeyError("last")
-
-        with pytest.raises(KeyError, match="last"):
-            threads.spread(work, 8)
-
-    def test_all_parts_once(self, with_threads: int) -> None:
-        done: list[int] = []
-        threads.spread(lambda start, stop: done.extend(range(start, stop)), 10)
-        assert sorted(done) == list(range(10))
-
-    def test_parts_within_parts(self, with_threads: int) -> None:
-        done: list[int] = []
-
-        def outer(start: int, stop: int) -> None:
-            for _ in range(start, stop):
-                threads.spread(lambda first, last: done.extend(range(first, last)), 5)
-
-        threads.spread(outer, 6)
-        assert sorted(done) == sorted(6 * list(range(5)))

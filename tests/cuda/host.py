@@ -143,7 +143,9 @@ class HostKernel:
         self._launch = getattr(library, f"launch_{name}")
         types = getattr(library, f"types_{name}")
         types.restype = ctypes.c_char_p
-        self.types = [re.sub(r"N6thrust.*7complex", "complex", name) for name in types().decode().split()]
+        names = types().decode().split()
+        names = [re.sub(r"N6thrust.*7complex", "complex", name) for name in names]
+        self.types = [{"l": "x", "m": "y"}.get(name, name) for name in names]
 
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
         assert len(arguments) == len(self.types), (

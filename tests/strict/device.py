@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import shutil
+import time
 import types
 import weakref
 from collections import Counter
@@ -368,6 +369,25 @@ def _strong(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(a if hasattr(a, "dtype") or least[type(a)] <= highest else np.asarray(a) for a in args)
 
 
+class Event:
+    """A mark in the stream of the device that is current when it is recorded; the stream never waits."""
+
+    def __init__(self) -> None:
+        self.time: float | None = None
+
+    def record(self) -> None:
+        self.device, self.time = current(), time.perf_counter()
+
+    def synchronize(self) -> None:
+        COUNTS["sync"] += 1
+
+    @staticmethod
+    def elapsed(start: Event, end: Event) -> float:
+        if start.time is None or end.time is None or start.device != end.device:
+            raise StrictError("marks that are not recorded, or on two devices")
+        return 1000 * (end.time - start.time)
+
+
 class StrictNamespace:
     """CuPy's namespace, or a part of it."""
 
@@ -387,7 +407,8 @@ class StrictNamespace:
 
             return HostModule
         if key == "cuda":
-            return types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=current))
+            runtime = types.SimpleNamespace(getDevice=current)
+            return types.SimpleNamespace(runtime=runtime, Event=Event, get_elapsed_time=Event.elapsed)
         if key in API["ufuncs"]:
             found: Any = _Ufunc(key, getattr(self._module, name), API["ufuncs"][key])
         elif key in API["functions"]:

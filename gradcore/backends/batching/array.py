@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ class Batched:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.array.shape[1:], dtype=np.int64))
+        return prod(self.array.shape[1:])
 
     @property
     def itemsize(self) -> int:

@@ -1,0 +1,131 @@
+"""gradcore and PyTorch: the same programs run with both."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import Case
+from benchmarks.libraries.base import Inputs, Library, Program, UnavailableError
+from benchmarks.libraries.by_hand import cupy_elapsed, cupy_mark
+
+
+class TensorLibrary(Library):
+    """Libraries with PyTorch's interface."""
+
+    def tensor(self, value: np.ndarray, requires_grad: bool = False) -> Any:
+        """Return `value` as a tensor on the device."""
+        return self.namespace.tensor(value, device=self.device, requires_grad=requires_grad)
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function of tensors that is run."""
+        return function
+
+    def prepare(self, case: Case, arrays: Inputs) -> Program:
+        T = self.namespace
+        leaves = [self.tensor(a, requires_grad=True) for a in arrays[0]]
+        tensors = [*leaves, *(self.tensor(a) for a in arrays[1])]
+        work = case.torch_setup(T, tensors)
+        if work is None:
+            function = self.compiled(functools.partial(case.torch_style, T))
+            if case.differentiated:
+                return self.differentiated(case, function, leaves, tensors)
+            work = functools.partial(function, *tensors)
+        return Program(work, work)
+
+    def differentiated(
+        self, case: Case, loss_function: Callable[..., Any], leaves: Sequence[Any], tensors: Sequence[Any]
+    ) -> Program:
+        """Return the program of a loss and its gradients."""
+        no_grad = self.namespace.no_grad
+
+        def outputs() -> Sequence[Any]:
+            loss = loss_function(*tensors)
+            loss.backward()
+            gradients = [leaf.grad for leaf in leaves]
+            for leaf in leaves:
+                leaf.grad = None
+            return [loss, *gradients]
+
+        def step() -> None:
+            loss_function(*tensors).backward()
+            if case.learning_rate:
+                with no_grad():
+                    for leaf in leaves:
+                        leaf -= case.learning_rate * leaf.grad
+            for leaf in leaves:
+                leaf.grad = None
+
+        return Program(step, outputs)
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        return array.detach().cpu().numpy()
+
+
+class GradCore(TensorLibrary):
+    """gradcore, eager."""
+
+    name, module = "gradcore", "gradcore"
+
+    def open(self) -> None:
+        found = str(self.tensor(np.zeros(1, np.float32)).device)
+        if found.partition(":")[0] != self.device:
+            raise UnavailableError(f"gradcore fell back to {found}")
+
+    def limit_threads(self, count: int) -> None:
+        self.namespace.set_num_threads(count)
+
+    def wait(self, outputs: Any) -> None:
+        if self.device == "cuda":  # gradcore's kernels run where CuPy's do
+            importlib.import_module("cupy").cuda.Device().synchronize()
+
+    def mark(self) -> Any:
+        return cupy_mark() if self.device == "cuda" else None
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        return cupy_elapsed(start, end)
+
+
+class Torch(TensorLibrary):
+    """PyTorch, eager."""
+
+    name, module = "torch", "torch"
+
+    def open(self) -> None:
+        if self.device == "cuda" and not self.namespace.cuda.is_available():
+            raise UnavailableError("torch.cuda.is_available() is False")
+
+    def wait(self, outputs: Any) -> None:
+        if self.device == "cuda":
+            self.namespace.cuda.synchronize()
+
+    def mark(self) -> Any:
+        if self.device != "cuda":
+            return None
+        event = self.namespace.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        return float(start.elapsed_time(end)) / 1e3
+
+
+class TorchCompile(Torch):
+    """PyTorch with ``torch.compile``, which spends minutes on compiling: not in quick runs unless it is asked for."""
+
+    name = "torch.compile"
+
+    def open(self) -> None:
+        super().open()
+        if self.device == "cpu" and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "c++", "clang++", "cl"))):
+            raise UnavailableError("needs a C++ compiler, and none was found")
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        self.namespace.compiler.reset()
+        return self.namespace.compile(function)

@@ -1,0 +1,170 @@
+"""Launching kernels of CUDA source: types, shapes, grid and block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.cupy_kernels import CudaKernels
+from gradcore.kernels.signatures import Parameter, Signature
+
+__all__ = ["RawKernel"]
+
+_C_NAMES = {"float32": "float", "float64": "double", "int32": "int", "int64": "long long", "uint8": "unsigned char",
+            "complex64": "complex<float>", "complex128": "complex<double>"}  # fmt: skip
+_SIZES = ("n", "size", "count")
+
+
+class RawKernel:
+    """A kernel as a function of arrays: on CUDA it is launched, elsewhere its twin is called.
+
+    Parameters
+    ----------
+    signature : Signature
+    reference : callable or None
+        ``(*inputs, *settings) -> output``, or a tuple of outputs, for the arrays of any library.
+    out : callable, dict or None
+        The shape of the output (or a dict with one for each), as a function of inputs and settings by name; by default
+        that of the first input.
+    sizes : dict
+        Integer parameters that follow from inputs and settings. `n`, `size` or `count` is the number of elements of
+        the first output unless it is given.
+    threads : callable or None
+        How many threads there have to be; by default the number of elements of the first output.
+    block : int
+    options : tuple of str
+        For the compiler.
+    """
+
+    def __init__(
+        self,
+        signature: Signature,
+        reference: Callable[..., Any] | None,
+        out: Any,
+        sizes: Mapping[str, Callable[..., int]],
+        threads: Callable[..., int] | None,
+        block: int,
+        options: tuple[str, ...],
+    ) -> None:
+        self.signature, self.reference, self.out = signature, reference, out
+        self.threads, self.block, self.options = threads, block, options
+        self.inputs, self.outputs = signature.of("input"), signature.of("output")
+        integers = {p.name for p in signature.of("setting") if p.dtype.lstrip("u").startswith("int")}
+        self.sizes: dict[str, Callable[..., int] | None] = {n: None for n in _SIZES if n in integers}
+        self.sizes.update(sizes)
+        unknown = set(self.sizes) - integers
+        if unknown:
+            raise ValueError(f"sizes of {self.name}: no integer parameter named {', '.join(sorted(unknown))}")
+        self.settings = tuple(p for p in signature.of("setting") if p.name not in self.sizes)
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.signature.name
+
+    def __call__(self, F: Any, *values: Any) -> Any:
+        """The outputs for inputs and settings, by the backend `F`."""
+        if isinstance(F, CudaKernels):
+            results = self._launch(F, values)
+        elif F.type == "meta":
+            shapes, dtypes = self._results(values)
+            results = tuple(F.xp.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+        else:
+            return self._twin(values)
+        return results if len(results) > 1 else results[0]
+
+    def _twin(self, values: tuple[Any, ...]) -> Any:
+        if self.reference is None:
+            raise RuntimeError(
+                f"the kernel {self.name!r} runs on CUDA only: give from_kernel its twin for other devices, "
+                "reference=, a function of NumPy arrays"
+            )
+        return self.reference(*values)
+
+    # -- types and shapes ----------------------------------------------------------------------------------------
+
+    def _results(self, values: tuple[Any, ...]) -> tuple[list[tuple[int, ...]], list[Any]]:
+        """Shapes and dtypes of the outputs."""
+        known = self._known(values)
+        template = self._template(values)
+        shapes = []
+        for p in self.outputs:
+            rule = self.out.get(p.name) if isinstance(self.out, Mapping) else self.out
+            shape = values[0].shape if rule is None else _called(rule, known)
+            shapes.append((shape,) if isinstance(shape, int) else tuple(shape))
+        return shapes, [np.dtype(template if p.dtype == "T" else p.dtype) for p in self.outputs]
+
+    def _known(self, values: tuple[Any, ...]) -> dict[str, Any]:
+        names = [p.name for p in (*self.inputs, *self.settings)]
+        return dict(zip(names, values, strict=True))
+
+    def _template(self, values: tuple[Any, ...]) -> Any:
+        """The dtype that the template's type stands for: that of its inputs; and the others' must be right."""
+        found = None
+        for p, array in zip(self.inputs, values, strict=False):
+            wanted = p.dtype if p.dtype != "T" else found
+            if wanted is not None and array.dtype != np.dtype(wanted):
+                raise TypeError(
+                    f"{self.name}: expected {p.name} to be {wanted}, as the kernel declares it, but got {array.dtype}"
+                )
+            if p.dtype == "T":
+                found = array.dtype
+        if found is not None and found.name not in _C_NAMES:
+            raise TypeError(f"{self.name}: the kernel's template cannot be of {found}")
+        return found
+
+    # -- launching -----------------------------------------------------------------------------------------------
+
+    def _launch(self, F: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        shapes, dtypes = self._results(values)
+        outputs = tuple(F.xp.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+        known = self._known(values)
+        elements = prod(shapes[0])
+        threads = elements if self.threads is None else int(_called(self.threads, known))
+        if not threads:
+            return outputs
+        template = self._template(values)
+        arguments = []
+        of_outputs = {p.name: out for p, out in zip(self.outputs, outputs, strict=True)}
+        for p in self.signature.parameters:
+            if p.role == "output":
+                arguments.append(of_outputs[p.name])
+            elif p.role == "input":
+                arguments.append(F.xp.ascontiguousarray(known[p.name]))
+            else:
+                arguments.append(self._setting(p, known, elements, template))
+        kernel = self._compiled(F, template)
+        kernel((-(-threads // self.block),), (self.block,), tuple(arguments))
+        return outputs
+
+    def _setting(self, p: Parameter, known: dict[str, Any], elements: int, template: Any) -> Any:
+        """A number in the type that the kernel takes it in."""
+        if p.name in self.sizes:
+            rule = self.sizes[p.name]
+            value: Any = elements if rule is None else _called(rule, known)
+        else:
+            value = known[p.name]
+        kind = np.dtype(template if p.dtype == "T" else p.dtype)
+        try:
+            return kind.type(value)
+        except OverflowError:
+            raise OverflowError(f"{self.name}: {p.name} = {value} does not fit {kind}") from None
+
+    def _compiled(self, F: Any, template: Any) -> Callable[..., Any]:
+        options = ("-std=c++17", *self.options)
+        if template is not None:
+            options += (f"-DGRADCORE_T={_C_NAMES[template.name]}",)
+        key = self.signature.source, options
+        modules = F.user_modules
+        if key not in modules:
+            modules[key] = F.xp.RawModule(code=self.signature.source, options=options).get_function(self.name)
+        return modules[key]  # type: ignore[no-any-return]
+
+
+def _called(rule: Callable[..., Any], known: dict[str, Any]) -> Any:
+    """A function of some of the inputs and settings, which its parameters name."""
+    code = rule.__code__
+    return rule(*[known[name] for name in code.co_varnames[: code.co_argcount]])

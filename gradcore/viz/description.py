@@ -1,0 +1,293 @@
+"""What is drawn of a graph: a vertex for each node, or for each group of like nodes, and edges between them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradcore.autograd.graph import GradientEdge, OpNode, gradient_edge
+from gradcore.tensor import Tensor
+from gradcore.utils.trees import leaves
+from gradcore.viz.memory import bytes_text
+from gradcore.viz.places import Place, of_node
+from gradcore.viz.traversal import Saved, freed, reachable, roots, saved_values, storage
+
+__all__ = ["Description", "Vertex", "describe"]
+
+#: The kinds of vertices, with what the legend says of them.
+KINDS = {
+    "result": "result",
+    "operation": "operation",
+    "view": "view or write in place",
+    "function": "custom function",
+    "leaf": "leaf",
+}
+DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "complex64": "c64"} | {
+    "complex128": "c128", "int64": "i64", "int32": "i32", "uint8": "u8", "bool": "bool"
+}  # fmt: skip
+
+
+@dataclass
+class Vertex:
+    """One card of a drawing.
+
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    title : str
+        The name of the operation or of the tensor.
+    facts : list of str
+        Lines below the title: shape, device, source, time.
+    saved : list of str
+        What is kept for backward, a short text for each tensor.
+    details : dict
+        What a tooltip says besides.
+    count : int
+        How many nodes this is.
+    """
+
+    kind: str
+    title: str
+    facts: list[str] = field(default_factory=list)
+    saved: list[str] = field(default_factory=list)
+    details: dict[str, str] = field(default_factory=dict)
+    count: int = 1
+
+
+@dataclass
+class Description:
+    """Vertices and edges: ``(from, to, how many, label)``, in the direction of the computation."""
+
+    vertices: list[Vertex]
+    edges: list[tuple[int, int, int, str]]
+    #: A line on the whole graph.
+    summary: str
+    grouped: bool
+
+
+def describe(tensors: Any, params: Any, max_nodes: int) -> Description:
+    """Describe the graph of tensors; graphs of more than `max_nodes` nodes in groups."""
+    names = _names(params)
+    nodes = reachable(roots(tensors))
+    grouped = len(nodes) > max_nodes
+    writer = _Groups(names) if grouped else _Each(names)
+    return writer.describe(nodes, tensors)
+
+
+def _names(params: Any) -> dict[int, str]:
+    """The names of tensors by their identity; names of non-leaves are used for the results."""
+    if params is None:
+        return {}
+    if hasattr(params, "named_parameters"):
+        params = [*params.named_parameters(), *params.named_buffers()]
+    pairs: Iterable[tuple[str, Any]] = params.items() if isinstance(params, Mapping) else params
+    return {id(t): str(name) for name, t in pairs}
+
+
+def shape_text(shape: Iterable[int], dtype: str) -> str:
+    """``'2 x 3 f32'``, with the sign of multiplication."""
+    sizes = " × ".join(map(str, shape)) or "scalar"  # noqa: RUF001
+    return f"{sizes}  {DTYPES.get(dtype, dtype)}"
+
+
+def _of_tensor(t: Any) -> str:
+    return shape_text(t.shape, str(t.dtype).removeprefix("torch."))
+
+
+def _device(device: Any) -> list[str]:
+    return [] if str(device) == "cpu" else [f"on {device}"]
+
+
+def title_of(node: Any) -> str:
+    """The operation's name, as users call it."""
+    if node._inner is not None:
+        return f"CopySlices: {title_of(node._inner)}"
+    called = (getattr(node, "_metadata", None) or {}).get("called", "")
+    if called and not called.startswith("__"):
+        return str(called)
+    if isinstance(node, OpNode):
+        return node.op.name
+    name = type(node).__name__
+    return name.removesuffix("Backward") if hasattr(node, "_forward_cls") else re.sub(r"Backward\d+$", "", name)
+
+
+def kind_of(node: Any) -> str:
+    """Which of `KINDS` a node is drawn as."""
+    if node.is_leaf_sink:
+        return "leaf"
+    if hasattr(node, "_forward_cls"):
+        return "function"
+    written = title_of(node).endswith("_") or node._inner is not None
+    return "view" if written or (isinstance(node, OpNode) and node.op.view) else "operation"
+
+
+def saved_text(value: Saved) -> str:
+    """A saved tensor in a few characters."""
+    return f"{value.name}  {shape_text(value.array.shape, value.dtype)}"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.3g} µs"
+
+
+class _Writer:
+    def __init__(self, names: dict[int, str]) -> None:
+        self.names = names
+        self.vertices: list[Vertex] = []
+        self.edges: Counter[tuple[int, int, str]] = Counter()
+        self.of: dict[Any, int] = {}
+        #: The vertices of the results, with their edges.
+        self.results: list[tuple[int, Any]] = []
+        self.saved: dict[Any, list[Saved]] = {}
+
+    def add(self, vertex: Vertex) -> int:
+        self.vertices.append(vertex)
+        return len(self.vertices) - 1
+
+    def describe(self, nodes: list[Any], tensors: Any) -> Description:
+        for value in [tensors] if isinstance(tensors, GradientEdge) else leaves(tensors):
+            edge = gradient_edge(value) if isinstance(value, Tensor) else value if type(value) is GradientEdge else None
+            if edge is not None and not edge[0].is_leaf_sink:
+                self.result(value, edge)
+        self.saved = {node: values for node in nodes if (values := saved_values(node))}
+        self.fill(nodes)
+        edges = [(a, b, count, label) for (a, b, label), count in self.edges.items()]
+        kept: dict[int, Any] = {}
+        for values in self.saved.values():
+            kept.update((storage(value.array)[0], value.array) for value in values if value.leaf is None)
+        total = sum(storage(array)[1] for array in kept.values())
+        gone = sum(map(freed, nodes))
+        summary = f"{len(nodes):,} nodes · {bytes_text(total)} kept for backward"
+        summary += f" · {gone:,} freed" if gone else ""
+        return Description(self.vertices, edges, summary, isinstance(self, _Groups))
+
+    def result(self, value: Any, edge: Any) -> None:
+        number = sum(v.kind == "result" for v in self.vertices)
+        name = self.names.get(id(value), "result" if not number else f"result {number + 1}")
+        facts = [_of_tensor(value), *_device(value.device)] if isinstance(value, Tensor) else []
+        self.results.append((self.add(Vertex("result", name, facts)), edge))
+
+    def fill(self, nodes: list[Any]) -> None:
+        raise NotImplementedError
+
+
+class _Each(_Writer):
+    """A vertex for each node."""
+
+    def fill(self, nodes: list[Any]) -> None:
+        shapes = _shapes(nodes)
+        for node in nodes:
+            self.of[node] = self.add(self.vertex(node, shapes.get(node)))
+        for number, (node, output) in self.results:
+            self.edges[self.of[node], number, f"output {output}" if output else ""] += 1
+        for node in nodes:
+            for edge in node._edges:
+                if edge is not None:
+                    label = f"output {edge[1]}" if edge[1] else ""
+                    self.edges[self.of[edge[0]], self.of[node], label] += 1
+
+    def vertex(self, node: Any, shape: Any) -> Vertex:
+        kind = kind_of(node)
+        if kind == "leaf":
+            t = node.variable
+            name = self.names.get(id(t), "leaf")
+            details = {"node": node.name(), "bytes": bytes_text(t.nbytes), "device": str(t.device)}
+            return Vertex(kind, name, [_of_tensor(t), *_device(t.device)], [], details)
+        facts = [shape_text(*shape)] if shape else []
+        facts += _device(node._device)
+        details = {"node": node.name(), "number": str(node._seq), "device": str(node._device)}
+        place = of_node(node)
+        if place is not None:
+            facts.append(str(place))
+            details |= {"line": f"{place.filename}:{place.line} in {place.function}", "source": place.text}
+        notes = getattr(node, "_metadata", None) or {}
+        facts += ["in backward"] if notes.get("in backward") else []
+        times = [f"{n} {_milliseconds(notes[n])}" for n in ("forward", "backward") if n in notes]
+        facts += [" · ".join(times)] if times else []
+        values = self.saved.get(node, [])
+        saved = ["freed"] if freed(node) and getattr(node, "holds_tensors", True) else [saved_text(v) for v in values]
+        for value in values:
+            of = "" if value.leaf is None else f" (the leaf {self.names.get(id(value.leaf), '')})".replace(" )", ")")
+            details[f"saved {value.name}"] = f"{saved_text(value)}, {bytes_text(value.array.nbytes)}{of}"
+        return Vertex(kind, title_of(node), facts, saved, details)
+
+
+def _shapes(nodes: list[Any]) -> dict[Any, tuple[Any, str]]:
+    """The shapes and dtypes of the nodes' results, as far as they can be told; nodes come before their inputs."""
+    found: dict[Any, tuple[Any, str]] = {}
+    for node in nodes:
+        notes = (getattr(node, "_metadata", None) or {}).get("results", {})
+        if 0 in notes:
+            found[node] = notes[0]
+        elif isinstance(node, OpNode) and node.results and type(node.results) is list and node.results[0]:
+            array = node.results[0][0]
+            found[node] = getattr(array, "shape", ()), str(getattr(array, "dtype", "")).removeprefix("torch.")
+        elif getattr(node, "_outputs", None) and node._outputs[0] is not None:
+            found[node] = node._outputs[0][0], str(node._outputs[0][1]).removeprefix("torch.")
+        if isinstance(node, OpNode):
+            for edge, shape in zip(node._edges, _of_inputs(node), strict=False):
+                if edge is not None and shape is not None and edge[0]._n_outputs == 1:
+                    found.setdefault(edge[0], shape)
+    return found
+
+
+def _of_inputs(node: Any) -> list[tuple[Any, str] | None]:
+    """For each edge, the shape and dtype of the input, where the node still knows it."""
+    if node.metas is not None:
+        return [None if m is None or m[0] is None else (m[0], str(m[1])) for m in node.metas]
+    if node.saved is None or node.op.sequence:
+        return []
+    inputs: list[tuple[Any, str] | None] = []
+    for position in node.op.tensors:
+        value = node.saved[position] if position < len(node.saved) else None
+        known = isinstance(value, Tensor)
+        inputs.append((tuple(value.shape), str(value.dtype).removeprefix("torch.")) if known else None)
+    return inputs
+
+
+class _Groups(_Writer):
+    """A vertex for all nodes of one operation that were recorded at one line; all leaves in few."""
+
+    def fill(self, nodes: list[Any]) -> None:
+        groups: dict[Any, int] = {}
+        saved: Counter[int] = Counter()
+        for node in nodes:
+            key = self.key(node)
+            number = groups.get(key)
+            if number is None:
+                number = groups[key] = self.add(self.first(node, key))
+            else:
+                self.vertices[number].count += 1
+            self.of[node] = number
+            if node in self.saved:
+                saved[number] += sum(v.array.nbytes for v in self.saved[node] if v.leaf is None)
+        for number, (node, _) in self.results:
+            self.edges[self.of[node], number, ""] += 1
+        for node in nodes:
+            own = self.of[node]
+            for edge in node._edges:
+                if edge is not None:
+                    self.edges[self.of[edge[0]], own, ""] += 1
+        for number, size in saved.items():
+            if size:
+                self.vertices[number].saved.append(f"{bytes_text(size)} saved")
+
+    def key(self, node: Any) -> tuple[Any, ...]:
+        if node.is_leaf_sink:
+            return "leaf", self.names.get(id(node.variable))
+        return type(node), of_node(node)
+
+    def first(self, node: Any, key: tuple[Any, ...]) -> Vertex:
+        if node.is_leaf_sink:
+            return Vertex("leaf", key[1] or "leaves", [] if key[1] is None else [_of_tensor(node.variable)])
+        place: Place | None = key[1]
+        details = {"node": node.name()}
+        facts = []
+        if place is not None:
+            facts.append(str(place))
+            details |= {"line": f"{place.filename}:{place.line} in {place.function}", "source": place.text}
+        return Vertex(kind_of(node), title_of(node), facts, [], details)
