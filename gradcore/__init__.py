@@ -58,7 +58,6 @@ globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
 # These read the functions that were installed just now.
-from gradcore.kernels import from_kernel  # noqa: E402
 from gradcore import _C, amp, fft, func, linalg, nn, optim, overrides, profiler, special, utils  # noqa: E402
 from gradcore.amp import cuda as _cuda_amp  # noqa: E402
 from gradcore.amp.autocasting import (  # noqa: E402
@@ -71,3 +70,5 @@ from gradcore.amp.autocasting import (  # noqa: E402
     set_autocast_dtype,
     set_autocast_enabled,
 )
+from gradcore.func import vmap  # noqa: E402
+from gradcore.kernels import from_kernel  # noqa: E402

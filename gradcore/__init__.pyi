@@ -4,6 +4,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from gradcore import amp as amp
 from gradcore import assignment as assignment
 from gradcore import autograd as autograd
 from gradcore import backends as backends
@@ -18,21 +19,34 @@ from gradcore import errors as errors
 from gradcore import fft as fft
 from gradcore import func as func
 from gradcore import indexing as indexing
+from gradcore import kernels as kernels
 from gradcore import layouts as layouts
 from gradcore import linalg as linalg
 from gradcore import methods as methods
 from gradcore import namespaces as namespaces
 from gradcore import nn as nn
 from gradcore import ops as ops
+from gradcore import optim as optim
+from gradcore import overrides as overrides
 from gradcore import printing as printing
+from gradcore import profiler as profiler
 from gradcore import queries as queries
 from gradcore import random as random
 from gradcore import return_types as return_types
 from gradcore import shaping as shaping
 from gradcore import size as size
 from gradcore import special as special
+from gradcore import subclasses as subclasses
 from gradcore import transfer as transfer
 from gradcore import utils as utils
+from gradcore.amp.autocasting import autocast as autocast
+from gradcore.amp.autocasting import clear_autocast_cache as clear_autocast_cache
+from gradcore.amp.autocasting import get_autocast_dtype as get_autocast_dtype
+from gradcore.amp.autocasting import is_autocast_cache_enabled as is_autocast_cache_enabled
+from gradcore.amp.autocasting import is_autocast_enabled as is_autocast_enabled
+from gradcore.amp.autocasting import set_autocast_cache_enabled as set_autocast_cache_enabled
+from gradcore.amp.autocasting import set_autocast_dtype as set_autocast_dtype
+from gradcore.amp.autocasting import set_autocast_enabled as set_autocast_enabled
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from gradcore.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
 from gradcore.autograd.grad_mode import enable_grad as enable_grad
@@ -41,6 +55,10 @@ from gradcore.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from gradcore.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from gradcore.autograd.grad_mode import no_grad as no_grad
 from gradcore.autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from gradcore.backends.memory import empty_cache as empty_cache
+from gradcore.backends.memory import memory_stats as memory_stats
+from gradcore.backends.threads import get_num_threads as get_num_threads
+from gradcore.backends.threads import set_num_threads as set_num_threads
 from gradcore.config import cuda_fallback as cuda_fallback
 from gradcore.config import set_cuda_fallback as set_cuda_fallback
 from gradcore.creation import arange as arange
@@ -76,6 +94,7 @@ from gradcore.dtypes import get_default_dtype as get_default_dtype
 from gradcore.dtypes import iinfo as iinfo
 from gradcore.dtypes import promote_types as promote_types
 from gradcore.dtypes import set_default_dtype as set_default_dtype
+from gradcore.kernels.making import from_kernel as from_kernel
 from gradcore.layouts import channels_last as channels_last
 from gradcore.layouts import contiguous_format as contiguous_format
 from gradcore.layouts import layout as layout

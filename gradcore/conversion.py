@@ -261,10 +261,7 @@ def _install() -> None:
     _add("__delitem__", _delitem)
     for old in ("chunk", "split", "split_with_sizes"):
         setattr(Tensor, f"unsafe_{old}", property(operator.attrgetter(old)))
-    for name, value in (
-        ("_cdata", property(id, doc="A number that identifies the tensor.")),
-    ):
-        setattr(Tensor, name, value)
+    setattr(Tensor, "_cdata", property(id, doc="A number that identifies the tensor."))  # noqa: B010
 
 
 def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:

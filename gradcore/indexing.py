@@ -285,7 +285,7 @@ def _converted(item: Any, like: Any) -> Any:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if item._dtype is dtypes.uint8:
         item = TENSORS.ne(item, 0)
-    if item._array.ndim:
+    if item._array.ndim or (item._device.levels and item._dtype is not dtypes.bool_):
         return item
     if item._dtype is dtypes.bool_:
         return _Truth(TENSORS.reshape(item, (1,)))

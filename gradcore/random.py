@@ -19,9 +19,9 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
 from gradcore.backends import philox, sampling
-from gradcore.backends.generator import PhiloxState
 from gradcore.backends.batching import entered, over
 from gradcore.backends.batching.messages import RANDOM
+from gradcore.backends.generator import PhiloxState
 from gradcore.backends.registry import resolve
 from gradcore.creation import _finished, from_numpy, sizes
 from gradcore.device import DeviceLike

@@ -27,7 +27,7 @@ from gradcore.tensor import Tensor
 __all__ = ["NOT_CONVERTED", "OWN", "as_subclass", "enlist", "make_subclass", "torch_function"]
 
 #: Attributes whose values keep their class.
-NOT_CONVERTED = {Tensor._base.__get__, Tensor.grad.__get__, Tensor._grad.__get__}  # type: ignore[attr-defined]
+NOT_CONVERTED = {Tensor._base.__get__, Tensor.grad.__get__, Tensor._grad.__get__}
 
 #: What does not go through ``__torch_function__``: how objects are made and told apart, and what only calls others.
 OWN = frozenset((
@@ -93,7 +93,7 @@ def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
 
 def enlist(cls: type, between: bool = False, **named: Any) -> None:
     """Called for every new subclass: puts `Overriding` among the bases of one that takes operations over."""
-    super(Tensor, cls).__init_subclass__(**named)
+    super(Tensor, cls).__init_subclass__(**named)  # type: ignore[misc]
     if between:
         return
     if not takes_over(cls):
@@ -183,7 +183,7 @@ def _reflected(func: Callable[..., Any], forward: Callable[..., Any]) -> Callabl
 
 def _install() -> None:
     for name, value in (
-        ("__init_subclass__", classmethod(enlist)),
+        ("__init_subclass__", classmethod(enlist)),  # type: ignore[arg-type]
         ("__torch_function__", classmethod(torch_function)),
         ("_make_subclass", staticmethod(make_subclass)),
         ("as_subclass", as_subclass),

@@ -442,6 +442,8 @@ class Tensor(Variable, Methods):
             return self.detach().cpu().numpy()
         if self.requires_grad:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        if self._device.levels:
+            return self.host()  # which says why not
         if self._device is not CPU:
             raise TypeError(
                 f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "

@@ -1,4 +1,4 @@
-"""Sphinx extension: the directive ``benchmark-results`` shows the newest recorded run of every device and thread count."""
+"""Sphinx extension: ``benchmark-results`` shows the newest recorded run of every device and number of threads."""
 
 from __future__ import annotations
 

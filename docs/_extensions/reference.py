@@ -35,6 +35,7 @@ PAGES = (
     ("devices", "Devices", (
         ("Devices", "gradcore", "gradcore.device"),
         ("Configuration", "gradcore", "gradcore.config gradcore.diagnostics"),
+        ("Memory and threads of the CPU", "gradcore", "gradcore.backends.memory gradcore.backends.threads"),
         ("CUDA", "gradcore.cuda", "gradcore.cuda"),
         ("Warnings and errors", "gradcore.errors", "gradcore.errors"),
     )),

@@ -72,8 +72,8 @@ class State:
     """
 
     __slots__ = (
-        "autocast", "batches", "check_nan", "evaluated", "functions", "hooks_disabled", "levels", "mode", "pack_hooks", "profiler",
-        "run", "task",
+        "autocast", "batches", "check_nan", "evaluated", "functions", "hooks_disabled", "levels", "mode", "pack_hooks",
+        "profiler", "run", "task",
     )  # fmt: skip
 
     def __init__(self) -> None:

@@ -100,7 +100,9 @@ def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
     return F.reshape(self, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
-@linear(lambda F, grad: grad, view=True, function=False, method=False, samples=lambda: [case(floats(2, 3)), case(floats())])
+@linear(
+    lambda F, grad: grad, view=True, function=False, method=False, samples=lambda: [case(floats(2, 3)), case(floats())]
+)
 def alias(F, self):
     """The whole tensor as a view of itself."""
     return self[...]

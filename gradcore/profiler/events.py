@@ -118,8 +118,8 @@ class FunctionEvent(_Times):
 
     __slots__ = (
         "cpu_children", "cpu_memory_usage", "cpu_parent", "device_index", "device_memory_usage", "device_start",
-        "device_stop", "device_time_total", "id", "input_shapes", "name", "origin", "scope", "sequence_nr", "stack", "start", "stop",
-        "thread",
+        "device_stop", "device_time_total", "id", "input_shapes", "name", "origin", "scope", "sequence_nr",
+        "stack", "start", "stop", "thread",
     )  # fmt: skip
 
     count = 1

@@ -25,6 +25,8 @@ def call_of(name: str) -> Callable[..., Value]:
     """An operator of values: the function of that name of NumPy."""
 
     def operator(self: Value, *others: Any) -> Value:
+        if any(hasattr(o, "value") for o in others):  # a `Cell` in its own right
+            return NotImplemented
         return self.trace.call(name, self, *others)
 
     return operator
@@ -189,20 +191,21 @@ class Trace:
             *inputs, output = (FLOAT if d == "float16" else d for d in function.resolve_dtypes((*kinds, None)))
         except TypeError as error:
             raise Unfusable(str(error)) from None
-        return self._value(name, tuple(map(self._operand, operands, inputs)), output)
+        return self._value(name, tuple(map(self.operand, operands, inputs)), output)
 
     def call_in(self, name: str, dtype: np.dtype[Any], result: np.dtype[Any], *operands: Any) -> Value:
         """A function whose operands all have one dtype."""
-        return self._value(name, tuple(self._operand(o, dtype) for o in operands), result)
+        return self._value(name, tuple(self.operand(o, dtype) for o in operands), result)
 
     def where(self, condition: Value, x: Any, y: Any) -> Value:
         """A selection."""
         dtype = np.result_type(*(o.dtype if isinstance(o, Value) else _weak(o) for o in (x, y)))
         return self._value(
-            "where", (self.cast(condition, BOOL), self._operand(x, dtype), self._operand(y, dtype)), dtype
+            "where", (self.cast(condition, BOOL), self.operand(x, dtype), self.operand(y, dtype)), dtype
         )
 
-    def _operand(self, operand: Any, dtype: np.dtype[Any]) -> Value:
+    def operand(self, operand: Any, dtype: np.dtype[Any]) -> Value:
+        """A value, or a number, in that dtype."""
         return self.cast(operand, dtype) if isinstance(operand, Value) else self.number(operand, dtype)
 
 
