@@ -32,7 +32,7 @@ LEGACY = {f"{dtype.scalar_name}Tensor": dtype for dtype in dtypes.DTYPES.values(
 
 def _converter(name: str, dtype: dtypes.dtype) -> Callable[..., Tensor]:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
-        return self.to(dtype)
+        return self if self._dtype is dtype else self.to(dtype)
 
     convert.__doc__ = f"The tensor in {dtype.name}; itself where it is."
     return convert

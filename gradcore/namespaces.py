@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 from gradcore import dispatch, ops
@@ -69,26 +70,51 @@ def register_op(op: Op) -> Callable[..., Any]:
     >>> x.grad
     tensor(12.)
     """
-    function, method = dispatch.make_function(op, method=False), dispatch.make_function(op, method=True)
+    function = dispatch.make_function(op, method=False)
     if op.varargs:
         function = dispatch.named(dispatch.spread(function, op), op, op.name, False)
     op.call = function
     setattr(TENSORS, op.name, function)
-    writing = dispatch.make_inplace(op) if op.inplace else None
-    if writing is not None:
-        setattr(TENSORS, op.name + "_", writing)
-        if not op.method and "." not in op.path:
-            setattr(Tensor, op.name + "_", writing)
+    if op.inplace:
+        TENSORS.later[op.name + "_"] = partial(dispatch.make_inplace, op)
     if op.attribute:
+        method = dispatch.make_function(op, method=True)
         setattr(Tensor, op.name, property(method, _copy_into(method)))
     if op.method:
         name = op.method if isinstance(op.method, str) else op.name
         aliases = [alias for alias in op.aliases if "." not in alias] if op.method is True else ()
+        make = cache(partial(dispatch.make_function, op, method=True))
         for each in (name, *aliases):
-            setattr(Tensor, each, method)
-            if writing is not None and "." not in op.path:
-                setattr(Tensor, each + "_", writing)
+            _Later(each, make)
+            if op.inplace and "." not in op.path:
+                _Later(each + "_", partial(getattr, TENSORS, op.name + "_"))
+    elif op.inplace and "." not in op.path:
+        _Later(op.name + "_", partial(getattr, TENSORS, op.name + "_"))
     return function
+
+
+class _Later:
+    """A method of tensors that is made when it is first looked up, and then takes this object's place.
+
+    There are a thousand of them, of which a program uses few.
+
+    Parameters
+    ----------
+    name : str
+    make : callable
+        Returns the method.
+    """
+
+    __slots__ = ("make", "name")
+
+    def __init__(self, name: str, make: Callable[[], Any]) -> None:
+        self.name, self.make = name, make
+        setattr(Tensor, name, self)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        method = self.make()
+        setattr(Tensor, self.name, method)
+        return method if instance is None else method.__get__(instance, owner)
 
 
 def _copy_into(method: Callable[..., Any]) -> Callable[[Any, Any], None]:

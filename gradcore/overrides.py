@@ -186,7 +186,7 @@ def _calls_of_tensors() -> dict[Any, str]:
     """The methods of `Tensor` and the getters of its attributes, with their names."""
     found: dict[Any, str] = {}
     for name in dir(Tensor):
-        value = inspect.getattr_static(Tensor, name)
+        value = getattr(Tensor, name)
         if isinstance(value, property):
             found[value.__get__] = f"{name}.__get__"
         elif inspect.isfunction(value) and name not in OWN:

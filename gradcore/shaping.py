@@ -68,7 +68,9 @@ def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[...,
         self._array = out._array
         bump(self)
         if meta is not None and meta.base is not None:
-            meta.chain, meta.edge_version = out._meta.chain, self._vc.version
+            meta.chain = out._meta.chain
+            if out._edge is not None:  # else its history is made anew from the base's
+                meta.edge_version = self._vc.version
         else:  # views that were made before find their place anew
             meta = self._meta = meta or Meta()
             meta.reshaped += 1

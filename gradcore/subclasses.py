@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from gradcore import namespaces
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import PLAINLY, local
 from gradcore.autograd.variables import Subclasses, retyped
@@ -116,6 +117,8 @@ def _overriding() -> type:
             continue
         if isinstance(value, types.FunctionType):
             body[name] = _method(value)
+        elif isinstance(value, namespaces._Later):
+            body[name] = _Later(name)
         elif isinstance(value, property):
             body[name] = _attribute(value)
     for name, op_name, reflected in OPERATORS:
@@ -130,6 +133,20 @@ def _overriding() -> type:
     body["__rtruediv__"] = _reflected(Tensor.__rdiv__, Tensor.div)
     body["__hash__"] = Tensor.__hash__
     return type("Overriding", (Tensor,), body, between=True)
+
+
+class _Later:
+    """A method that is made, as those of `Tensor` are, when it is first looked up."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        method: Any = _method(getattr(Tensor, self.name))
+        setattr(_overriding(), self.name, method)
+        return method if instance is None else method.__get__(instance, owner)
 
 
 def _method(func: Callable[..., Any]) -> Callable[..., Any]:

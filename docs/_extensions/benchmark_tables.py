@@ -55,7 +55,7 @@ class BenchmarkResults(Directive):
             for name, lines in report.tables().items():
                 if name in SHOWN:
                     section += nodes.paragraph("", "", nodes.strong(text=SHOWN[name]))
-                    section += nodes.literal_block(text="\n".join(lines))
+                    section += nodes.literal_block(text="\n".join(lines), language="text")
             shown.append(section)
         return shown or [nodes.paragraph(text="No run is recorded yet.")]
 

@@ -59,7 +59,10 @@ PAGES = (
     )),
     ("func", "Functions of functions", (("", "gradcore.func", "gradcore.func"),)),
     ("nn", "Neural networks", (("", "gradcore.nn", "gradcore.nn"),)),
-    ("optim", "Optimisers", (("", "gradcore.optim", "gradcore.optim"),)),
+    ("optim", "Optimisers", (
+        ("", "gradcore.optim", "gradcore.optim"),
+        ("Schedulers", "gradcore.optim.lr_scheduler", "gradcore.optim.lr_scheduler"),
+    )),
     ("utils", "Utilities", (("", "gradcore.utils", "gradcore.utils"),)),
     ("extending", "Operations and backends of one's own", (
         ("Declaring operations", "gradcore.ops.table", "gradcore.ops.table"),

@@ -18,8 +18,16 @@ __all__ = ["PLANS", "TENSORS", "all_gradients", "are_real", "fit", "node_class",
 class Namespace:
     """``F`` for tensors: every operation as a function that records. Filled by the floor above."""
 
+    def __init__(self) -> None:
+        #: What makes functions that few programs use, by name.
+        self.later: dict[str, Callable[[], Any]] = {}
+
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"there is no operation named {name!r}")
+        if name not in self.later:
+            raise AttributeError(f"there is no operation named {name!r}")
+        function = self.later[name]()
+        setattr(self, name, function)
+        return function
 
 
 TENSORS: Any = Namespace()

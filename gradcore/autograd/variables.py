@@ -192,7 +192,7 @@ def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -
 
 def retyped(t: Any, cls: type) -> Any:
     """The same tensor as an instance of another class."""
-    other = new(cls)
+    other: Any = new(cls)
     other._array, other._device, other._dtype = t._array, t._device, t._dtype
     other._edge, other._meta, other._vc = t._edge, t._meta, t._vc
     return other

@@ -189,7 +189,7 @@ class CopySlices(Node):
             result = self._laid_out(grads, _contiguous_clone, TENSORS.permute)
             part = replay(result, self.chain)
             pieces = self._through(TENSORS.clone(part), False)
-            if pieces[own] is None:
+            if pieces[own] is None or _repeats(part._array):  # memory that a view repeats can only have been filled
                 TENSORS.zero_(part)
             else:
                 TENSORS.copy_(part, pieces[own])
@@ -213,6 +213,11 @@ class CopySlices(Node):
             wanted = _replaced([edge is not None for edge in self._inner._edges], self.position, True)
             return all_gradients(self._inner, grad, self._device.backend if raw else None, wanted)
         return self._inner.backward(grad, raw)
+
+
+def _repeats(array: Any) -> bool:
+    """Whether several elements of an array are one place in memory."""
+    return any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True))
 
 
 def _memory_order(array: Any) -> tuple[int, ...] | None:

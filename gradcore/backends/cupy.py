@@ -15,6 +15,7 @@ from gradcore.backends.cupy_fusion import CudaFusion
 from gradcore.backends.cupy_indexing import CudaIndexing
 from gradcore.backends.cupy_kernels import INCLUDE, compile_options, elements
 from gradcore.backends.cupy_linalg import CudaLinearAlgebra
+from gradcore.backends.cupy_optimizers import CudaOptimizers
 from gradcore.backends.cupy_rows import CudaRows
 from gradcore.backends.cupy_windows import CudaWindows
 from gradcore.errors import Unavailable
@@ -58,7 +59,7 @@ def _logical(name: str) -> Callable[..., Any]:
     return kernel
 
 
-class CupyBackend(CudaFusion, CudaRows, CudaWindows, CudaIndexing, CudaLinearAlgebra, Backend):
+class CupyBackend(CudaFusion, CudaOptimizers, CudaRows, CudaWindows, CudaIndexing, CudaLinearAlgebra, Backend):
     """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
 
     type: ClassVar[str] = "cuda"

@@ -72,9 +72,7 @@ class CudaFusion(CudaKernels):
             return (getattr(F, name)(*values),)
 
         operands = list(zip(self.elementwise[name], args, strict=False))
-        found = self.fusion.run(
-            name, name, formula, operands, None if compute is None else tuple(compute), (stored,)
-        )
+        found = self.fusion.run(name, name, formula, operands, None if compute is None else tuple(compute), (stored,))
         return None if found is None else found[0]
 
     # -- backward --------------------------------------------------------------------------------------------
@@ -113,4 +111,6 @@ class CudaFusion(CudaKernels):
             return [F.conj(each.function(F, F.conj(t), *[known[n] for n in each.names])) for each in formulas]
 
         functions = tuple(each.function for each in formulas)
-        return self.fusion.run(f"{name}_backward", functions, formula, [("t", grad), *values.items()], None, tuple(stored))
+        return self.fusion.run(
+            f"{name}_backward", functions, formula, [("t", grad), *values.items()], None, tuple(stored)
+        )

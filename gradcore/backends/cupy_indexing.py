@@ -62,9 +62,7 @@ class CudaIndexing(CudaKernels, Indexing):
             watch.total += 1
             self.note_bad_index(index, low, size, watch.total, watch.first)
 
-    def check_watched(
-        self, index: Any, size: int, ignored: int, message: str
-    ) -> tuple[int, Any]:
+    def check_watched(self, index: Any, size: int, ignored: int, message: str) -> tuple[int, Any]:
         """The number of a check that a kernel makes itself, and where it notes what it finds: nowhere (a null pointer)
         if nothing is to be checked, or has been checked at once.
         """

@@ -80,9 +80,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         out, mean, var = self._normalized(x, weight, bias, batch * groups, groups, prod(x.shape[2:]), eps)
         return out, mean.reshape(batch, groups), var.reshape(batch, groups)
 
-    def _normalized(
-        self, x: Any, weight: Any, bias: Any, rows: int, groups: int, points: int, eps: float
-    ) -> Triple:
+    def _normalized(self, x: Any, weight: Any, bias: Any, rows: int, groups: int, points: int, eps: float) -> Triple:
         """Rows with mean 0 and variance 1, times the weights, plus the biases; and their means and variances."""
         xp, width = self.xp, x.size // rows
         out, mean, var = xp.empty(x.shape, x.dtype), xp.empty(rows, x.dtype), xp.empty(rows, x.dtype)
@@ -159,7 +157,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         read = [dense(xp, a) for a in (grad, x, mean, var)]
         sizes = map(np.int64, (rows, width, step))
         kernel((-(-width // 64), blocks), (64,), (*read, *partial, *sizes, np.float64(eps)))
-        return [p.sum(axis=0).astype(x.dtype, copy=False) if blocks > 1 else p.astype(x.dtype, copy=False) for p in partial]
+        return [
+            p.sum(axis=0).astype(x.dtype, copy=False) if blocks > 1 else p.astype(x.dtype, copy=False) for p in partial
+        ]
 
     # -- channels ------------------------------------------------------------------------------------------------
 
@@ -199,9 +199,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
                 slope = slope + grad_var.reshape(slope.shape)
             if grad_mean is not None:
                 shift = shift + grad_mean.reshape(shift.shape)
-            scale, slope, shift, mean = (
-                a.reshape(column) for a in (scale, slope * (2 / count), shift / count, mean)
-            )
+            scale, slope, shift, mean = (a.reshape(column) for a in (scale, slope * (2 / count), shift / count, mean))
             result = self.evaluated(
                 "normalize_backward", _to_input, grad=grad, scale=scale, x=x, mean=mean, slope=slope, shift=shift
             )
@@ -295,5 +293,3 @@ def _to_input(F: Any, grad: Any, scale: Any, x: Any, mean: Any, slope: Any, shif
 def _threads(count: int) -> tuple[int]:
     """The block of a kernel in which a block goes over so many elements."""
     return (min(1024, max(32, 32 * -(-count // 128))),)
-
-

@@ -67,9 +67,7 @@ class CudaWindows(CudaKernels, Windows):
         divisor: int | None,
     ) -> Any:
         if not self.takes(x):
-            return super().avg_pool_spread(
-                x, size, kernel, stride, padding, ceil_mode, count_include_pad, divisor
-            )
+            return super().avg_pool_spread(x, size, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
         n = len(kernel)
         out = self.xp.empty((*x.shape[: x.ndim - n], *size), x.dtype)
         dims = _dims(size, x.shape[x.ndim - n :], kernel, stride, padding, (1,) * n)

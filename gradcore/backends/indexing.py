@@ -241,11 +241,11 @@ class Indexing:
 
     def _along(self, index: Any, dim: int) -> tuple[Any, ...]:
         """The key with which ``x[key]`` reads `index` along a dim."""
-        key = [self._steps(n, 1, d, index.ndim) for d, n in enumerate(index.shape)]
+        key = [self._range_along(n, 1, d, index.ndim) for d, n in enumerate(index.shape)]
         key[dim] = index
         return tuple(key)
 
-    def _steps(self, n: int, step: int, dim: int, ndim: int) -> Any:
+    def _range_along(self, n: int, step: int, dim: int, ndim: int) -> Any:
         """``0, step, ...`` along one of `ndim` dims."""
         return self.xp.arange(0, n * step, step).reshape((1,) * dim + (n,) + (1,) * (ndim - dim - 1))
 
@@ -256,7 +256,7 @@ class Indexing:
             if d == dim:
                 places = index if step == 1 else index * step
             elif index.shape[d] > 1:
-                part = self._steps(index.shape[d], step, d, index.ndim)
+                part = self._range_along(index.shape[d], step, d, index.ndim)
                 rest = part if rest is None else rest + part
             step *= shape[d]
         return places if rest is None else places + rest

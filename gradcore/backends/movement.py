@@ -22,7 +22,7 @@ class Movement:
 
     def shares_memory(self, view: Any, x: Any) -> bool:
         """Whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
-        return _owner(view) is _owner(x)
+        return getattr(view, "base", None) is x or _owner(view) is _owner(x)
 
     def expanded(self, x: Any, shape: Sequence[int]) -> Any:
         """A view broadcast to `shape`."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradcore import config
-from gradcore.backends import memory, philox, tiles
+from gradcore.backends import memory, philox, threads, tiles
 from gradcore.backends.base import Backend
 from gradcore.backends.elementwise import Elementwise
 from gradcore.backends.lapack import Lapack
@@ -45,6 +45,7 @@ class NumpyBackend(
     """NumPy arrays on the CPU."""
 
     type: ClassVar[str] = "cpu"
+    in_threads = staticmethod(threads.spread)
 
     def __init__(self) -> None:
         super().__init__(np, np.ndarray)

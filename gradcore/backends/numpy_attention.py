@@ -5,9 +5,10 @@ With a causal mask, only the scores of keys that a query may see are computed, b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,38 +26,121 @@ _SCORES, _MANY, _QUERIES = 1 << 17, 1 << 19, 128
 class NumpyAttention(Normalization):
     """Attention where queries, keys and values have the same batch dims, and the mask, if any, has none."""
 
+    bodies: ClassVar[dict[str, Callable[..., Any]]]
+
     def attention(
         self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
     ) -> tuple[Any, Any]:
-        lead, (queries, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
-        if (
-            not lead == key.shape[:-2] == value.shape[:-2]
-            or not query.dtype == key.dtype == value.dtype
-            or query.dtype.char not in "fd"
-            or not query.size * key.size * value.size
-            or (mask is not None and not _for_all(mask, query))
-        ):
+        if not _usual(query, key, value) or (mask is not None and not _for_all(mask, query)):
             return super().attention(query, key, value, mask, scale, causal)
+        lead, queries, keys = query.shape[:-2], query.shape[-2], key.shape[-2]
         heads = prod(lead)
         weights = np.empty((heads, queries, keys), query.dtype)
         out = np.empty((heads, queries, value.shape[-1]), query.dtype)
         query, key, value = (x.reshape(heads, *x.shape[-2:]) for x in (query, key, value))
         if mask is not None:
             mask = mask.reshape(mask.shape[-2:])
-        step = max(1, _SCORES // (queries * keys))
 
-        def some(start: int, stop: int) -> None:
-            for i in range(start * step, min(stop * step, heads), step):
-                part = slice(i, i + step)
-                arrays = query[part] * scale, key[part], value[part]
-                (_attend_causally if causal else _attend)(*arrays, mask, weights[part], out[part])
+        def work(part: slice) -> None:
+            arrays = query[part] * scale, key[part], value[part]
+            (_attend_causally if causal else _attend)(*arrays, mask, weights[part], out[part])
 
-        chunks = -(-heads // step)
-        if weights.size < _MANY:
-            some(0, chunks)
-        else:
-            threads.spread(some, chunks)
+        _some_heads(work, weights)
         return out.reshape(*lead, queries, -1), weights.reshape(*lead, queries, keys)
+
+    def attention_backward(
+        self,
+        grad: Any,
+        grad_weights: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        weights: Any,
+        scale: float,
+        causal: bool,
+        needs: Sequence[bool],
+    ) -> tuple[Any, Any, Any, Any]:
+        if grad is None or grad_weights is not None or needs[3] or not _usual(query, key, value, grad):
+            return self.bodies["attention_backward"](
+                self, grad, grad_weights, query, key, value, weights, scale, causal, needs
+            )
+        shapes = query.shape, key.shape, value.shape
+        heads = prod(query.shape[:-2])
+        query, key, value, weights, grad = (x.reshape(heads, *x.shape[-2:]) for x in (query, key, value, weights, grad))
+        make = np.zeros if causal else np.empty
+        results = [
+            make((heads, *shape[-2:]), grad.dtype) if need else None
+            for shape, need in zip(shapes, needs[:3], strict=True)
+        ]
+
+        def work(part: slice) -> None:
+            found = [None if each is None else each[part] for each in results]
+            arrays = grad[part], query[part], key[part], value[part], weights[part]
+            if not causal:
+                _add_gradients(*found, *arrays, scale, np.matmul)
+                return
+            g, q, k, v, w = arrays
+            for start in range(0, w.shape[1], _QUERIES):
+                rows, seen = slice(start, start + _QUERIES), slice(min(start + _QUERIES, w.shape[2]))
+                parts = zip(found, (rows, seen, seen), strict=True)
+                targets = [None if a is None else a[:, cut] for a, cut in parts]
+                read = g[:, rows], q[:, rows], k[:, seen], v[:, seen], w[:, rows, seen]
+                _add_gradients(*targets, *read, scale, _add_product)
+
+        _some_heads(work, weights)
+        return *(a if a is None else a.reshape(s) for a, s in zip(results, shapes, strict=True)), None
+
+
+def _usual(*arrays: Any) -> bool:
+    """Whether the kernels above are made for it: floats with the same batch dims, and some."""
+    lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
+    return dtype.char in "fd" and all(a.shape[:-2] == lead and a.dtype == dtype and a.size for a in arrays)
+
+
+def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
+    """Call ``work(part)`` for some heads at a time, by several threads where there is much to do."""
+    heads = len(weights)
+    step = max(1, _SCORES // (weights.size // heads))
+
+    def some(start: int, stop: int) -> None:
+        for i in range(start, stop):
+            work(slice(i * step, i * step + step))
+
+    count = -(-heads // step)
+    if weights.size < _MANY:
+        some(0, count)
+    else:
+        threads.spread(some, count)
+
+
+def _add_product(a: Any, b: Any, out: Any) -> None:
+    out += np.matmul(a, b)
+
+
+def _add_gradients(
+    of_query: Any,
+    of_key: Any,
+    of_value: Any,
+    grad: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    weights: Any,
+    scale: float,
+    put: Callable[..., Any],
+) -> None:
+    """Write or add (`put`) the gradients of queries, keys and values, but for those that are None."""
+    if of_value is not None:
+        put(weights.swapaxes(-1, -2), grad, of_value)
+    if of_query is None is of_key:
+        return
+    scores = np.matmul(grad, value.swapaxes(-1, -2))
+    scores -= np.vecdot(scores, weights)[..., None]
+    scores *= weights
+    if of_query is not None:
+        put(scores, key * scale, of_query)
+    if of_key is not None:
+        put(scores.swapaxes(-1, -2), query * scale, of_key)
 
 
 def _for_all(mask: Any, query: Any) -> bool:

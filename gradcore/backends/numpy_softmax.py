@@ -21,7 +21,11 @@ _largest: Any = np.maximum.reduce
 
 
 class NumpySoftmax(Reductions):
-    """The softmax family along the last dim."""
+    """The softmax family, by rows where it is along the last dim."""
+
+    def exp_less(self, x: Any, top: Any) -> Any:
+        shifted = np.asarray(x - top)
+        return exponentials(shifted, shifted)
 
     def softmax_along(self, x: Any, dim: int) -> Any:
         if not _by_rows(x, dim):
@@ -48,8 +52,12 @@ class NumpySoftmax(Reductions):
         return out.reshape(y.shape)
 
     def log_softmax_along(self, x: Any, dim: int) -> Any:
+        if not x.size:
+            return x.copy()
         if not _by_rows(x, dim):
-            return super().log_softmax_along(x, dim)
+            out = np.asarray(x - self.max_over(x, (dim,), True))
+            out -= np.log(self.sum_over(exponentials(out, np.empty_like(out)), (dim,), True))
+            return out
         rows = rows_of(x)
         out = np.empty(rows.shape, x.dtype)
 
@@ -63,7 +71,9 @@ class NumpySoftmax(Reductions):
 
     def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
         if not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
-            return super().log_softmax_transposed(t, y, dim)
+            out = exponentials(y, np.empty_like(y))
+            out *= self.sum_over(t, (dim,), True)
+            return np.subtract(t, out, out)
         rows, results = rows_of(t), rows_of(y)
         out = np.empty(rows.shape, y.dtype)
 

@@ -45,6 +45,8 @@ class NumpySorting(Sorting):
         n = x.shape[dim]
         if not descending and (x.size < SMALL or n < 16):
             return x.argsort(axis=dim, kind="stable")
+        if x.size < SMALL and (x.dtype.kind in "biu" or (x.dtype.kind == "f" and not np.isnan(x).any())):
+            return (-x if x.dtype.kind == "f" else ~x).argsort(axis=dim, kind="stable")
         if x.size < SMALL or n < 16 or n >= 1 << 31:
             return super().argsort_along(x, dim, descending)
         keys = _order_keys(x, descending)

@@ -16,6 +16,9 @@ __all__ = ["Batch", "Optimizers"]
 
 Formula = Callable[..., None]
 
+#: From how many tiles threads take part.
+TILES_FOR_THREADS = 4
+
 
 class Batch:
     """Parameters of one device and dtype that take their steps together.
@@ -51,6 +54,10 @@ class Optimizers:
     #: Kernels that take the place of formulas, by the formula's name: ``kernel(backend, batch, **settings)`` does for
     #: the whole batch, in place, what the formula does. The settings are those of the formula.
     fused_steps: ClassVar[dict[str, Callable[..., None]]] = {}
+
+    def in_threads(self, work: Callable[[int, int], None], count: int) -> None:
+        """Call ``work(start, stop)`` for parts of ``range(count)``; a backend may do so at the same time."""
+        work(0, count)
 
     def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
         """Run `formula` on the parameters, gradients and states of a batch.
@@ -115,27 +122,35 @@ class Cut:
         flat = [_flat(p if p.flags.c_contiguous else next(copies)[1]) for p in batch.params]
         states = [_flat(s) for s in batch.states]
         self.wide = xp.dtype("float32") if flat[0].dtype.itemsize == 2 else None
-        self.tiles = list(_tiles(flat, states, backend.tile_size, backend.joined_size))
+        tiles = list(_tiles(flat, states, backend.tile_size, backend.joined_size))
+        #: Those that are computed where they are, and those that go through scratch memory.
+        self.direct = [tile for tile in tiles if self.wide is None and tile.start is not None]
+        self.joined = [tile for tile in tiles if self.wide is not None or tile.start is None]
         self._lay_out_scratch(flat[0].dtype if self.wide is None else self.wide)
 
     def _lay_out_scratch(self, dtype: Any) -> None:
-        joined = [tile for tile in self.tiles if self.wide is not None or tile.start is None]
-        sizes = [sum(p.size for p in tile.params) for tile in joined]
+        sizes = [sum(p.size for p in tile.params) for tile in self.joined]
         scratch = [self.backend.xp.empty(max(sizes, default=0), dtype) for _ in range(2)]
-        for tile, size in zip(joined, sizes, strict=True):
+        for tile, size in zip(self.joined, sizes, strict=True):
             ends = list(itertools.accumulate(p.size for p in tile.params))
             views = [scratch[0][a:b] for a, b in itertools.pairwise([0, *ends])]
             tile.parts = scratch[0][:size], scratch[1][:size], views
 
     def run(self, formula: Formula, grads: list[Any], settings: dict[str, Any]) -> None:
-        """Run the formula on one tile after another."""
+        """Run the formula on all tiles."""
         for original, copy in self.copies:
             copy[...] = original
-        for tile in self.tiles:
-            if tile.parts is None:
+
+        def some(start: int, stop: int) -> None:
+            for tile in self.direct[start:stop]:
                 formula(self.backend, tile.params[0], tile.grads(grads)[0], *tile.states, **settings)
-            else:
-                self._run_in_scratch(formula, tile, tile.grads(grads), settings)
+
+        if len(self.direct) < TILES_FOR_THREADS:
+            some(0, len(self.direct))
+        else:
+            self.backend.in_threads(some, len(self.direct))
+        for tile in self.joined:
+            self._run_in_scratch(formula, tile, tile.grads(grads), settings)
         for original, copy in self.copies:
             original[...] = copy
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends import approximations, bits, threads
+from gradcore.backends.fusion.cells import held
 from gradcore.backends.fusion.expressions import Unfusable, Value
 from gradcore.backends.fusion.tracer import Tracer
 
@@ -152,7 +153,10 @@ def trace(formula: Callable[..., Any], operands: tuple[Any, ...], bodies: dict[s
         is_array = isinstance(operand, np.ndarray)
         values.append(F.trace.input(inputs, operand.dtype) if is_array else operand)
         inputs += is_array
-    return _arranged(formula(F, *values), inputs)
+    result = held(formula(F, *values))
+    if not isinstance(result, Value):
+        raise Unfusable("the formula gives a number")
+    return _arranged(result, inputs)
 
 
 def _arranged(result: Value, inputs: int) -> Program:
@@ -232,6 +236,7 @@ def compute(formula: Callable[..., Any], F: Any, operands: tuple[Any, ...]) -> A
     if program is None or not program.pays(operands[0].size):
         return formula(F, *operands)
     shape = operands[0].shape
+    order: Any
     for order in "CF":
         flat = [_flat(o, shape, order) for o in operands if isinstance(o, np.ndarray)]
         if all(a is not None for a in flat):

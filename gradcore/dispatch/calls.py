@@ -86,7 +86,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         else:
             group = (value,)
         for i, t in enumerate(group):
-            if t.__class__ not in PLAIN and not (isinstance(t, Variable) and state.mode & PLAINLY):
+            if t.__class__ not in PLAIN and not _taken_plainly(t, state):
                 return foreign(op, p, t, args)
             if device is None:
                 device = t._device
@@ -118,6 +118,11 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
     else:
         results = state.run(device.kernels[op.kernel], *raw)
     return finish(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
+
+
+def _taken_plainly(value: Any, state: State) -> bool:
+    """Whether a value is a tensor of a subclass that is to be computed with as a plain one."""
+    return bool(state.mode & PLAINLY) and isinstance(value, Variable)
 
 
 def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
@@ -158,7 +163,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     numbers_: list[Any] = []
     for p in op.tensors:
         value = args[p]
-        if value.__class__ in PLAIN or (isinstance(value, Variable) and state.mode & PLAINLY):
+        if value.__class__ in PLAIN or _taken_plainly(value, state):
             tensors.append(value)
         elif isinstance(value, Number) and p in op.numbers:
             numbers_.append(value)

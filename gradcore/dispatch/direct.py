@@ -336,7 +336,7 @@ def _metas(op: Op) -> str:
         meta = f"({a}._array.shape, {a}._dtype.numpy)"
         same = [] if op.kind == "elementwise" else [f"{a}._dtype is dtype"]
         if op.broadcasts:
-            same.append(f"{x}.shape == array.shape")
+            same.append(f"{x}.shape == array.shape" if _single(op) else "False")
         test = " and ".join(same)
         if _several(op, p):
             metas.append(f"*[{meta} for t in a0]")

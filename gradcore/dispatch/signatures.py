@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -67,7 +68,8 @@ def _first_call(function: Any, signature: _Signature, general: Callable[..., Any
 
     def run(op: Op, args: tuple[Any, ...]) -> Any:
         function.__globals__.update(scope_of(op, general))
-        function.__code__ = signature.code(lines_of(op))
+        code = signature.code(lines_of(op))
+        function.__code__ = code.replace(co_name=function.__name__, co_qualname=function.__qualname__)
         return general(op, args)
 
     return run
@@ -107,6 +109,10 @@ class _Signature:
 
     def code(self, body: Iterable[str]) -> types.CodeType:
         """The code of a function of this signature."""
+        names = None if self.variadic else tuple(self.names)
+        return _compiled((self._head(), *self._first_lines(), *body), names, self.positional)
+
+    def _head(self) -> str:
         parameters = [f"a{i}" for i in range(len(self.op.names))]
         if self.variadic:
             parameters[-1:] = [f"*{parameters[-1]}", "**named"]
@@ -114,15 +120,7 @@ class _Signature:
             parameters.append("out")
         if self.required is not None:
             parameters.append("**aliases")
-        code = _compiled(f"def call({', '.join(parameters)}):", (*self._first_lines(), *body))
-        code = code.replace(co_name=self.op.name, co_qualname=self.op.name)
-        if self.variadic:
-            return code
-        return code.replace(
-            co_varnames=(*self.names, *code.co_varnames[len(self.names) :]),
-            co_argcount=self.positional,
-            co_kwonlyargcount=len(self.names) - self.positional,
-        )
+        return f"def call({', '.join(parameters)}):"
 
     def _first_lines(self) -> Iterable[str]:
         """What is to be done with arguments before the call: other names, sizes one by one, ``out=``."""
@@ -148,16 +146,21 @@ class _Signature:
         return function
 
 
-_codes: dict[tuple[str, ...], types.CodeType] = {}
+@functools.cache
+def _compiled(lines: tuple[str, ...], names: tuple[str, ...] | None = None, positional: int = 0) -> types.CodeType:
+    """The code of a function, with these names of its parameters of which so many are positional.
 
-
-def _compiled(head: str, body: tuple[str, ...]) -> types.CodeType:
-    """The code of a function; functions of one text share it."""
-    key = head, *body
-    if key not in _codes:
-        module = compile("\n    ".join(key), "<gradcore.dispatch.direct>", "exec")
-        _codes[key] = next(constant for constant in module.co_consts if isinstance(constant, types.CodeType))
-    return _codes[key]
+    Functions of one text are compiled once.
+    """
+    if names is not None:
+        code = _compiled(lines)
+        return code.replace(
+            co_varnames=(*names, *code.co_varnames[len(names) :]),
+            co_argcount=positional,
+            co_kwonlyargcount=len(names) - positional,
+        )
+    module = compile("\n    ".join(lines), "<gradcore.dispatch.direct>", "exec")
+    return next(constant for constant in module.co_consts if isinstance(constant, types.CodeType))
 
 
 def _names(op: Op) -> str:

@@ -252,7 +252,9 @@ def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: 
         backward = {names[0] if len(names) == 1 else tuple(names): backward}
     for key, given in (backward or {}).items():
         if isinstance(given, str):
-            raise ValueError("backward: expressions are for elementwise kernels; give a formula (F, grad, ...) or a kernel")
+            raise ValueError(
+                "backward: expressions are for elementwise kernels; give a formula (F, grad, ...) or a kernel"
+            )
         op.vjp(*((key,) if isinstance(key, str) else key))(_formula_of(given))
     return op
 

@@ -27,7 +27,21 @@ _TOKEN = re.compile(
 )
 
 #: How strongly signs between two operands bind.
-_BINDING = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, ">": 4, "<=": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6}
+_BINDING = {
+    "||": 1,
+    "&&": 2,
+    "==": 3,
+    "!=": 3,
+    "<": 4,
+    ">": 4,
+    "<=": 4,
+    ">=": 4,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "%": 6,
+}
 
 _TYPES = {"T", "float", "double", "auto", "bool", "int", "const"}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -81,7 +95,7 @@ class _Reader:
         while place < len(self.text):
             match = _TOKEN.match(self.text, place)
             if match is None or match.end() == place:
-                raise Unparsable(f"cannot read {self.text[place:place + 20]!r} in {self.text!r}")
+                raise Unparsable(f"cannot read {self.text[place : place + 20]!r} in {self.text!r}")
             self.tokens.append((str(match.lastgroup), match[str(match.lastgroup)]))
             place = match.end()
             while place < len(self.text) and self.text[place].isspace():
@@ -103,8 +117,10 @@ class _Reader:
     # -- grammar
 
     def assignment(self) -> tuple[str, Tree]:
-        while self.peek() in _TYPES and self.tokens[self.place + 1 : self.place + 2] and (
-            self.tokens[self.place + 1][0] == "name"
+        while (
+            self.peek() in _TYPES
+            and self.tokens[self.place + 1 : self.place + 2]
+            and (self.tokens[self.place + 1][0] == "name")
         ):
             self.take()
         name = ""

@@ -48,8 +48,15 @@ def attention(self, key, value, mask=None, scale: float = 1.0, causal: bool = Fa
 
 
 @attention.vjp("self", "key", "value", "mask")
-def _(F, grads, self, key, value, mask, weights, scale, needs):
-    grad, grad_weights = grads
+def _(F, grads, self, key, value, weights, scale, causal, needs):
+    return F.attention_backward(*grads, self, key, value, weights, scale, causal, needs)
+
+
+@composite(function=False, method=False)
+def attention_backward(
+    F, grad, grad_weights, query, key, value, weights, scale: float, causal: bool, needs: tuple[bool, ...]
+):
+    """The gradients of `attention`."""
     to_query = to_key = to_value = None
     if grad is not None:
         if needs[2]:
@@ -63,7 +70,7 @@ def _(F, grads, self, key, value, mask, weights, scale, needs):
     if needs[0]:
         to_query = F.matmul(scores, key) * scale
     if needs[1]:
-        to_key = F.matmul(F.transpose(scores, -2, -1), self) * scale
+        to_key = F.matmul(F.transpose(scores, -2, -1), query) * scale
     return to_query, to_key, to_value, scores if needs[3] else None
 
 

@@ -44,17 +44,17 @@ def fft_r2c(self, dims: tuple[int, ...], norm: str, onesided: bool):
     """The transform of real numbers, of which the last dim has only the first half if `onesided`."""
 
 
-def _half_weights(F, x, dims, n, weight):
+@composite(**_PRIVATE)
+def half_weighted(F, self, dim: int, n: int, weight: float):
     """Scale what stands for itself and its mirror image: all but the constant and, if `n` is even, the middle."""
-    dim = dims[-1]
     count = (n - 1) // 2
-    rest = x.shape[dim] - count - 1
-    parts = [F.narrow(x, dim, 0, 1), F.narrow(x, dim, 1, count) * weight]
-    return F.cat([*parts, F.narrow(x, dim, count + 1, rest)] if rest else parts, dim)
+    rest = self.shape[dim] - count - 1
+    parts = [F.narrow(self, dim, 0, 1), F.narrow(self, dim, 1, count) * weight]
+    return F.cat([*parts, F.narrow(self, dim, count + 1, rest)] if rest else parts, dim)
 
 
 @linear(
-    lambda F, grad, dims, norm, last: _half_weights(F, F.fft_r2c(grad, dims, _SWAPPED[norm], True), dims, last, 2),
+    lambda F, grad, dims, norm, last: F.half_weighted(F.fft_r2c(grad, dims, _SWAPPED[norm], True), dims[-1], last, 2.0),
     node="FftC2RBackward0",
     **_PRIVATE,
 )
@@ -69,7 +69,7 @@ def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
 )
 def fft_mirrored(F, self, dims: tuple[int, ...], norm: str, last: int):
     """The real part of the inverse transform of the first half of the last dim, without a mirror image."""
-    return F.fft_c2r(_half_weights(F, self, dims, last, 0.5), dims, norm, last)
+    return F.fft_c2r(F.half_weighted(self, dims[-1], last, 0.5), dims, norm, last)
 
 
 @linear(

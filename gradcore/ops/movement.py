@@ -15,12 +15,13 @@ from gradcore.ops.table import composite, linear
 
 
 def _reshaped(x, shape):
-    if min(shape, default=0) < -1:  # NumPy takes any negative number for -1
-        raise reshape_error(x.shape, shape)
     try:
-        return x.reshape(shape)
+        out = x.reshape(shape)
     except (ValueError, TypeError):
         raise reshape_error(x.shape, shape) from None
+    if out.shape != shape and min(shape, default=0) < -1:  # NumPy takes any negative number for -1
+        raise reshape_error(x.shape, shape)
+    return out
 
 
 @linear(

@@ -25,7 +25,7 @@ def accumulated(F, kernel, self, dtype):
 
 
 def _reduced(F, kernel, self, dim, keepdim, dtype):
-    dims = axes(dim, self.ndim)
+    dims = None if dim is None else axes(dim, self.ndim)
     if dtype is None:
         return kernel(self, dims, keepdim)
     return accumulated(F, lambda x, wanted: kernel(x, dims, keepdim, wanted), self, dtype)

@@ -1,5 +1,6 @@
 """Optimisers: they update parameters by their gradients."""
 
+from gradcore.optim import lr_scheduler
 from gradcore.optim.adam import Adam, AdamW
 from gradcore.optim.adam_relatives import Adamax, NAdam, RAdam
 from gradcore.optim.adaptive import Adadelta, Adagrad, RMSprop
@@ -20,4 +21,5 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "lr_scheduler",
 ]

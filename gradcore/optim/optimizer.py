@@ -62,6 +62,7 @@ def _with_hooks(step: Step) -> Step:
                         f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}."
                     )
                 (self, *args), named = result
+        self._opt_called = True
         out = step(self, *args, **named)
         for hook in (*self._hooks["step_post"].values(), *_global_post_hooks.values()):
             hook(self, (self, *args), named)
@@ -112,6 +113,10 @@ class Optimizer:
     tensor([0.8000, 1.6000], requires_grad=True)
     """
 
+    #: Whether a step was taken since a scheduler began to watch.
+    _opt_called = False
+    _watched = False
+
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._prepare()
@@ -151,6 +156,11 @@ class Optimizer:
             lines.append(f"\nParameter Group {i}" if i else f"Parameter Group {i}")
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
+
+    def _watch_steps(self) -> None:
+        """Begin to note whether a step was taken, if nobody has begun yet."""
+        if not self._watched:
+            self._watched, self._opt_called = True, False
 
     # -- steps ----------------------------------------------------------------------------------------------------
 

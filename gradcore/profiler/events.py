@@ -198,6 +198,11 @@ class FunctionEventAvg(_Times):
         "cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage", "self_device_memory_usage",
     )  # fmt: skip
 
+    cpu_memory_usage: int
+    device_memory_usage: int
+    self_cpu_memory_usage: int
+    self_device_memory_usage: int
+
     def __init__(self, key: str, input_shapes: Any = "", stack: Any = ()) -> None:
         self.key, self.input_shapes, self.stack = key, input_shapes, list(stack)
         for name in self.SUMS:
@@ -260,7 +265,7 @@ class EventList(list[Any]):
     @property
     def self_cpu_time_total(self) -> float:
         """Microseconds of all events, each without what it called."""
-        return sum(event.self_cpu_time_total for event in self)
+        return float(sum(event.self_cpu_time_total for event in self))
 
     def table(
         self,

@@ -110,7 +110,7 @@ def title_of(node: Any) -> str:
     if called and not called.startswith("__"):
         return str(called)
     if isinstance(node, OpNode):
-        return node.op.name
+        return str(node.op.name)
     name = type(node).__name__
     return name.removesuffix("Backward") if hasattr(node, "_forward_cls") else re.sub(r"Backward\d+$", "", name)
 
@@ -150,7 +150,8 @@ class _Writer:
 
     def describe(self, nodes: list[Any], tensors: Any) -> Description:
         for value in [tensors] if isinstance(tensors, GradientEdge) else leaves(tensors):
-            edge = gradient_edge(value) if isinstance(value, Tensor) else value if type(value) is GradientEdge else None
+            edge = gradient_edge(value) if isinstance(value, Tensor) else None
+            edge = value[:2] if isinstance(value, GradientEdge) else edge
             if edge is not None and not edge[0].is_leaf_sink:
                 self.result(value, edge)
         self.saved = {node: values for node in nodes if (values := saved_values(node))}
@@ -244,8 +245,10 @@ def _of_inputs(node: Any) -> list[tuple[Any, str] | None]:
     inputs: list[tuple[Any, str] | None] = []
     for position in node.op.tensors:
         value = node.saved[position] if position < len(node.saved) else None
-        known = isinstance(value, Tensor)
-        inputs.append((tuple(value.shape), str(value.dtype).removeprefix("torch.")) if known else None)
+        if isinstance(value, Tensor):
+            inputs.append((tuple(value.shape), str(value.dtype).removeprefix("torch.")))
+        else:
+            inputs.append(None)
     return inputs
 
 

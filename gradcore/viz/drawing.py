@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from html import escape
 from typing import NamedTuple
 
 from gradcore.viz.description import KINDS, Description, Vertex
 from gradcore.viz.layout import Layout
+from gradcore.viz.markup import escape
 
 __all__ = ["sizes", "svg"]
 
@@ -77,8 +77,14 @@ def svg(description: Description, layout: Layout) -> str:
         f'<g transform="translate({shift:.1f} {top:.1f})">',
     ]
     centres = layout.centres
-    for number, ((a, b, count, label), route) in enumerate(zip(description.edges, layout.routes, strict=True)):
-        parts.append(_edge(number, a, b, count, label, route, centres, description))
+    ends = {(a, b) for a, b, *_ in description.edges}
+    for (a, b, count, label), route in zip(description.edges, layout.routes, strict=True):
+        if a == b:
+            parts.append(_loop(a, count, label, centres[a], description.vertices[a]))
+        else:
+            # Edges in both directions between the same vertices stand side by side.
+            aside = 0 if (b, a) not in ends else -9 if route[-1][1] > route[0][1] else 9
+            parts.append(_edge(a, b, count, label, [(x + aside, y) for x, y in route], aside))
     for number, (vertex, centre) in enumerate(zip(description.vertices, centres, strict=True)):
         parts.append(_drawn(number, vertex, centre))
     return "\n".join([*parts, "</g>", "</svg>", ""])
@@ -140,36 +146,28 @@ def _drawn(number: int, vertex: Vertex, centre: tuple[float, float]) -> str:
 # -- edges ----------------------------------------------------------------------------------------------------------
 
 
-def _edge(
-    number: int,
-    a: int,
-    b: int,
-    count: int,
-    label: str,
-    route: list[tuple[float, float]],
-    centres: list[tuple[float, float]],
-    description: Description,
-) -> str:
-    texts = ([f"× {count:,}"] if count > 1 else []) + ([label] if label else [])  # noqa: RUF001
-    if a == b:
-        card = _card(description.vertices[a])
-        x, y = centres[a][0] + card.width / 2, centres[a][1]
-        path = f"M{x:.1f},{y - 7:.1f} c22,-12 22,26 1,15"
-        end, back = (x, y + 7.5), (x + 9, y + 10)
-        middle = (x + 20, y + 4)
-        anchor = "start"
-    else:
-        path, back = _curve(route)
-        end = route[-1]
-        middle = _middle(route)
-        anchor = "start"
-    parts = [f'<g class="link" data-from="{a}" data-to="{b}"><path class="edge" d="{path}"/>', _arrow(end, back)]
+def _link(a: int, b: int, path: str, arrow: str, texts: str, at: tuple[float, float], anchor: str = "start") -> str:
+    label = ""
     if texts:
-        parts.append(
-            f'<text class="label" x="{middle[0] + 5:.1f}" y="{middle[1] + 3:.1f}" text-anchor="{anchor}">'
-            f"{escape(' · '.join(texts))}</text>"
-        )
-    return "".join([*parts, "</g>"])
+        label = f'<text class="label" x="{at[0]:.1f}" y="{at[1] + 3:.1f}" text-anchor="{anchor}">{escape(texts)}</text>'
+    return f'<g class="link" data-from="{a}" data-to="{b}"><path class="edge" d="{path}"/>{arrow}{label}</g>'
+
+
+def _texts(count: int, label: str) -> str:
+    return " · ".join([*([f"× {count:,}"] if count > 1 else []), *([label] if label else [])])  # noqa: RUF001
+
+
+def _edge(a: int, b: int, count: int, label: str, route: list[tuple[float, float]], aside: float) -> str:
+    path, back = _curve(route)
+    x, y = _middle(route)
+    anchor = "end" if aside < 0 else "start"
+    return _link(a, b, path, _arrow(route[-1], back), _texts(count, label), (x + (-5 if aside < 0 else 5), y), anchor)
+
+
+def _loop(a: int, count: int, label: str, centre: tuple[float, float], vertex: Vertex) -> str:
+    x, y = centre[0] + _card(vertex).width / 2, centre[1]
+    path = f"M{x:.1f},{y - 7:.1f} c22,-12 22,26 1,15"
+    return _link(a, a, path, _arrow((x, y + 7.5), (x + 9, y + 10)), _texts(count, label), (x + 25, y + 1))
 
 
 def _middle(route: list[tuple[float, float]]) -> tuple[float, float]:

@@ -210,14 +210,14 @@ class _Grid:
                 offset += (self.sizes[row[i - 1]][0] + self.sizes[v][0]) / 2 + GAP
             offsets.append(offset)
         # With the least distances taken off, positions must not decrease: pool those that do.
-        pools: list[list[float]] = []  # sum of wishes, number
-        for wish, off in zip(wishes, offsets, strict=True):
-            pools.append([wish - off, 1])
-            while len(pools) > 1 and pools[-2][0] * pools[-1][1] > pools[-1][0] * pools[-2][1]:
-                total, count = pools.pop()
-                pools[-1][0] += total
-                pools[-1][1] += count
-        positions = [total / count for total, count in pools for _ in range(int(count))]
+        pools: list[tuple[float, float, int]] = []  # sum of weighted wishes, sum of weights, number
+        for v, wish, off in zip(row, wishes, offsets, strict=True):
+            weight = 8.0 if v >= self.real else 1.0 if self.up[v] else 0.05  # inputs make room for the others
+            pool = (weight * (wish - off), weight, 1)
+            while pools and pools[-1][0] * pool[1] > pool[0] * pools[-1][1]:
+                pool = tuple(a + b for a, b in zip(pools.pop(), pool, strict=True))  # type: ignore[assignment]
+            pools.append(pool)
+        positions = [total / weight for total, weight, count in pools for _ in range(count)]
         for v, position, off in zip(row, positions, offsets, strict=True):
             self.x[v] = position + off
 
@@ -225,16 +225,21 @@ class _Grid:
 
     def result(self, edges: Sequence[tuple[int, int]]) -> Layout:
         """Centres and routes; an edge that was turned is turned back."""
-        middles, bottom = [], 0.0
+        tops, bottoms, bottom = [], [], 0.0
         for row in self.rows:
-            tallest = max(self.sizes[v][1] for v in row)
-            middles.append(bottom + tallest / 2)
-            bottom += tallest + RANK_GAP
-        points = [(self.x[v], middles[self.rank[v]]) for v in range(len(self.sizes))]
+            tops.append(bottom)
+            bottoms.append(bottom + max(self.sizes[v][1] for v in row))
+            bottom = bottoms[-1] + RANK_GAP
+        points = [(x, (tops[r] + bottoms[r]) / 2) for x, r in zip(self.x, self.rank, strict=True)]
         routes = []
         for (a, _), path in zip(edges, self.paths, strict=True):
             path = path if path[0] == a else path[::-1]
-            route = [points[v] for v in path]
+            route = []
+            for v in path:
+                # Past a rank an edge goes straight, so that it bends only where no vertices are.
+                r = self.rank[v]
+                ends = sorted((tops[r], bottoms[r]), reverse=self.rank[path[0]] > self.rank[path[-1]])
+                route += [points[v]] if v < self.real else [(self.x[v], y) for y in ends]
             if len(path) > 1:
                 for end, other in ((0, 1), (-1, -2)):
                     x, y = route[end]

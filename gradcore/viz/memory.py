@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from typing import Any, NamedTuple
 
+from gradcore.viz.markup import escape
 from gradcore.viz.places import Place, of_node
 from gradcore.viz.traversal import freed, reachable, roots, saved_values, storage
 
@@ -136,6 +136,7 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
     rows.sort(key=lambda row: (-row.saved, -row.leaves, row.operation, str(row.place)))
     if limit is not None and len(rows) > limit:
         rest = rows[limit - 1 :]
-        joined = MemoryRow(f"{len(rest)} more", None, *(sum(row[i] for row in rest) for i in (2, 3, 4)))
+        sums = [sum(sizes) for sizes in zip(*(row[2:] for row in rest), strict=True)]
+        joined = MemoryRow(f"{len(rest)} more", None, *sums)
         rows = [*rows[: limit - 1], joined]
     return MemoryReport(rows, gone)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from html import escape
+from gradcore.viz.markup import escape
 
 __all__ = ["page"]
 

@@ -114,7 +114,7 @@ def graph(tensors: Any, params: Any = None, *, max_nodes: int = 150, engine: str
     >>> w, x = gradcore.ones(2, 3, requires_grad=True), gradcore.ones(3)
     >>> picture = gradcore.viz.graph((w @ x).relu().sum(), params={"w": w})
     >>> picture
-    <Picture: 4 nodes · 8 B kept for backward>
+    <Picture: 4 nodes · 20 B kept for backward>
     >>> [vertex.title for vertex in picture.vertices]
     ['result', 'sum', 'relu', 'mv', 'w']
     """

@@ -8,6 +8,8 @@ import sys
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from gradcore.autograd.origins import Origin
+
 __all__ = ["Place", "here", "of_node"]
 
 
@@ -50,8 +52,8 @@ def of_node(node: Any) -> Place | None:
     notes = getattr(node, "_metadata", None)
     if not notes:
         return None
-    place = notes.get("place")
-    if place is not None:
-        return place  # type: ignore[no-any-return]
-    trace = getattr(notes.get("traceback_"), "places", None)
-    return _place(*trace[-1]) if trace else None
+    place: Place | None = notes.get("place")
+    origin = notes.get("traceback_")
+    if place is None and isinstance(origin, Origin) and origin.places:
+        place = _place(*origin.line()[:2])
+    return place

@@ -27,7 +27,7 @@ class KeptGraphs(NamedTuple):
         The line at which they were recorded.
     grows : bool
         Whether they are joined to one graph that grows, by adding up results; else something holds each of them.
-    count : int
+    graphs : int
         How many graphs, one of each round, are alive.
     saved : int
         How many bytes they keep for backward.
@@ -35,7 +35,7 @@ class KeptGraphs(NamedTuple):
 
     place: Place
     grows: bool
-    count: int
+    graphs: int
     saved: int
 
     def __str__(self) -> str:
@@ -47,11 +47,11 @@ class KeptGraphs(NamedTuple):
         memory = f"keeping {bytes_text(self.saved)} for backward"
         if self.grows:
             return (
-                f"{where}: what is added up here holds the graphs of {self.count} rounds, {memory}. Adding a loss that "
+                f"{where}: what is added up here holds the graphs of {self.graphs} rounds, {memory}. Adding a loss that "
                 f"requires grad to a total keeps its whole graph alive; {cure}"
             )
         return (
-            f"{where}: {self.count} separate graphs that were recorded here are alive, {memory}. Something holds a "
+            f"{where}: {self.graphs} separate graphs that were recorded here are alive, {memory}. Something holds a "
             f"result of each round, as in `losses.append(loss)`; {cure}"
         )
 
@@ -86,7 +86,7 @@ class watch_graphs(TorchFunctionMode):
     ...     for _ in range(20):
     ...         loss = (weight * gradcore.rand(3)).sum()
     ...         losses.append(loss)  # keeps the graph; loss.item() would not
-    >>> watch.found[0].count
+    >>> watch.found[0].graphs
     10
     """
 
@@ -131,10 +131,10 @@ class watch_graphs(TorchFunctionMode):
         count, nodes = _added_up(alive)
         if count < self.limit:
             grows = False
-            count, nodes = _separate(alive)
+            everything = [n for nodes in self._nodes.values() for r in nodes if (n := r()) is not None]
+            count, nodes = _separate(alive, everything)
         if count >= self.limit:
             kept = KeptGraphs(place, grows, count, _bytes(nodes))
-            # A sum reports what it holds; the lines that computed the parts need no warning of their own.
             self.found.append(kept)
             if self.warn:
                 warnings.warn(str(kept), stacklevel=5)
@@ -145,8 +145,12 @@ def _below(node: Any, first: int) -> list[Any]:
     return [e[0] for e in node._edges if e is not None and not e[0].is_leaf_sink and e[0]._seq >= first]
 
 
-def _separate(alive: list[Any]) -> tuple[int, list[Any]]:
-    """How many graphs, which share only leaves and what was there before, nodes belong to; and all their nodes."""
+def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
+    """How many graphs nodes belong to that nothing computed further joins; and the nodes of all graphs.
+
+    Graphs may share leaves, and what was there before the first of them. Of nodes that were computed with further, what
+    came of that is alive: they need not be reported.
+    """
     first = min(node._seq for node in alive)
     group: dict[Any, int] = {}
     parent: list[int] = []
@@ -156,8 +160,9 @@ def _separate(alive: list[Any]) -> tuple[int, list[Any]]:
             parent[i] = i = parent[parent[i]]
         return i
 
-    for start in sorted(alive, key=lambda n: n._seq):
-        if start in group:
+    used = set()
+    for start in everything:
+        if start in group or start._seq < first:
             continue
         own = len(parent)
         parent.append(own)
@@ -168,8 +173,10 @@ def _separate(alive: list[Any]) -> tuple[int, list[Any]]:
                 parent[top(group[node])] = top(own)
                 continue
             group[node] = own
-            stack.extend(_below(node, first))
-    return len({top(i) for i in range(len(parent))}), list(group)
+            below = _below(node, first)
+            used.update(below)
+            stack.extend(below)
+    return len({top(group[node]) for node in alive if node not in used}), list(group)
 
 
 def _added_up(alive: list[Any]) -> tuple[int, list[Any]]:

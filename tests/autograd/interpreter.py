@@ -44,7 +44,7 @@ class Slot:
 
     def view(self, change):
         """A view of the places that `change` chooses."""
-        return Slot(self.values, self.slopes, change(self.where))
+        return Slot(self.values, self.slopes, np.asarray(change(self.where)))
 
     def detached(self):
         return Slot(self.values, Memory(np.zeros_like(self.slopes.numbers)), self.where)

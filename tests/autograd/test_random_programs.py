@@ -39,7 +39,7 @@ class Cubing(gc.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, result = ctx.saved_tensors
-        return grad * (2 * x * x + result / x)
+        return grad * 3 * x * x + (result - x * x * x)
 
 
 COMPUTE = {
@@ -95,16 +95,16 @@ class Run:
         random = np.random.default_rng(len(leaves))
         self.tensors, self.slots, self.leaves, self.directions = [], [], [], []
         for shape, on in leaves:
-            start, direction, second = random.uniform(0.5, 1.5, shape), random.uniform(-1, 1, shape), None
-            second = random.uniform(-1, 1, shape)
+            start = random.uniform(0.5, 1.5, shape)
+            direction, second = random.uniform(-1, 1, shape), random.uniform(-1, 1, shape)
             if on:
                 start = start + shift * second
             leaf = gc.tensor(start, requires_grad=on)
-            self.leaves.append(leaf)
-            self.directions.append((direction, second))
+            if on:
+                self.leaves.append(leaf)
+                self.directions.append((direction, second))
             self.tensors += [leaf, leaf * 1]
-            self.slots += [fresh(start, direction if on else 0.0)] * 1
-            self.slots += [fresh(self.slots[-1].value, self.slots[-1].slope)]
+            self.slots += [fresh(start, direction if on else 0.0) for _ in range(2)]
 
     def run(self):
         for step in self.program:
@@ -225,17 +225,15 @@ def along(gradients, directions):
 def gradients_of(program, everything=True):
     """The derivative of a program's loss along a direction, twice: by backward and by the interpreter; and the rest."""
     run = Run(program, 0.0, everything).run()
-    chosen = [(leaf, d) for leaf, d in zip(run.leaves, run.directions, strict=True) if leaf.requires_grad]
     try:
         total, slope = run.loss()
-        if not chosen or not total.requires_grad:
+        if not run.leaves or not total.requires_grad:
             return None
-        leaves = [leaf for leaf, _ in chosen]
-        found = gc.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
+        found = gc.autograd.grad(total, run.leaves, create_graph=True, allow_unused=True)
     except RuntimeError as error:  # what was saved was overwritten, or a view has lost its history
         assert "inplace" in str(error)
         return None
-    return along(found, [d for _, (d, _) in chosen]), slope, leaves, found, [pair for _, pair in chosen]
+    return along(found, [first for first, _ in run.directions]), slope, run.leaves, found, run.directions
 
 
 @given(PROGRAM)

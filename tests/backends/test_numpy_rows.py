@@ -191,7 +191,12 @@ def test_attention(dtype: str, queries: int, keys: int, masked: str, scale: floa
         mask = draw((1, queries, keys), dtype, 10)
         mask[:, ::2] = -np.inf if masked == "hidden rows" else 0
     settings = (*arrays, value, mask, scale, masked == "causal")
-    agree(tuple(FAST.attention(*settings)), tuple(SLOW.attention(*settings)), 10 * TOLERANCE[dtype])
+    expected = SLOW.attention(*settings)
+    agree(tuple(FAST.attention(*settings)), tuple(expected), 10 * TOLERANCE[dtype])
+    grad = draw((3, 4, queries, 6), dtype, 11)
+    for needs in ((True, True, True, False), (False, True, False, False), (False, False, True, False)):
+        saved = (grad, None, *arrays, value, expected[1], scale, masked == "causal", needs)
+        agree(FAST.attention_backward(*saved), SLOW.attention_backward(*saved), 100 * TOLERANCE[dtype])
 
 
 # -- places -----------------------------------------------------------------------------------------------------------

@@ -78,7 +78,18 @@ def program(formula: Any, operands: tuple[Any, ...]) -> tiles.Program | None:
 
 ELEMENTWISE = sorted(name for name, op in OPS.items() if op.kind == "elementwise" and (op.body or op.differentials))
 #: Operations, and how many of their formulas have programs.
-KNOWN = {"gelu": 2, "silu": 2, "mish": 2, "softplus": 2, "hardswish": 2, "elu": 2, "tanh": 1, "div": 2, "atan2": 2, "relu": 1}
+KNOWN = {
+    "gelu": 2,
+    "silu": 2,
+    "mish": 2,
+    "softplus": 2,
+    "hardswish": 2,
+    "elu": 2,
+    "tanh": 1,
+    "div": 2,
+    "atan2": 2,
+    "relu": 1,
+}
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -46,6 +46,7 @@ def fused(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fused]:
     monkeypatch.setattr(type(backend), "fuses", True)
     monkeypatch.setattr(backend, "compile_kernel", batch.compile, raising=False)
     monkeypatch.setitem(backend.__dict__, "fusion", type(backend).fusion.func(backend))  # without kernels of before
+    monkeypatch.setitem(backend.__dict__, "_steps", {})
     backend.kernels.clear()
     yield Fused(backend, batch)
     backend.kernels.clear()

@@ -52,7 +52,10 @@ def cupy_include() -> Path | None:
 def includes() -> list[str]:
     """The folders that the sources include from."""
     cupy = cupy_include()
-    return [f"-I{CUDA}", *([f"-I{cupy}", f"-I{cupy}/cupy/_cccl/thrust", f"-I{cupy}/cupy/_cccl/libcudacxx"] if cupy else [])]
+    return [
+        f"-I{CUDA}",
+        *([f"-I{cupy}", f"-I{cupy}/cupy/_cccl/thrust", f"-I{cupy}/cupy/_cccl/libcudacxx"] if cupy else []),
+    ]
 
 
 def needs_compiler() -> None:

@@ -34,16 +34,16 @@ EXPRESSIONS: dict[str, Callable[..., Any]] = {
     "y = (x < 1 && a > 0.5) || !(x < 1.5) ? a : x * a": lambda x, a: gc.where(
         ((x < 1) & (a > 0.5)) | (x >= 1.5), a, x * a
     ),
-    "y = atan2(x, a) + hypot(x, 0.5) + fabs(x - a)": lambda x, a: gc.atan2(x, a)
-    + gc.hypot(x, gc.full_like(x, 0.5))
-    + (x - a).abs(),
-    "const float k = 2e-1f; y = erf(k * x) + lgamma(x) + rsqrt(x) - T(1)": lambda x: gc.erf(0.2 * x)
-    + gc.lgamma(x)
-    + gc.rsqrt(x)
-    - 1,
+    "y = atan2(x, a) + hypot(x, 0.5) + fabs(x - a)": lambda x, a: (
+        gc.atan2(x, a) + gc.hypot(x, gc.full_like(x, 0.5)) + (x - a).abs()
+    ),
+    "const float k = 2e-1f; y = erf(k * x) + lgamma(x) + rsqrt(x) - T(1)": lambda x: (
+        gc.erf(0.2 * x) + gc.lgamma(x) + gc.rsqrt(x) - 1
+    ),
     "y = -x - +x - -(a) /* a comment */ // and another": lambda x, a: -2 * x + a,
-    "y = fmod(x, 0.3) * floor(x) + copysign(x, a - 1)": lambda x, a: gc.fmod(x, 0.3) * x.floor()
-    + gc.copysign(x, a - 1),
+    "y = fmod(x, 0.3) * floor(x) + copysign(x, a - 1)": lambda x, a: (
+        gc.fmod(x, 0.3) * x.floor() + gc.copysign(x, a - 1)
+    ),
     "y = 3 * (2 > 1 ? x : 0) * sqrt(4.0)": lambda x: 6 * x,
 }
 
@@ -161,7 +161,9 @@ def test_what_cupy_itself_shows() -> None:
     cupy = pytest.importorskip("cupy")
     op = gc.from_kernel(cupy.ElementwiseKernel("T x, T a", "T y", "T s = x * a; y = sin(s)", "mine"))
     assert gradcheck(op, (leaf(3), leaf(3, seed=1)))
-    source = 'extern "C" __global__ void twice(const float* x, float* y, int n) { y[threadIdx.x] = 2 * x[threadIdx.x]; }'
+    source = (
+        'extern "C" __global__ void twice(const float* x, float* y, int n) { y[threadIdx.x] = 2 * x[threadIdx.x]; }'
+    )
     op = gc.from_kernel(cupy.RawKernel(source, "twice"), reference=lambda x: 2 * x, backward=lambda F, grad: 2 * grad)
     assert op(gc.ones(3)).tolist() == [2.0] * 3
 
@@ -242,7 +244,9 @@ __global__ void squares_backward(const float* grad, const float* x, float* out, 
     if (i < size) out[i] = 2 * x[i] * grad[i];
 }
 """
-SQUARES = GRADIENT.replace("squares_backward(const float* grad, ", "squares(").replace("2 * x[i] * grad[i]", "x[i] * x[i]")
+SQUARES = GRADIENT.replace("squares_backward(const float* grad, ", "squares(").replace(
+    "2 * x[i] * grad[i]", "x[i] * x[i]"
+)
 
 
 def test_a_kernel_whose_gradient_is_a_kernel(strict: str) -> None:
@@ -324,5 +328,9 @@ def test_settings_that_do_not_fit(strict: str) -> None:
 
 def test_signatures() -> None:
     found = read_signature("template<class U> __global__ void f(const U *__restrict__ x, U* y, const int n) {}")
-    assert [tuple(p) for p in found.parameters] == [("x", "T", "input"), ("y", "T", "output"), ("n", "int32", "setting")]
+    assert [tuple(p) for p in found.parameters] == [
+        ("x", "T", "input"),
+        ("y", "T", "output"),
+        ("n", "int32", "setting"),
+    ]
     assert found.source.startswith('using U = GRADCORE_T;\nextern "C" __global__ void f(')

@@ -1,7 +1,7 @@
 """Every elementwise operation as a generated kernel: forward and derivatives, executed on the host.
 
-The CUDA source that a GPU would get is compiled by g++ (see `tests/cuda/host.py`) and compared with the plain formula on
-NumPy arrays. Kernels of all operations and dtypes are compiled together.
+The CUDA source that a GPU would get is compiled by g++ (see `tests/cuda/host.py`) and compared with the plain formula
+on NumPy arrays. Kernels of all operations and dtypes are compiled together.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ELEMENTWISE = [op for op in OPS.values() if op.kind == "elementwise"]
 FLOATS = ["float32", "float64", "float16", "bfloat16", "complex64", "complex128"]
 INTEGERS = ["bool", "uint8", "int8", "int16", "int32", "int64"]
 
-#: Functions without a counterpart in CUDA or in `elementwise.cuh`: CuPy has kernels for them, and formulas with them run
-#: one kernel after another.
+#: Functions without a counterpart in CUDA or in `elementwise.cuh`: CuPy has kernels for them, and formulas with them
+#: run one kernel after another.
 NOT_IN_CUDA = {"i0e", "i1e", "igamma", "igammac", "polygamma", "zeta", "modified_bessel_k0", "modified_bessel_k1",
                "scaled_modified_bessel_k0", "scaled_modified_bessel_k1"}  # fmt: skip
 
@@ -66,7 +66,9 @@ class Case:
     @property
     def conversions(self) -> list[Any]:
         op = self.op
-        return [self.compute.numpy if i in op.tensors and i not in op.unpromoted else None for i in range(len(self.args))]
+        return [
+            self.compute.numpy if i in op.tensors and i not in op.unpromoted else None for i in range(len(self.args))
+        ]
 
     def computed(self) -> list[Any]:
         """The arguments in the dtype that is computed in."""
@@ -86,7 +88,7 @@ class Case:
         """The upstream gradient, and what the formulas read, in the dtypes of a recorded call."""
         op = self.op
         result = PLAIN.astype(self.expected(), (self.result or self.compute).numpy)
-        known = {n: a for n, a in zip(op.names, self._as_recorded(), strict=True)} | {"result": result}
+        known = dict(zip(op.names, self._as_recorded(), strict=True)) | {"result": result}
         formulas = op.vjps or op.differentials
         rng = np.random.default_rng(1)
         grad = _drawn(rng, dtypes.from_numpy(result.dtype), -1, 1, result.shape)
@@ -144,9 +146,8 @@ def _laid_out(array: Any, layout: str, place: int) -> Any:
     """Operands that differ in their layouts: transposed, of fewer dims, in steps, backwards, of one element."""
     if layout == "dense":
         return array
-    return [
-        np.ascontiguousarray(array.transpose(2, 0, 1)).transpose(1, 2, 0)[:, ::-1], array[0, :, :1], np.repeat(array, 2, 0)[::2]
-    ][place % 3]  # fmt: skip
+    turned = np.ascontiguousarray(array.transpose(2, 0, 1)).transpose(1, 2, 0)
+    return [turned[:, ::-1], array[0, :, :1], np.repeat(array, 2, 0)[::2]][place % 3]
 
 
 def _settings(op: Op) -> list[dict[str, Any]]:
@@ -230,7 +231,10 @@ def test_forward(backend: HostBackend, op: Op) -> None:
             if found is not None:
                 _compare(found, case.expected(), case.label)
                 compared += 1
-    several = sum(any(to is not None and to != a.dtype for a, to in zip(c.args, c.conversions, strict=True) if to) for c in _of(op))
+    several = sum(
+        any(to is not None and to != a.dtype for a, to in zip(c.args, c.conversions, strict=True) if to)
+        for c in _of(op)
+    )
     if op.name not in NOT_IN_CUDA | DATA_DEPENDENT:
         assert compared >= several  # where something is converted, there is something to fuse
 

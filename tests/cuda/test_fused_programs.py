@@ -53,9 +53,7 @@ def test_forward_and_backward_are_one_launch_each(fused: Fused, name: str) -> No
     assert launches[-2:] == [forward, forward + 1]
 
 
-@pytest.mark.parametrize(
-    "call", [gc.atan2, gc.div, gc.hypot, gc.pow, gc.maximum, lambda x, y: gc.lerp(x, y, 0.3)]
-)
+@pytest.mark.parametrize("call", [gc.atan2, gc.div, gc.hypot, gc.pow, gc.maximum, lambda x, y: gc.lerp(x, y, 0.3)])
 def test_all_gradients_of_an_operation_are_one_launch(fused: Fused, call: Callable[..., Any]) -> None:
     a, b = np.linspace(0.2, 2, 12).reshape(3, 4), np.linspace(1.5, 0.5, 4)
 
@@ -183,8 +181,8 @@ def test_fusion_can_be_turned_off() -> None:
 
 @pytest.mark.parametrize(
     ("shapes", "dims"),
-    [([(4, 5), (4, 5)], 0), ([(4, 5), (5,)], 2), ([(4, 5), ()], 1), ([(2, 3, 4), (2, 1, 1)], 2), ([(2, 3, 4), (3, 1)], 3),
-     ([(1, 4), (4,)], 0), ([(), ()], 0), ([(1, 1), (1,)], 0)],
+    [([(4, 5), (4, 5)], 0), ([(4, 5), (5,)], 2), ([(4, 5), ()], 1), ([(2, 3, 4), (2, 1, 1)], 2),
+     ([(2, 3, 4), (3, 1)], 3), ([(1, 4), (4,)], 0), ([(), ()], 0), ([(1, 1), (1,)], 0)],
 )  # fmt: skip
 def test_dims_that_a_kernel_runs_over(shapes: list[tuple[int, ...]], dims: int) -> None:
     assert len(layout_of([np.zeros(s) for s in shapes]).extents) == dims

@@ -16,7 +16,7 @@ from gradcore import optim
 from gradcore.backends.numpy import NumpyBackend
 from gradcore.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-EVERY = [getattr(optim, name) for name in optim.__all__ if name != "Optimizer"]
+EVERY = [getattr(optim, name) for name in optim.__all__ if name not in ("Optimizer", "lr_scheduler")]
 every_optimizer = pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
 
 
@@ -162,9 +162,11 @@ def test_copies_go_on_alike(make: Any, way: Any) -> None:
     optimizer = make(params, lr=0.1)
     optimizer.step()
     other = way(optimizer)
+    copies = other.param_groups[0]["params"]
+    for p, c in zip(params, copies, strict=True):  # a pickle has no gradients
+        c.grad = p.grad.clone()
     optimizer.step()
     other.step()
-    copies = other.param_groups[0]["params"]
     assert all(a is not b and np.array_equal(a.detach(), b.detach()) for a, b in zip(params, copies, strict=True))
 
 

@@ -62,6 +62,12 @@ WRITE = {
     "mul": lambda a, b, c: a.mul_(b.clone()),
     "copy": lambda a, b, c: a.copy_(b.clone()),
     "put": lambda a, b, c: a.__setitem__(0, b.reshape(-1)[0] * 1),
+    "t": lambda a, b, c: a.t_(),
+    "turn": lambda a, b, c: a.transpose_(0, -1),
+    "front": lambda a, b, c: a.unsqueeze_(0),
+    "squeeze": lambda a, b, c: a.squeeze_(),
+    "rows": lambda a, b, c: a.__setitem__([0], b.reshape(-1)[0] * 1),
+    "masked": lambda a, b, c: a.__setitem__(a > 1, c),
 }
 
 
@@ -137,7 +143,7 @@ class Programs:
             self.both(f"view {name}({i}, {number})", lambda T, tensors: VIEW[name](tensors[i], number))
         elif kind < 0.92 or self.dual or self.tensors[0][i]._is_view():
             name = draw.choice(list(WRITE))
-            if name in ("fill", "zero", "element") and 0 in self.tensors[0][i].stride():
+            if name in ("fill", "zero", "element", "masked", "rows") and 0 in self.tensors[0][i].stride():
                 return
 
             def write(T, tensors):

@@ -20,10 +20,39 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from gradcore.backends.batching import indices
 from gradcore.backends.batching.messages import CONTROL_FLOW, INPLACE, ITEM
 
-__all__ = ["RULES", "Batched", "aligned", "entered", "left", "outermost", "physical", "rewrap", "shifted", "without"]
+__all__ = [
+    "LIBRARIES",
+    "RULES",
+    "Batched",
+    "aligned",
+    "counted",
+    "entered",
+    "left",
+    "of_library",
+    "outermost",
+    "physical",
+    "rewrap",
+    "shifted",
+    "sizes",
+    "without",
+]
 
 #: What functions of NumPy do on batched arrays, by function: called with the level and the arguments.
 RULES: dict[Any, Callable[..., Any]] = {}
+
+#: The namespaces of array libraries other than NumPy, by the type of their arrays.
+LIBRARIES: dict[type, Any] = {}
+
+
+def of_library(function: Any, *arrays: Any) -> Any:
+    """The function of that name in the library of the first array that is not NumPy's; batched arrays know NumPy's."""
+    for a in arrays:
+        library = LIBRARIES.get(a.__class__)
+        if library is not None:
+            home = "linalg." if "linalg" in getattr(function, "__module__", "") else ""
+            return operator.attrgetter(home + function.__name__)(library)
+    return function
+
 
 #: Methods of arrays that are functions of NumPy.
 METHODS = (
@@ -237,8 +266,9 @@ for _name, _ufunc in {
         setattr(Batched, f"__r{_stem}__", _reflected)
         setattr(Batched, f"__i{_stem}__", _inplace)
 
-for _stem, _ufunc in (("neg", np.negative), ("pos", np.positive), ("abs", np.absolute), ("invert", np.invert)):
-    setattr(Batched, f"__{_stem}__", lambda self, _ufunc=_ufunc: Batched(_ufunc(self.array), self.level))
+for _operation in (operator.neg, operator.pos, operator.abs, operator.invert):
+    _unary = lambda self, _f=_operation: Batched(_f(self.array), self.level)  # noqa: E731
+    setattr(Batched, f"__{_operation.__name__.strip('_')}__", _unary)
 
 
 def _method(name: str) -> Any:
@@ -283,7 +313,14 @@ def physical(x: Any, level: Any) -> Any:
     if x.__class__ is Batched and x.level is level:
         return x.array
     x = x if hasattr(x, "ndim") else np.asarray(x)
-    return np.broadcast_to(x, (level.size, *x.shape))
+    return of_library(np.broadcast_to, x)(x, (level.size, *x.shape))
+
+
+def counted(n: int, like: Any) -> Any:
+    """``0, 1, ... n - 1`` as a plain array of the library of `like`."""
+    while like.__class__ is Batched:
+        like = like.array
+    return of_library(np.arange, like)(n)
 
 
 def without(x: Any, level: Any) -> tuple[Any, bool]:
@@ -327,7 +364,8 @@ def entered(array: Any, level: Any, axis: int) -> Any:
     """An array whose dim `axis` becomes the hidden one of `level`."""
     if array.__class__ is Batched and array.level.order > level.order:
         return Batched(entered(array.array, level, axis + 1), array.level)
-    return Batched(np.moveaxis(array, axis, 0) if axis else array, level)
+    rest = [i for i in range(array.ndim) if i != axis]
+    return Batched(array.transpose((axis, *rest)) if axis else array, level)
 
 
 def left(array: Any, level: Any, axis: int) -> Any:
@@ -336,10 +374,13 @@ def left(array: Any, level: Any, axis: int) -> Any:
         if array.level.order > level.order:
             return Batched(left(array.array, level, axis + 1), array.level)
         if array.level is level:
-            return np.moveaxis(array.array, 0, axis) if axis else array.array
-    shape = array.shape
-    repeated = np.broadcast_to(array, (level.size, *shape))
-    return np.moveaxis(repeated, 0, axis) if axis else repeated
+            return _placed(array.array, axis)
+    return _placed(of_library(np.broadcast_to, array)(array, (level.size, *array.shape)), axis)
+
+
+def _placed(array: Any, axis: int) -> Any:
+    """The array with its first dim at `axis`."""
+    return array.transpose((*range(1, axis + 1), 0, *range(axis + 1, array.ndim))) if axis else array
 
 
 # -- universal functions, by method -------------------------------------------------------------------------------
@@ -361,7 +402,8 @@ def _call(level: Any, ufunc: Any, *inputs: Any, out: Any = None, **named: Any) -
         named["out"] = tuple(t.array for t in targets)
     if "where" in named:
         named["where"] = aligned(named["where"], level, ndim)
-    results = ufunc(*[aligned(x, level, ndim) for x in inputs], **named)
+    operands = [aligned(x, level, ndim) for x in inputs]
+    results = of_library(ufunc, *operands)(*operands, **named)
     if out is not None:
         return targets if len(targets) > 1 else targets[0]
     return rewrap(results, level)
@@ -373,19 +415,20 @@ def _reduce(
 ) -> Any:  # fmt: skip
     a = physical(array, level)
     axis = shifted(axis, a.ndim - 1)
+    ufunc = of_library(ufunc, a)
     return Batched(ufunc.reduce(a, axis=axis, dtype=dtype, keepdims=keepdims, **named), level)
 
 
 def _accumulate(level: Any, ufunc: Any, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
     a = physical(array, level)
-    return Batched(ufunc.accumulate(a, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
+    return Batched(of_library(ufunc, a).accumulate(a, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
 
 
 def _reduceat(
     level: Any, ufunc: Any, array: Any, places: Any, axis: int = 0, dtype: Any = None, out: Any = None
 ) -> Any:
     a = physical(array, level)
-    return Batched(ufunc.reduceat(a, places, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
+    return Batched(of_library(ufunc, a).reduceat(a, places, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
 
 
 def _outer(level: Any, ufunc: Any, a: Any, b: Any, **named: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcore.backends.base import Backend
 from gradcore.backends.batching import calls
-from gradcore.backends.batching.array import Batched
+from gradcore.backends.batching.array import LIBRARIES, Batched, of_library, outermost
 from gradcore.backends.batching.creation import CREATION
 from gradcore.backends.batching.kernels import KERNELS, BatchedKernels
 from gradcore.backends.batching.messages import ITEM
@@ -42,8 +42,32 @@ class Namespace:
             value = functools.partial(CREATION[name], self._backend.xp, self._level)
         elif isinstance(value, types.ModuleType):
             value = Namespace(value, self._backend, self._level)
+        elif callable(value) and not isinstance(value, type) and self._backend.array_type in LIBRARIES:
+            value = _Routed(value)
         setattr(self, name, value)
         return value
+
+
+class _Routed:
+    """A function of NumPy that other libraries have too: theirs where no array is batched."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        function = self._function
+        if outermost((args, named)) is None:
+            function = of_library(function, *args)
+        return function(*args, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        def method(*args: Any, **named: Any) -> Any:
+            function = self._function
+            if outermost((args, named)) is None:
+                function = of_library(function, *args)
+            return getattr(function, name)(*args, **named)
+
+        return method
 
 
 class BatchingBackend(BatchedKernels, Backend):
@@ -61,6 +85,8 @@ class BatchingBackend(BatchedKernels, Backend):
     def __init__(self, inner: Backend, level: Any) -> None:
         super().__init__(Namespace(np, inner, level), Batched)
         self.inner, self.level = inner, level
+        if inner.array_type is not Batched and inner.array_type is not np.ndarray:
+            LIBRARIES[inner.array_type] = inner.xp
         self.type = inner.type  # type: ignore[misc]
         self.upcasts, self.host_scalars = inner.upcasts, False
 
@@ -144,10 +170,10 @@ def _of_elements(name: str) -> Callable[..., Any]:
 
 
 #: Methods of the family that are no functions of each element.
-_OTHERS = frozenset(
-    "zeros_like ones_like new_zeros copy_into special_function is_complex degrees_up_to view_as_real "
-    "view_as_complex".split()
-)
+_OTHERS = {
+    "zeros_like", "ones_like", "new_zeros", "copy_into", "special_function", "is_complex", "degrees_up_to",
+    "view_as_real", "view_as_complex",
+}  # fmt: skip
 
 
 def _elementwise_names() -> set[str]:

@@ -55,5 +55,3 @@ def as_samples(value: Any, level: Any) -> Any:
     if isinstance(value, np.generic) or not hasattr(value, "__array_function__"):
         return value
     return Batched(physical(value, level), level)
-
-

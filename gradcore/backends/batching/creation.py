@@ -1,11 +1,9 @@
-"""Functions that make arrays inside kernels: what is filled later is a batch, so that samples can be written into it."""
+"""Functions that make arrays inside kernels: what is filled later is a batch, into which samples can be written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from gradcore.backends.batching.array import Batched, physical, sizes
 from gradcore.backends.batching.functions import as_strided
@@ -30,7 +28,7 @@ def _full(xp: Any, level: Any, shape: Any, fill_value: Any, dtype: Any = None, *
 
 def _like(name: str) -> Callable[..., Any]:
     def make(xp: Any, level: Any, a: Any, *args: Any, **named: Any) -> Any:
-        return Batched(getattr(np, name)(physical(a, level), *args, **named), level)
+        return Batched(getattr(xp, name)(physical(a, level), *args, **named), level)
 
     return make
 

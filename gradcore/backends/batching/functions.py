@@ -10,9 +10,12 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from gradcore.backends.batching import calls
 from gradcore.backends.batching.array import (
+    LIBRARIES,
     RULES,
     Batched,
     aligned,
+    counted,
+    of_library,
     physical,
     rewrap,
     shifted,
@@ -49,7 +52,9 @@ def rule(names: str) -> Callable[[R], R]:
 # -- element by element -------------------------------------------------------------------------------------------
 
 for _function in find("angle around clip fix i0 isclose isneginf isposinf nan_to_num real_if_close round sinc where"):
-    RULES[_function] = lambda level, *args, _f=_function, **named: calls.elementwise(level, _f, *args, **named)
+    RULES[_function] = lambda level, *args, _f=_function, **named: calls.elementwise(
+        level, lambda *operands, **n: of_library(_f, *operands)(*operands, **n), *args, **named
+    )
 
 rule("real")(lambda level, val: val.real)
 rule("imag")(lambda level, val: val.imag)
@@ -70,7 +75,8 @@ def _copy(level: Any, a: Any, order: str = "K", subok: bool = False) -> Any:
 
 @rule("may_share_memory shares_memory")
 def _shares_memory(level: Any, a: Any, b: Any, *args: Any, **named: Any) -> bool:
-    return bool(np.shares_memory(without(a, level)[0], without(b, level)[0], *args, **named))
+    a, b = without(a, level)[0], without(b, level)[0]
+    return bool(of_library(np.shares_memory, a, b)(a, b, *args, **named))
 
 
 @rule("copyto")
@@ -78,7 +84,8 @@ def _copyto(level: Any, dst: Any, src: Any, casting: str = "same_kind", where: A
     if dst.__class__ is not Batched or dst.level is not level:
         raise RuntimeError(INPLACE)
     ndim = dst.ndim
-    np.copyto(dst.array, aligned(src, level, ndim), casting, aligned(where, level, ndim))
+    copy = of_library(np.copyto, dst.array)
+    copy(dst.array, aligned(src, level, ndim), casting, aligned(where, level, ndim))
 
 
 # -- along axes ---------------------------------------------------------------------------------------------------
@@ -92,7 +99,7 @@ def _reduction(function: Any) -> Callable[..., Any]:
     def run(level: Any, a: Any, axis: Any = None, *args: Any, **named: Any) -> Any:
         named.pop("out", None)
         a = physical(a, level)
-        return rewrap(function(a, shifted(axis, a.ndim - 1), *args, **named), level)
+        return rewrap(of_library(function, a)(a, shifted(axis, a.ndim - 1), *args, **named), level)
 
     return run
 
@@ -107,11 +114,11 @@ for _function in find(
 def _search(function: Any) -> Callable[..., Any]:
     def run(level: Any, a: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
         a = physical(a, level)
+        search = of_library(function, a)
         if axis is None:
-            ndim, a, axis = a.ndim, _flat(a), 0
-            found = function(a, axis=1)
-            return Batched(found.reshape(found.shape + (1,) * (ndim - 1)) if keepdims else found, level)
-        return Batched(function(a, axis=shifted(axis, a.ndim - 1), keepdims=keepdims), level)
+            found = search(_flat(a), axis=1)
+            return Batched(found.reshape(found.shape + (1,) * (a.ndim - 1)) if keepdims else found, level)
+        return Batched(search(a, axis=shifted(axis, a.ndim - 1), keepdims=keepdims), level)
 
     return run
 
@@ -126,11 +133,9 @@ def _along(function: Any, default: Any = None, flattens: bool = True) -> Callabl
     def run(level: Any, a: Any, axis: Any = default, **named: Any) -> Any:
         named.pop("out", None)
         a = physical(a, level)
-        if axis is None:
-            if flattens:
-                return Batched(function(_flat(a), axis=1, **named), level)
-            return Batched(function(a, axis=tuple(range(1, a.ndim)), **named), level)
-        return Batched(function(a, axis=shifted(axis, a.ndim - 1), **named), level)
+        if axis is None and flattens:
+            a, axis = _flat(a), 0
+        return Batched(of_library(function, a)(a, axis=shifted(axis, a.ndim - 1), **named), level)
 
     return run
 
@@ -147,7 +152,7 @@ for _function in find("partition argpartition"):
 
     def _partitioned(level: Any, a: Any, kth: Any, axis: Any = -1, _f: Any = _function, **named: Any) -> Any:
         a = physical(a, level)
-        return Batched(_f(a, kth, axis=shifted(axis, a.ndim - 1), **named), level)
+        return Batched(of_library(_f, a)(a, kth, axis=shifted(axis, a.ndim - 1), **named), level)
 
     RULES[_function] = _partitioned
 
@@ -156,8 +161,8 @@ for _function in find("partition argpartition"):
 def _roll(level: Any, a: Any, shift: Any, axis: Any = None) -> Any:
     a = physical(a, level)
     if axis is None:
-        return Batched(np.roll(_flat(a), shift, 1).reshape(a.shape), level)
-    return Batched(np.roll(a, shift, shifted(axis, a.ndim - 1)), level)
+        return Batched(of_library(np.roll, a)(_flat(a), shift, 1).reshape(a.shape), level)
+    return Batched(of_library(np.roll, a)(a, shift, shifted(axis, a.ndim - 1)), level)
 
 
 @rule("repeat")
@@ -166,8 +171,8 @@ def _repeat(level: Any, a: Any, repeats: Any, axis: Any = None) -> Any:
         raise RuntimeError(DYNAMIC.format(name="repeat_interleave"))
     a = physical(a, level)
     if axis is None:
-        return Batched(np.repeat(_flat(a), repeats, 1), level)
-    return Batched(np.repeat(a, repeats, shifted(axis, a.ndim - 1)), level)
+        return Batched(of_library(np.repeat, a)(_flat(a), repeats, 1), level)
+    return Batched(of_library(np.repeat, a)(a, repeats, shifted(axis, a.ndim - 1)), level)
 
 
 @rule("take")
@@ -178,15 +183,17 @@ def _take(level: Any, a: Any, indices: Any, axis: Any = None, out: Any = None, m
     if without(indices, level)[1]:
         a = a if a.__class__ is Batched and a.level is level else Batched(physical(a, level), level)
         return a[(slice(None),) * axis + (indices,)]
-    return Batched(np.take(physical(a, level), without(indices, level)[0], axis + 1), level)
+    a = physical(a, level)
+    return Batched(of_library(np.take, a)(a, without(indices, level)[0], axis + 1), level)
 
 
 @rule("take_along_axis")
 def _take_along_axis(level: Any, arr: Any, indices: Any, axis: Any = -1) -> Any:
     a, i = physical(arr, level), physical(indices, level)
+    take = of_library(np.take_along_axis, a, i)
     if axis is None:
-        return Batched(np.take_along_axis(_flat(a), i, 1), level)
-    return Batched(np.take_along_axis(a, i, shifted(axis, a.ndim - 1)), level)
+        return Batched(take(_flat(a), i, 1), level)
+    return Batched(take(a, i, shifted(axis, a.ndim - 1)), level)
 
 
 @rule("put_along_axis")
@@ -194,13 +201,14 @@ def _put_along_axis(level: Any, arr: Any, indices: Any, values: Any, axis: Any) 
     if arr.__class__ is not Batched or arr.level is not level:
         raise RuntimeError(INPLACE)
     a = arr.array
-    np.put_along_axis(a, physical(indices, level), aligned(values, level, a.ndim - 1), shifted(axis, a.ndim - 1))
+    put = of_library(np.put_along_axis, a)
+    put(a, physical(indices, level), aligned(values, level, a.ndim - 1), shifted(axis, a.ndim - 1))
 
 
 @rule("lexsort")
 def _lexsort(level: Any, keys: Any, axis: int = -1) -> Any:
     keys = [physical(k, level) for k in keys]
-    return Batched(np.lexsort(keys, axis=shifted(axis, keys[0].ndim - 1)), level)
+    return Batched(of_library(np.lexsort, *keys)(keys, axis=shifted(axis, keys[0].ndim - 1)), level)
 
 
 @rule("searchsorted")
@@ -208,7 +216,8 @@ def _searchsorted(level: Any, a: Any, v: Any, side: str = "left", sorter: Any = 
     a, several = without(a, level)
     if several:
         raise NotImplementedError("vmap: searchsorted of a batch of sorted sequences")
-    return Batched(np.searchsorted(a, physical(v, level), side), level)
+    v = physical(v, level)
+    return Batched(of_library(np.searchsorted, a, v)(a, v, side), level)
 
 
 # -- views --------------------------------------------------------------------------------------------------------
@@ -250,7 +259,8 @@ def _broadcast_to(level: Any, array: Any, shape: Any, subok: bool = False) -> An
     shape = sizes(shape)
     if len(shape) < array.ndim:
         raise ValueError(f"cannot broadcast an array of shape {array.shape} to shape {tuple(shape)}")
-    return Batched(np.broadcast_to(aligned(array, level, len(shape)), (level.size, *shape)), level)
+    a = aligned(array, level, len(shape))
+    return Batched(of_library(np.broadcast_to, a)(a, (level.size, *shape)), level)
 
 
 @rule("broadcast_arrays")
@@ -270,23 +280,25 @@ def _expand_dims(level: Any, a: Any, axis: Any) -> Any:
 def _squeeze(level: Any, a: Any, axis: Any = None) -> Any:
     if axis is None:
         axis = tuple(i for i, n in enumerate(a.shape) if n == 1)
-    return Batched(np.squeeze(a.array, shifted(axis, a.ndim)), level)
+    return Batched(of_library(np.squeeze, a.array)(a.array, shifted(axis, a.ndim)), level)
 
 
 @rule("rot90")
 def _rot90(level: Any, m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
-    return Batched(np.rot90(m.array, k, shifted(axes, m.ndim)), level)
+    return Batched(of_library(np.rot90, m.array)(m.array, k, shifted(axes, m.ndim)), level)
+
+
+def _of_diagonal(function: Any) -> Callable[..., Any]:
+    def run(level: Any, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *args: Any, **named: Any) -> Any:
+        named.pop("out", None)
+        axes = shifted((axis1, axis2), a.ndim)
+        return Batched(of_library(function, a.array)(a.array, offset, *axes, *args, **named), level)
+
+    return run
 
 
 for _function in find("diagonal trace"):
-
-    def _of_diagonal(
-        level: Any, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *args: Any, _f: Any = _function, **named: Any
-    ) -> Any:
-        named.pop("out", None)
-        return Batched(_f(a.array, offset, *shifted((axis1, axis2), a.ndim), *args, **named), level)
-
-    RULES[_function] = _of_diagonal
+    RULES[_function] = _of_diagonal(_function)
 
 
 @rule("diag")
@@ -294,19 +306,19 @@ def _diag(level: Any, v: Any, k: int = 0) -> Any:
     if v.ndim == 2:
         return v.diagonal(k)
     n = v.shape[0] + abs(k)
-    out = np.zeros_like(v.array, shape=(level.size, n, n))
-    place = np.arange(v.shape[0])
+    out = of_library(np.zeros, v.array)((level.size, n, n), v.dtype)
+    place = counted(v.shape[0], v)
     out[:, place + max(-k, 0), place + max(k, 0)] = v.array
     return Batched(out, level)
 
 
 for _function in find("tril triu"):
-    RULES[_function] = lambda level, m, k=0, _f=_function: Batched(_f(m.array, k), level)
+    RULES[_function] = lambda level, m, k=0, _f=_function: Batched(of_library(_f, m.array)(m.array, k), level)
 
 
 @rule("lib.stride_tricks.sliding_window_view")
 def _sliding_window_view(level: Any, x: Any, window_shape: Any, axis: Any = None, **named: Any) -> Any:
-    view = np.lib.stride_tricks.sliding_window_view
+    view = LIBRARIES.get(x.array.__class__, np).lib.stride_tricks.sliding_window_view
     return Batched(view(x.array, window_shape, shifted(axis, x.ndim), **named), level)
 
 
@@ -333,20 +345,21 @@ def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = No
 def _concatenate(level: Any, arrays: Any, axis: Any = 0, out: Any = None, **named: Any) -> Any:
     parts = [physical(a, level) for a in arrays]
     if axis is None:
-        return Batched(np.concatenate([_flat(p) for p in parts], 1, **named), level)
-    return Batched(np.concatenate(parts, shifted(axis, parts[0].ndim - 1), **named), level)
+        parts, axis = [_flat(p) for p in parts], 0
+    join = of_library(np.concatenate, *parts)
+    return Batched(join(parts, shifted(axis, parts[0].ndim - 1), **named), level)
 
 
 @rule("stack")
 def _stack(level: Any, arrays: Any, axis: int = 0, **named: Any) -> Any:
     parts = [physical(a, level) for a in arrays]
-    return Batched(np.stack(parts, shifted(axis, parts[0].ndim)), level)
+    return Batched(of_library(np.stack, *parts)(parts, shifted(axis, parts[0].ndim)), level)
 
 
 @rule("pad")
 def _pad(level: Any, array: Any, pad_width: Any, *args: Any, **named: Any) -> Any:
     widths = np.broadcast_to(pad_width, (array.ndim, 2)).tolist()
-    return Batched(np.pad(array.array, [(0, 0), *widths], *args, **named), level)
+    return Batched(of_library(np.pad, array.array)(array.array, [(0, 0), *widths], *args, **named), level)
 
 
 # -- products -----------------------------------------------------------------------------------------------------
@@ -360,7 +373,7 @@ def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
         found = product(x, y)
         if not calls.in_batch(level, (a, b)):
             return found
-        return Batched(found if many_x or many_y else np.array(physical(found, level)), level)
+        return Batched(found if many_x or many_y else physical(found, level).copy(), level)
     if many_x and not many_y and m <= 2:
         return Batched(product(x, y), level)
     if many_x:
@@ -384,7 +397,7 @@ def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
 
 
 def _matmul(level: Any, a: Any, b: Any, out: Any = None, **named: Any) -> Any:
-    found = matmul(level, np.matmul, a, b)
+    found = matmul(level, lambda x, y: of_library(np.matmul, x, y)(x, y), a, b)
     if out is None:
         return found
     (target,) = out if isinstance(out, tuple) else (out,)
@@ -397,7 +410,7 @@ RULES[np.matmul] = _matmul
 
 @rule("vecdot")
 def _vecdot(level: Any, a: Any, b: Any, out: Any = None, **named: Any) -> Any:
-    return calls.elementwise(level, np.vecdot, a, b)
+    return calls.elementwise(level, lambda x, y: of_library(np.vecdot, x, y)(x, y), a, b)
 
 
 @rule("dot")
@@ -409,15 +422,10 @@ def _dot(level: Any, a: Any, b: Any, out: Any = None) -> Any:
 def _einsum(level: Any, subscripts: str, *operands: Any, **named: Any) -> Any:
     ins, _, result = subscripts.replace(" ", "").partition("->")
     batch = next(c for c in "ZYXWVU" if c not in subscripts)
-    terms = ins.split(",")
-    marked = [batch + t if in_level else t for t, in_level in zip(terms, _batched(level, operands), strict=True)]
-    return Batched(
-        np.einsum(",".join(marked) + "->" + batch + result, *[without(o, level)[0] for o in operands], **named), level
-    )
-
-
-def _batched(level: Any, operands: Sequence[Any]) -> list[bool]:
-    return [without(o, level)[1] for o in operands]
+    pairs = [without(o, level) for o in operands]
+    terms = [batch * several + term for term, (_, several) in zip(ins.split(","), pairs, strict=True)]
+    arrays = [a for a, _ in pairs]
+    return Batched(of_library(np.einsum, *arrays)(f"{','.join(terms)}->{batch}{result}", *arrays, **named), level)
 
 
 # -- what has another shape for every sample ------------------------------------------------------------------------
@@ -427,7 +435,8 @@ def _refused(function: Any) -> Callable[..., Any]:
     def refuse(level: Any, *args: Any, **named: Any) -> Any:
         shared = [without(a, level) for a in args]
         if not any(several for _, several in shared):  # the same for all samples
-            return function(*[a for a, _ in shared], **named)
+            arrays = [a for a, _ in shared]
+            return of_library(function, *arrays)(*arrays, **named)
         raise RuntimeError(DYNAMIC.format(name=function.__name__))
 
     return refuse

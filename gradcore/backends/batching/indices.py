@@ -40,7 +40,10 @@ def write(x: Any, key: Any, value: Any) -> None:
 
 def accumulate(ufunc: Any, x: Any, key: Any, value: Any) -> None:
     """``ufunc.at(x, key, value)`` for every sample."""
+    from gradcore.backends.batching.array import of_library
+
     level = x.level
+    ufunc = of_library(ufunc, x.array)
     arranged, back = _with_rows(x.array, _entries(x, key), level)
     if value is None:
         ufunc.at(x.array, arranged)
@@ -82,10 +85,10 @@ def _fitted(value: Any, level: Any, ndim: int) -> Any:
 def _spread(value: Any, level: Any, back: Sequence[int]) -> Any:
     """A value in the order of dims in which NumPy takes what is written to arrays of indices."""
     value = _fitted(value, level, len(back) - 1)
-    missing = len(back) - np.ndim(value)
+    missing = len(back) - getattr(value, "ndim", 0)
     if missing:
-        value = value.reshape((1,) * missing + value.shape) if np.ndim(value) else value
-    if not np.ndim(value):
+        value = value.reshape((1,) * missing + value.shape) if getattr(value, "ndim", 0) else value
+    if not getattr(value, "ndim", 0):
         return value
     order = sorted(range(len(back)), key=back.__getitem__)
     return value.transpose(order)
@@ -125,14 +128,14 @@ def _entries(x: Any, key: Any) -> list[Any]:
 def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, ...], list[int]]:
     """A key for all samples, and the order that puts the dims of ``array[key]`` where those of a sample lie.
 
-    The numbers of the samples are one more array of indices, in front, so that NumPy puts the dims of the indices first.
+    The numbers of the samples are one more array of indices, in front: so the dims of the indices come first.
     """
-    from gradcore.backends.batching.array import Batched
+    from gradcore.backends.batching.array import Batched, counted
 
     # Beside arrays, plain ints are arrays of indices too.
     chosen = [i for i, e in enumerate(entries) if _is_array(e) or hasattr(e, "__index__")]
     k = len(np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen)))
-    key: list[Any] = [np.arange(level.size).reshape(-1, *(1,) * k)]
+    key: list[Any] = [counted(level.size, array).reshape(-1, *(1,) * k)]
     for entry in entries:
         a = entry
         if entry.__class__ is Batched and entry.level is level:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.batching import calls
-from gradcore.backends.batching.array import Batched, physical, rewrap, shifted, without
+from gradcore.backends.batching.array import Batched, counted, physical, rewrap, shifted, without
 from gradcore.backends.batching.functions import matmul
 from gradcore.backends.batching.messages import DYNAMIC
 
@@ -190,7 +190,7 @@ def _convolved(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, *sett
     if not calls.in_batch(level, (x, weight)):
         return kernel(a, w, *settings)
     if not (many or filters):
-        return Batched(np.array(physical(kernel(a, w, *settings), level)), level)
+        return Batched(physical(kernel(a, w, *settings), level).copy(), level)
     if not filters:
         found = kernel(a.reshape(-1, *a.shape[2:]), w, *settings)
         return Batched(found.reshape(*a.shape[:2], *found.shape[1:]), level)
@@ -272,7 +272,7 @@ class BatchedKernels:
         """Rows of numbers, reduced with values at places: one long row of all samples."""
         arrays = [physical(a, self.level) for a in (out, places, values)]
         n = arrays[0].shape[1]
-        flat = (arrays[1] + np.arange(self.level.size)[:, None] * n).reshape(-1)
+        flat = (arrays[1] + counted(self.level.size, out)[:, None] * n).reshape(-1)
         found = self.inner.reduce_at(arrays[0].reshape(-1), flat, arrays[2].reshape(-1), reduce)
         return Batched(found.reshape(self.level.size, n), self.level)
 

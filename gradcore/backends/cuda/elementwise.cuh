@@ -5,6 +5,10 @@
 
 #include "numbers.cuh"
 
+#ifdef __CUDACC__
+#pragma nv_diag_suppress 186  // comparisons with zero are for signed and unsigned integers alike
+#endif
+
 namespace gradcore {
 
 // -------------------------------------------------------------------------------------------------- conversions

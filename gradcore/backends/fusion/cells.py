@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.backends.fusion.expressions import Value
-
-__all__ = ["Cell"]
+__all__ = ["Cell", "held"]
 
 _SIGNS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
 _OTHERS = ("neg", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne")
@@ -19,7 +17,7 @@ class Cell:
     __slots__ = ("value",)
     __hash__ = object.__hash__
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
 
     def __getattr__(self, name: str) -> Any:
@@ -29,16 +27,21 @@ class Cell:
         self.value = self.value.trace.operand(value, self.value.dtype)
 
 
+def held(value: Any) -> Any:
+    """What a cell holds; anything else as it is."""
+    return value.value if isinstance(value, Cell) else value
+
+
 def _reading(name: str) -> Callable[..., Any]:
     def operator(self: Cell, *others: Any) -> Any:
-        return getattr(self.value, name)(*(o.value if isinstance(o, Cell) else o for o in others))
+        return getattr(self.value, name)(*map(held, others))
 
     return operator
 
 
 def _assigning(name: str) -> Callable[..., Cell]:
     def operator(self: Cell, other: Any) -> Cell:
-        self[...] = getattr(self.value, name)(other.value if isinstance(other, Cell) else other)
+        self[...] = getattr(self.value, name)(held(other))
         return self
 
     return operator

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.fusion.cells import held
+
 __all__ = ["Setting", "Trace", "Unfusable", "Value", "call_of"]
 
 BOOL, FLOAT = np.dtype(bool), np.dtype("float32")
@@ -25,8 +27,6 @@ def call_of(name: str) -> Callable[..., Value]:
     """An operator of values: the function of that name of NumPy."""
 
     def operator(self: Value, *others: Any) -> Value:
-        if any(hasattr(o, "value") for o in others):  # a `Cell` in its own right
-            return NotImplemented
         return self.trace.call(name, self, *others)
 
     return operator
@@ -182,6 +182,7 @@ class Trace:
     def call(self, name: str, *operands: Any) -> Value:
         """NumPy's function of that name, in the dtypes that NumPy computes it in."""
         function = getattr(np, name, None)
+        operands = tuple(map(held, operands))
         if name in ("real", "imag"):
             return self._value(name, operands, np.dtype("float32" if operands[0].dtype.itemsize == 8 else "float64"))
         if not isinstance(function, np.ufunc):
@@ -199,13 +200,13 @@ class Trace:
 
     def where(self, condition: Value, x: Any, y: Any) -> Value:
         """A selection."""
+        condition, x, y = map(held, (condition, x, y))
         dtype = np.result_type(*(o.dtype if isinstance(o, Value) else _weak(o) for o in (x, y)))
-        return self._value(
-            "where", (self.cast(condition, BOOL), self.operand(x, dtype), self.operand(y, dtype)), dtype
-        )
+        return self._value("where", (self.cast(condition, BOOL), self.operand(x, dtype), self.operand(y, dtype)), dtype)
 
     def operand(self, operand: Any, dtype: np.dtype[Any]) -> Value:
         """A value, or a number, in that dtype."""
+        operand = held(operand)
         return self.cast(operand, dtype) if isinstance(operand, Value) else self.number(operand, dtype)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.fusion.expressions import Setting, Trace, Value
-from gradcore.backends.fusion.functions import C_TYPES, computed, needs_complex, written
+from gradcore.backends.fusion.functions import C_TYPES, FUNCTION_NAMES, computed, needs_complex, written
 from gradcore.backends.fusion.tracer import Tracer
 
 __all__ = ["Operand", "Program", "Traced", "traced"]
@@ -172,7 +173,7 @@ def traced(
     for label, operand in operands:
         if isinstance(operand, Operand):
             value = trace.input(len(leaves), computed(operand.dtype))
-            leaves.append(operand._replace(name=label + "_" if label in _TAKEN else label))
+            leaves.append(operand._replace(name=label + "_" if _TAKEN.fullmatch(label) else label))
             arguments.append(value if operand.compute is None else trace.cast(value, computed(operand.compute)))
         else:
             arguments.append(Setting(operand) if operand.__class__ is float else operand)
@@ -220,8 +221,13 @@ def _assembled(
     return Traced(program, tuple(used), tuple(trace.parameters[i][0] for i in used_parameters), tuple(results))
 
 
-#: Names that kernels use themselves.
-_TAKEN = frozenset({"i", "size", "load", "store", "cast", "truth", "log", "exp", "pow", "floor", "float", "double"})
+#: Names that kernels use themselves, and words of C++.
+_TAKEN = re.compile(
+    r"[nvpr]\d+|i\d*|rest\d+|size|"
+    + "|".join(sorted(FUNCTION_NAMES))
+    + "|bool|char|class|const|double|float|for|if|else|int|"
+    "long|new|delete|return|short|signed|unsigned|static|struct|template|this|typename|using|void|while|switch|case|default"
+)
 
 
 def _in_order(roots: Sequence[Value]) -> list[Value]:

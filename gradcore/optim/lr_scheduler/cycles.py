@@ -1,0 +1,365 @@
+"""Schedulers that go up and down: cosines, one cycle, many cycles."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, check_optimizer, current, for_each_group, put
+from gradcore.optim.optimizer import Optimizer
+
+__all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Falls along half a cosine in `T_max` steps, and rises again.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    T_max : int
+        The number of steps from the top to the bottom.
+    eta_min : float
+        The learning rate at the bottom.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> optimizer = gradcore.optim.SGD([gradcore.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = gradcore.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.854, 0.5, 0.146, 0.0]
+    """
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def _height(self, epoch: int) -> float:
+        return 1 + math.cos(math.pi * epoch / self.T_max)
+
+    def get_lr(self) -> list[Rate]:
+        self._check_call()
+        epoch, rates = self.last_epoch, current(self.optimizer)
+        if self._is_initial:
+            return rates
+        if self._step_count == 1 and epoch > 0:
+            return self._get_closed_form_lr()
+        if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the step before was at the bottom: nothing to multiply
+            rise = (1 - math.cos(math.pi / self.T_max)) / 2
+            return [lr + (base - self.eta_min) * rise for base, lr in zip(self.base_lrs, rates, strict=True)]
+        factor = self._height(epoch) / self._height(epoch - 1)
+        return [factor * (lr - self.eta_min) + self.eta_min for lr in rates]
+
+    def _get_closed_form_lr(self) -> list[Rate]:
+        height = self._height(self.last_epoch)
+        return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Falls along half a cosine, and begins again at the top.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    T_0 : int
+        The number of steps of the first fall.
+    T_mult : int
+        By how much each fall is longer than the one before.
+    eta_min : float
+        The learning rate at the bottom.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        if not isinstance(eta_min, (float, int)):
+            raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
+        self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
+        self.T_cur: float = last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Rate]:
+        self._check_call()
+        height = 1 + math.cos(math.pi * self.T_cur / self.T_i)
+        return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Set the next learning rates, or those of `epoch`, which may lie between two steps."""
+        if epoch is None and self.last_epoch >= 0:
+            epoch = self.last_epoch + 1
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur, self.T_i = self.T_cur % self.T_i, self.T_i * self.T_mult
+        else:
+            self._go_to(epoch or 0)
+        self.last_epoch = math.floor(epoch or 0)
+        self._set(self.get_lr)
+
+    def _go_to(self, epoch: float) -> None:
+        if epoch < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        if epoch < self.T_0:
+            self.T_i, self.T_cur = self.T_0, epoch
+        elif self.T_mult == 1:
+            self.T_cur = epoch % self.T_0
+        else:
+            falls = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
+            self.T_cur = epoch - self.T_0 * (self.T_mult**falls - 1) / (self.T_mult - 1)
+            self.T_i = self.T_0 * self.T_mult**falls
+
+
+class MomentumCycle(LRScheduler):
+    """The base of schedulers that also move the momentum, against the learning rate."""
+
+    def _start_momentum(self, base_momentum: Any, max_momentum: Any, last_epoch: int) -> None:
+        defaults = self.optimizer.defaults
+        if "momentum" not in defaults and "betas" not in defaults:
+            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        self.use_beta1 = "betas" in defaults
+        self.base_momentums = for_each_group("base_momentum", self.optimizer, base_momentum)
+        self.max_momentums = for_each_group("max_momentum", self.optimizer, max_momentum)
+        if last_epoch == -1:
+            for low, high, group in zip(
+                self.base_momentums, self.max_momentums, self.optimizer.param_groups, strict=True
+            ):
+                self._put_momentum(group, high)
+                group["max_momentum"], group["base_momentum"] = high, low
+
+    def _put_momentum(self, group: dict[str, Any], value: Rate) -> None:
+        if self.use_beta1:
+            group["betas"] = (value, *group["betas"][1:])
+        else:
+            group["momentum"] = value
+
+
+def _cosine(start: Rate, end: Rate, share: float) -> Rate:
+    return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
+
+
+def _line(start: Rate, end: Rate, share: float) -> Rate:
+    return (end - start) * share + start
+
+
+class OneCycleLR(MomentumCycle):
+    """Rises to `max_lr` and falls far below the beginning, once.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    max_lr : float or list of float
+        The highest learning rate, for all groups or for each.
+    total_steps : int, optional
+        The number of steps; or else `epochs` times `steps_per_epoch`.
+    epochs, steps_per_epoch : int, optional
+        Another way to give the number of steps.
+    pct_start : float
+        The share of the steps that rise.
+    anneal_strategy : {'cos', 'linear'}
+        Along half a cosine or along a line.
+    cycle_momentum : bool
+        Move the momentum too, the other way.
+    base_momentum, max_momentum : float or list of float
+        Its bounds.
+    div_factor : float
+        `max_lr` over the first learning rate.
+    final_div_factor : float
+        The first learning rate over the last one.
+    three_phase : bool
+        Fall to the first learning rate as fast as it rose, and then further.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | list[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.85,
+        max_momentum: float | list[float] = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        check_optimizer(optimizer)
+        self.optimizer = optimizer
+        self.total_steps = _steps(total_steps, epochs, steps_per_epoch)
+        if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        self._anneal_func_type = anneal_strategy
+        self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
+        rates = for_each_group("max_lr", optimizer, max_lr)
+        if last_epoch == -1:
+            for rate, group in zip(rates, optimizer.param_groups, strict=True):
+                group["initial_lr"], group["max_lr"] = rate / div_factor, rate
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            self._start_momentum(base_momentum, max_momentum, last_epoch)
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Rate]:
+        self._check_call()
+        step = self.last_epoch
+        if step > self.total_steps:
+            raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
+        start = 0.0
+        for phase in self._schedule_phases:
+            end = phase["end_step"]
+            if step <= end or phase is self._schedule_phases[-1]:
+                break
+            start = end
+        share = (step - start) / (end - start)
+        between = _cosine if self._anneal_func_type == "cos" else _line
+        groups = self.optimizer.param_groups
+        if self.cycle_momentum:
+            for g in groups:
+                self._put_momentum(g, between(g[phase["start_momentum"]], g[phase["end_momentum"]], share))
+        return [between(g[phase["start_lr"]], g[phase["end_lr"]], share) for g in groups]
+
+
+def _steps(total: Any, epochs: Any, each: Any) -> int:
+    """The number of steps, from whichever way it was given."""
+    if total is None and (epochs is None or each is None):
+        raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+    given = {"epochs": epochs, "steps_per_epoch": each} if total is None else {"total_steps": total}
+    for name, value in given.items():
+        if value <= 0 or not isinstance(value, int):
+            raise ValueError(f"Expected positive integer {name}, but got {value}")
+    return math.prod(given.values())
+
+
+def _phases(steps: int, share: float, three: bool) -> list[dict[str, Any]]:
+    """Where each phase ends, and which of a group's options it goes from and to."""
+    ends = [share * steps - 1, *([2 * share * steps - 2] if three else []), steps - 1]
+    rates = ["initial_lr", "max_lr", *(["initial_lr"] if three else []), "min_lr"]
+    momenta = ["max_momentum", "base_momentum", "max_momentum", "max_momentum"]
+    return [
+        {
+            "end_step": end, "start_lr": rates[i], "end_lr": rates[i + 1], "start_momentum": momenta[i],
+            "end_momentum": momenta[i + 1],
+        }
+        for i, end in enumerate(ends)
+    ]  # fmt: skip
+
+
+class CyclicLR(MomentumCycle):
+    """Goes up and down between two learning rates, in straight lines.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    base_lr, max_lr : float or list of float
+        The bounds, for all groups or for each.
+    step_size_up, step_size_down : int
+        The numbers of steps that rise and fall.
+    mode : {'triangular', 'triangular2', 'exp_range'}
+        All cycles alike, each half as high as the one before, or falling by `gamma` with each step.
+    gamma : float
+        For ``'exp_range'``.
+    scale_fn : callable, optional
+        How high the cycle, or the step, is; takes the place of `mode`.
+    scale_mode : {'cycle', 'iterations'}
+        What `scale_fn` is given: the number of the cycle or of the step.
+    cycle_momentum : bool
+        Move the momentum too, the other way.
+    base_momentum, max_momentum : float or list of float
+        Its bounds.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | list[float],
+        max_lr: float | list[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.8,
+        max_momentum: float | list[float] = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        check_optimizer(optimizer)
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError("mode is invalid and scale_fn is None")
+        self.optimizer, self.mode, self.gamma, self._scale_fn_custom = optimizer, mode, gamma, scale_fn
+        lowest = for_each_group("base_lr", optimizer, base_lr)
+        self.max_lrs = for_each_group("max_lr", optimizer, max_lr)
+        if last_epoch == -1:
+            for rate, group in zip(lowest, optimizer.param_groups, strict=True):
+                put(group, "lr", rate)
+        down = step_size_up if step_size_down is None else step_size_down
+        self.total_size = float(step_size_up) + float(down)
+        self.step_ratio = step_size_up / self.total_size
+        fixed = "iterations" if mode == "exp_range" else "cycle"
+        self.scale_mode = scale_mode if scale_fn is not None else fixed
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            self._start_momentum(base_momentum, max_momentum, last_epoch)
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = lowest
+
+    def scale_fn(self, x: float) -> float:
+        """The height of cycle, or step, `x`."""
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
+        return {"triangular2": 2.0 ** (1 - x), "exp_range": self.gamma**x}.get(self.mode, 1.0)
+
+    def get_lr(self) -> list[Rate]:
+        self._check_call()
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle
+        height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
+        height *= self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            for low, high, group in zip(
+                self.base_momentums, self.max_momentums, self.optimizer.param_groups, strict=True
+            ):
+                self._put_momentum(group, high - (high - low) * height)
+        return [low + (high - low) * height for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimiser; of a function only what an object with ``__call__`` holds."""
+        state, function = super().state_dict(), self._scale_fn_custom
+        plain = function is None or isinstance(function, types.FunctionType)
+        return {**state, "_scale_fn_custom": None if plain else function.__dict__.copy()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        super().load_state_dict({key: value for key, value in state_dict.items() if key != "_scale_fn_custom"})
+        if state_dict["_scale_fn_custom"] is not None:
+            self._scale_fn_custom.__dict__.update(state_dict["_scale_fn_custom"])

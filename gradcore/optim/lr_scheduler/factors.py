@@ -1,0 +1,319 @@
+"""Schedulers that multiply: each step's learning rate is the last one times a factor, so that they can be combined."""
+
+from __future__ import annotations
+
+import types
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current
+from gradcore.optim.optimizer import Optimizer
+
+__all__ = [
+    "ConstantLR",
+    "ExponentialLR",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "MultiplicativeLR",
+    "PolynomialLR",
+    "StepLR",
+]
+
+
+class Factors(LRScheduler):
+    """The base of schedulers whose factor is the same for all groups."""
+
+    def step_factor(self, epoch: int) -> float:
+        """What the learning rate of the step before is multiplied with."""
+        raise NotImplementedError
+
+    def factor_so_far(self, epoch: int) -> float:
+        """What the first learning rate is multiplied with."""
+        raise NotImplementedError
+
+    def get_lr(self) -> list[Rate]:
+        self._check_call()
+        factor = self.step_factor(self.last_epoch)
+        return [lr * factor for lr in current(self.optimizer)] if factor != 1 else current(self.optimizer)
+
+    def _get_closed_form_lr(self) -> list[Rate]:
+        factor = self.factor_so_far(self.last_epoch)
+        return [lr * factor for lr in self.base_lrs]
+
+
+class StepLR(Factors):
+    """Multiplies by `gamma` every `step_size` steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    step_size : int
+        After how many steps.
+    gamma : float
+        The factor.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> optimizer = gradcore.optim.SGD([gradcore.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = gradcore.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(6):
+    ...     rates += scheduler.get_last_lr()
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
+    """
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def step_factor(self, epoch: int) -> float:
+        return self.gamma if epoch and epoch % self.step_size == 0 else 1
+
+    def factor_so_far(self, epoch: int) -> float:
+        return self.gamma ** (epoch // self.step_size)
+
+
+class MultiStepLR(Factors):
+    """Multiplies by `gamma` at given steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    milestones : iterable of int
+        The steps; one that is given twice counts twice.
+    gamma : float
+        The factor.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones, self.gamma = Counter(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def step_factor(self, epoch: int) -> float:
+        return self.gamma ** self.milestones[epoch]
+
+    def factor_so_far(self, epoch: int) -> float:
+        return self.gamma ** bisect_right(sorted(self.milestones.elements()), epoch)
+
+
+class ConstantLR(Factors):
+    """Multiplies by `factor` for the first steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    factor : float
+        The factor, between 0 and 1.
+    total_iters : int
+        For how many steps.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
+        if not 0 <= factor <= 1.0:
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def step_factor(self, epoch: int) -> float:
+        if epoch == 0:
+            return self.factor
+        return 1.0 / self.factor if epoch == self.total_iters else 1
+
+    def factor_so_far(self, epoch: int) -> float:
+        return 1 if epoch >= self.total_iters else self.factor
+
+
+class LinearLR(Factors):
+    """Goes in a straight line from one factor to another.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    start_factor, end_factor : float
+        What the first learning rate is multiplied with at the beginning and at the end.
+    total_iters : int
+        In how many steps.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if not 0 < start_factor <= 1.0:
+            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
+        if not 0 <= end_factor <= 1.0:
+            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def step_factor(self, epoch: int) -> float:
+        if epoch == 0:
+            return self.start_factor
+        if self._is_initial or epoch > self.total_iters:
+            return 1
+        rise = self.end_factor - self.start_factor
+        return 1.0 + rise / (self.total_iters * self.start_factor + (epoch - 1) * rise)
+
+    def factor_so_far(self, epoch: int) -> float:
+        rise = self.end_factor - self.start_factor
+        return self.start_factor + rise * min(self.total_iters, epoch) / self.total_iters
+
+
+class ExponentialLR(Factors):
+    """Multiplies by `gamma` every step.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    gamma : float
+        The factor.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def step_factor(self, epoch: int) -> float:
+        return 1 if self._is_initial else self.gamma
+
+    def factor_so_far(self, epoch: int) -> float:
+        return self.gamma**epoch
+
+
+class PolynomialLR(Factors):
+    """Falls to 0 as a power of the steps that are left.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    total_iters : int
+        In how many steps.
+    power : float
+        The exponent.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def step_factor(self, epoch: int) -> float:
+        if self._is_initial or epoch > self.total_iters:
+            return 1
+        left, before = (1.0 - n / self.total_iters for n in (epoch, epoch - 1))
+        return float((left / before) ** self.power)
+
+    def factor_so_far(self, epoch: int) -> float:
+        return float((1.0 - min(self.total_iters, epoch) / self.total_iters) ** self.power)
+
+
+class Lambdas(LRScheduler):
+    """The base of schedulers by functions, one a group."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
+        count = len(optimizer.param_groups)
+        if not isinstance(lr_lambda, (list, tuple)):
+            lr_lambda = [lr_lambda] * count
+        elif len(lr_lambda) != count:
+            raise ValueError(f"Expected {count} lr_lambdas, but got {len(lr_lambda)}")
+        self.lr_lambdas = list(lr_lambda)
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimiser; of functions only what objects with ``__call__`` hold."""
+        held = [None if isinstance(f, types.FunctionType) else f.__dict__.copy() for f in self.lr_lambdas]
+        return {**super().state_dict(), "lr_lambdas": held}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        super().load_state_dict({key: value for key, value in state_dict.items() if key != "lr_lambdas"})
+        for function, held in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
+            if held is not None:
+                function.__dict__.update(held)
+
+
+class LambdaLR(Lambdas):
+    """Multiplies the first learning rate by a function of the number of steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    lr_lambda : callable or list of callable
+        From the number of steps to the factor; one for all groups or one for each.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def get_lr(self) -> list[Rate]:
+        self._check_call()
+        return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, self.base_lrs, strict=True)]
+
+
+class MultiplicativeLR(Lambdas):
+    """Multiplies the last learning rate by a function of the number of steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    lr_lambda : callable or list of callable
+        From the number of steps to the factor; one for all groups or one for each.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
+        for function in lr_lambda if isinstance(lr_lambda, (list, tuple)) else [lr_lambda]:
+            if not callable(function):
+                raise TypeError(f"lr_lambda should be a function, but got {type(function).__name__}")
+        super().__init__(optimizer, lr_lambda, last_epoch)
+
+    def get_lr(self) -> list[Rate]:
+        self._check_call()
+        rates = current(self.optimizer)
+        return rates if self._is_initial else [
+            lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, rates, strict=True)
+        ]  # fmt: skip

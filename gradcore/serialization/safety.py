@@ -1,0 +1,55 @@
+"""What files may contain beside containers, numbers, strings and tensors: classes that the user has allowed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["add_safe_globals", "allowed", "clear_safe_globals", "get_safe_globals", "safe_globals"]
+
+_allowed: dict[str, Any] = {}
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Allow files to contain objects of these classes, and calls of these functions.
+
+    Parameters
+    ----------
+    safe_globals : list
+        Classes and functions, or pairs ``(object, "module.name")`` where a file has them under another name.
+    """
+    for entry in safe_globals:
+        value, name = entry if isinstance(entry, tuple) else (entry, _name(entry))
+        _allowed[name] = value
+
+
+def get_safe_globals() -> list[Any]:
+    """The classes and functions that `add_safe_globals` has allowed."""
+    return list(_allowed.values())
+
+
+def clear_safe_globals() -> None:
+    """Forget what `add_safe_globals` has allowed."""
+    _allowed.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(safe_globals: list[Callable[..., Any]]) -> Iterator[None]:
+    """Inside, files may contain objects of these classes, and calls of these functions."""
+    before = dict(_allowed)
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _allowed.clear()
+        _allowed.update(before)
+
+
+def allowed(name: str) -> Any:
+    """The class or function that is allowed under that name, or None."""
+    return _allowed.get(name)

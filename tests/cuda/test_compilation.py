@@ -1,0 +1,143 @@
+"""Every CUDA source compiles for the architectures that are promised, without a warning.
+
+By nvcc where it is installed, else by NVRTC (``pip install nvidia-cuda-nvrtc``); without either it is skipped, visibly.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcore.backends.cupy_kernels import C_NAMES, INCLUDE, compile_options
+from tests.cuda.host import KERNEL, cupy_include, includes
+from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend
+
+ARCHITECTURES = (75, 80, 90)
+OF_ONE_TYPE = ("softmax", "normalization", "segments", "windows")
+OPTIONS = [option for option in compile_options() if not option.startswith("-I")]
+
+
+def nvcc() -> str | None:
+    """Where nvcc is."""
+    found = shutil.which("nvcc")
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    places = [f"{home}/bin/nvcc" for home in homes if home] + sorted(glob.glob("/usr/local/cuda*/bin/nvcc"))
+    return found or next((place for place in places if Path(place).exists()), None)
+
+
+def ptx_of(source: str, architecture: int, folder: Path, defines: tuple[str, ...] = ()) -> str:
+    """The PTX of a source; an error of the compiler, or a warning of nvcc, fails."""
+    compiler = nvcc()
+    if compiler is not None:
+        path, output = folder / "source.cu", folder / "source.ptx"
+        path.write_text(source)
+        command = [
+            compiler,
+            *OPTIONS,
+            *defines,
+            *includes(),
+            f"-arch=compute_{architecture}",
+            "-Werror",
+            "all-warnings",
+        ]
+        done = subprocess.run(
+            [*command, "-ptx", str(path), "-o", str(output)], capture_output=True, text=True, check=False
+        )
+        assert not done.returncode, done.stderr[:4000]
+        return output.read_text()
+    nvrtc = pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
+    try:
+        program = nvrtc.createProgram(source, "source.cu", [], [])
+    except (ImportError, OSError, RuntimeError) as error:
+        pytest.skip(f"there is no nvcc, and NVRTC cannot be loaded: {error}")
+    nvrtc.compileProgram(program, [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *defines, *includes()])
+    ptx = nvrtc.getPTX(program)
+    return ptx.decode() if isinstance(ptx, bytes) else ptx
+
+
+def entries(ptx: str) -> set[str]:
+    return set(re.findall(r"\.entry (\w+)", ptx))
+
+
+def _own() -> list[Any]:
+    """Files with the types that they are compiled for."""
+    found = [(name, (f"-DGRADCORE_TYPE={kind}",)) for name in OF_ONE_TYPE for kind in C_NAMES.values()]
+    found += [("cross_entropy", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_INDEX={index}"))
+              for kind, index in itertools.product(("float", "double"), ("i64", "u8"))]  # fmt: skip
+    return [pytest.param(name, defines, id=" ".join([name, *defines])) for name, defines in [*found, ("bernoulli", ())]]
+
+
+@pytest.mark.parametrize(("name", "defines"), _own())
+def test_own_kernels(name: str, defines: tuple[str, ...], tmp_path: Path) -> None:
+    source = (INCLUDE / f"{name}.cu").read_text()
+    assert entries(ptx_of(source, 80, tmp_path, defines)) == set(KERNEL.findall(source))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", OF_ONE_TYPE)
+def test_own_kernels_for_other_devices(name: str, architecture: int, tmp_path: Path) -> None:
+    source = (INCLUDE / f"{name}.cu").read_text()
+    for kind in ("float16", "float"):
+        assert entries(ptx_of(source, architecture, tmp_path, (f"-DGRADCORE_TYPE={kind}",)))
+
+
+def _generated(dtype: str) -> dict[str, str]:
+    """The generated kernels of all operations in a dtype, by name."""
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    if "complex" in dtype and cupy_include() is None:
+        pytest.skip("CuPy, which has the complex numbers of CUDA sources, is not installed")
+    backend = HostBackend()
+    with np.errstate(all="ignore"):
+        for case in CASES:
+            if case.dtype.name == dtype:
+                case.fused(backend)
+                if case.differentiable and case.op.name not in UNKNOWN:
+                    case.fused_gradients(backend)
+    return backend.batch.sources
+
+
+@pytest.mark.parametrize(
+    ("dtype", "architecture"),
+    [
+        *(pytest.param("float32", n, marks=[] if n == 80 else pytest.mark.slow) for n in ARCHITECTURES),
+        *((dtype, 80) for dtype in ("float16", "complex64", "uint8")),
+    ],
+)
+def test_generated_kernels(dtype: str, architecture: int, tmp_path: Path) -> None:
+    sources = _generated(dtype)
+    assert len(sources) > (50 if dtype == "uint8" else 100)
+    assert entries(ptx_of("\n".join(sources.values()), architecture, tmp_path)) == set(sources)
+
+
+def test_products_and_sums_are_not_contracted(tmp_path: Path) -> None:
+    """A fused kernel rounds as the functions it is made of do."""
+    sources = [source for name, source in _generated("float32").items() if name.startswith("fused_atan2_backward")]
+    ptx = ptx_of(sources[0], 80, tmp_path)
+    assert "mul.rn.f32" in ptx or "mul.f32" in ptx
+    assert "fma.rn.f32" not in ptx.split("div")[0]
+
+
+def test_half_precision_is_converted_by_instructions(tmp_path: Path) -> None:
+    sources = [source for name, source in _generated("float16").items() if name.startswith("fused_silu_")]
+    ptx = ptx_of(sources[0], 80, tmp_path)
+    assert "cvt.f32.f16" in ptx
+    assert "cvt.rn.f16.f32" in ptx
+
+
+def test_options_name_the_state_of_the_sources() -> None:
+    """CuPy's cache on disk looks at source and options, not at included files."""
+    options = compile_options()
+    assert f"-I{INCLUDE}" in options
+    (digest,) = [o for o in options if o.startswith("-DGRADCORE_SOURCES=")]
+    assert re.fullmatch(r"-DGRADCORE_SOURCES=0x[0-9a-f]{16}", digest)
