@@ -58,7 +58,7 @@ globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
 # These read the functions that were installed just now.
-from gradcore import _C, amp, fft, func, linalg, nn, optim, overrides, profiler, special, utils, viz  # noqa: E402
+from gradcore import _C, amp, fft, func, linalg, nn, optim, overrides, profiler, serialization, special, utils, viz  # noqa: E402
 from gradcore.amp import cuda as _cuda_amp  # noqa: E402
 from gradcore.amp.autocasting import (  # noqa: E402
     autocast,
@@ -72,3 +72,4 @@ from gradcore.amp.autocasting import (  # noqa: E402
 )
 from gradcore.func import vmap  # noqa: E402
 from gradcore.kernels import from_kernel  # noqa: E402
+from gradcore.serialization import load, save  # noqa: E402

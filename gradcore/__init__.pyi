@@ -33,12 +33,14 @@ from gradcore import profiler as profiler
 from gradcore import queries as queries
 from gradcore import random as random
 from gradcore import return_types as return_types
+from gradcore import serialization as serialization
 from gradcore import shaping as shaping
 from gradcore import size as size
 from gradcore import special as special
 from gradcore import subclasses as subclasses
 from gradcore import transfer as transfer
 from gradcore import utils as utils
+from gradcore import viz as viz
 from gradcore.amp.autocasting import autocast as autocast
 from gradcore.amp.autocasting import clear_autocast_cache as clear_autocast_cache
 from gradcore.amp.autocasting import get_autocast_dtype as get_autocast_dtype
@@ -94,6 +96,7 @@ from gradcore.dtypes import get_default_dtype as get_default_dtype
 from gradcore.dtypes import iinfo as iinfo
 from gradcore.dtypes import promote_types as promote_types
 from gradcore.dtypes import set_default_dtype as set_default_dtype
+from gradcore.func.vmap import vmap as vmap
 from gradcore.kernels.making import from_kernel as from_kernel
 from gradcore.layouts import channels_last as channels_last
 from gradcore.layouts import contiguous_format as contiguous_format
@@ -130,6 +133,8 @@ from gradcore.random import randn_like as randn_like
 from gradcore.random import randperm as randperm
 from gradcore.random import seed as seed
 from gradcore.random import set_rng_state as set_rng_state
+from gradcore.serialization.reading import load as load
+from gradcore.serialization.writing import save as save
 from gradcore.size import Size as Size
 from gradcore.tensor import Tensor as Tensor
 

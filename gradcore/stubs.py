@@ -139,6 +139,7 @@ def _methods() -> Iterator[str]:
     attributes = {op.name for op in OPS.values() if op.attribute}
     indent = " " * 4
     for name in sorted(set(dir(Tensor)) - _declared()):
+        getattr(Tensor, name, None)  # operations become methods when they are first looked up
         value = inspect.getattr_static(Tensor, name)
         method = by_function.get(name.removesuffix("_") if name.removesuffix("_") in by_function else name)
         if isinstance(value, property):

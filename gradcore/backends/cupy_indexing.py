@@ -63,8 +63,9 @@ class CudaIndexing(CudaKernels, Indexing):
             self.note_bad_index(index, low, size, watch.total, watch.first)
 
     def check_watched(self, index: Any, size: int, ignored: int, message: str) -> tuple[int, Any]:
-        """The number of a check that a kernel makes itself, and where it notes what it finds: nowhere (a null pointer)
-        if nothing is to be checked, or has been checked at once.
+        """The number of a check that a kernel makes itself, and where it notes what it finds.
+
+        That is nowhere (a null pointer) if nothing is to be checked, or has been checked at once.
         """
         policy = config.index_checks()
         if policy == "now":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,8 @@ def compile_options() -> tuple[str, ...]:
     Without contraction of products and sums, kernels round as separate operations do. CuPy keeps compiled kernels on
     disk and tells them apart by source and options only: so the options name the state of the included files.
     """
+    import hashlib
+
     text = b"".join(path.read_bytes() for path in sorted(INCLUDE.glob("*.cu*")))
     digest = hashlib.sha256(text).hexdigest()[:16]
     return ("-std=c++17", "-fmad=false", f"-I{INCLUDE}", f"-DGRADCORE_SOURCES=0x{digest}")

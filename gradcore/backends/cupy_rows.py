@@ -49,18 +49,18 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def _softmax(self, x: Any, dim: int, logarithm: bool, y: Any = None) -> Any:
         """Softmax or its logarithm along a dim, or with its result `y` the product with its Jacobian matrix."""
         n, inner = x.shape[dim], prod(x.shape[dim % x.ndim + 1 :])
+        launch: tuple[Any, Any]
+        sizes: tuple[int, ...]
         others = x.size // n
         out = self.xp.empty(x.shape, x.dtype)
         arrays = [dense(self.xp, a) for a in (x, y) if a is not None]
         name = "softmax" if y is None else "softmax_backward"
         if inner == 1:
-            kernel = self._rows_kernel("softmax", f"{name}_rows", x)
-            sizes = np.int64(others), np.int64(n)
-            kernel(*rows_of(others, n), (*arrays, out, *sizes, np.bool_(logarithm)))
+            name, launch, sizes = f"{name}_rows", rows_of(others, n), (others, n)
         else:
-            kernel = self._rows_kernel("softmax", f"{name}_columns", x)
-            sizes = np.int64(others), np.int64(n), np.int64(inner)
-            kernel(*elements(others), (*arrays, out, *sizes, np.bool_(logarithm)))
+            name, launch, sizes = f"{name}_columns", elements(others), (others, n, inner)
+        arguments = (*arrays, out, *map(np.int64, sizes), np.bool_(logarithm))
+        self._rows_kernel("softmax", name, x)(*launch, arguments)
         return out
 
     # -- layers and groups ---------------------------------------------------------------------------------------

@@ -61,34 +61,35 @@ class NumpyAttention(Normalization):
         needs: Sequence[bool],
     ) -> tuple[Any, Any, Any, Any]:
         if grad is None or grad_weights is not None or needs[3] or not _usual(query, key, value, grad):
-            return self.bodies["attention_backward"](
-                self, grad, grad_weights, query, key, value, weights, scale, causal, needs
-            )
+            body: Any = self.bodies["attention_backward"]
+            return body(self, grad, grad_weights, query, key, value, weights, scale, causal, needs)  # type: ignore[no-any-return]
         shapes = query.shape, key.shape, value.shape
         heads = prod(query.shape[:-2])
         query, key, value, weights, grad = (x.reshape(heads, *x.shape[-2:]) for x in (query, key, value, weights, grad))
         make = np.zeros if causal else np.empty
-        results = [
+        results: list[Any] = [
             make((heads, *shape[-2:]), grad.dtype) if need else None
             for shape, need in zip(shapes, needs[:3], strict=True)
         ]
 
         def work(part: slice) -> None:
-            found = [None if each is None else each[part] for each in results]
-            arrays = grad[part], query[part], key[part], value[part], weights[part]
+            found: list[Any] = [None if each is None else each[part] for each in results]
+            g, q, k, v, w = grad[part], query[part], key[part], value[part], weights[part]
             if not causal:
-                _add_gradients(*found, *arrays, scale, np.matmul)
+                _add_gradients(found, g, q, k, v, w, scale, np.matmul)
                 return
-            g, q, k, v, w = arrays
             for start in range(0, w.shape[1], _QUERIES):
                 rows, seen = slice(start, start + _QUERIES), slice(min(start + _QUERIES, w.shape[2]))
                 parts = zip(found, (rows, seen, seen), strict=True)
                 targets = [None if a is None else a[:, cut] for a, cut in parts]
-                read = g[:, rows], q[:, rows], k[:, seen], v[:, seen], w[:, rows, seen]
-                _add_gradients(*targets, *read, scale, _add_product)
+                block = w[:, rows, seen]
+                _add_gradients(targets, g[:, rows], q[:, rows], k[:, seen], v[:, seen], block, scale, _add_product)
 
         _some_heads(work, weights)
-        return *(a if a is None else a.reshape(s) for a, s in zip(results, shapes, strict=True)), None
+        of_query, of_key, of_value = (
+            a if a is None else a.reshape(shape) for a, shape in zip(results, shapes, strict=True)
+        )
+        return of_query, of_key, of_value, None
 
 
 def _usual(*arrays: Any) -> bool:
@@ -118,18 +119,10 @@ def _add_product(a: Any, b: Any, out: Any) -> None:
 
 
 def _add_gradients(
-    of_query: Any,
-    of_key: Any,
-    of_value: Any,
-    grad: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    weights: Any,
-    scale: float,
-    put: Callable[..., Any],
+    targets: list[Any], grad: Any, query: Any, key: Any, value: Any, weights: Any, scale: float, put: Callable[..., Any]
 ) -> None:
-    """Write or add (`put`) the gradients of queries, keys and values, but for those that are None."""
+    """Write or add (`put`) the gradients of queries, keys and values to `targets`, but for those that are None."""
+    of_query, of_key, of_value = targets
     if of_value is not None:
         put(weights.swapaxes(-1, -2), grad, of_value)
     if of_query is None is of_key:
@@ -145,7 +138,7 @@ def _add_gradients(
 
 def _for_all(mask: Any, query: Any) -> bool:
     """Whether a mask is one matrix for all heads."""
-    return mask.dtype == query.dtype and 2 <= mask.ndim <= query.ndim and prod(mask.shape[:-2]) == 1
+    return bool(mask.dtype == query.dtype) and 2 <= mask.ndim <= query.ndim and prod(mask.shape[:-2]) == 1
 
 
 def _attend(query: Any, key: Any, value: Any, mask: Any, weights: Any, out: Any) -> None:

@@ -91,10 +91,7 @@ class NumpyNormalization(Normalization):
             _subtract_line(result, c, (of_var / width)[:, None], (of_mean / width)[:, None])
 
         in_blocks(work, rows)
-        return tuple(
-            None if each is None else each.reshape(shape)
-            for each, shape in ((out, x.shape), (_summed(to_weight), last), (_summed(to_bias), last))
-        )
+        return _shaped(out, x.shape), _shaped(_summed(to_weight), last), _shaped(_summed(to_bias), last)
 
     # -- groups of channels ------------------------------------------------------------------------------------
 
@@ -301,6 +298,10 @@ def _inverse_roots(var: Any, eps: float) -> Any:
 def _summed(sums: Any) -> Any:
     """The sum of the sums of blocks, where they are wanted."""
     return sums if sums is None else sums[0] if len(sums) == 1 else sums.sum(0)
+
+
+def _shaped(x: Any, shape: tuple[int, ...]) -> Any:
+    return x if x is None else x.reshape(shape)
 
 
 def _dots(x: Any, y: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,11 +64,11 @@ class NumpyWindows(Windows):
     ) -> Any:
         settings = (kernel, stride, padding, ceil_mode, count_include_pad, divisor)
         size = x.shape[-len(kernel) :]
-        table = _means(x.dtype, x.size, size, *settings)
-        result = None if table is None else x.reshape(-1, prod(size)) @ table[0]
-        if result is None or not np.isfinite(result).all():  # zeros of the table times infinity
+        means = _means(x.dtype, x.size, size, *settings)
+        result: Any = None if means is None else x.reshape(-1, prod(size)) @ means.matrix
+        if means is None or not np.isfinite(result).all():  # zeros of the matrix times infinity
             return super().avg_pool(x, *settings)
-        return result.reshape(*x.shape[: -len(size)], *table[1])
+        return result.reshape(*x.shape[: -len(size)], *means.outputs)
 
     def avg_pool_spread(
         self,
@@ -83,9 +83,9 @@ class NumpyWindows(Windows):
     ) -> Any:
         settings = (kernel, stride, padding, ceil_mode, count_include_pad, divisor)
         n = len(kernel)
-        table = _means(x.dtype, prod(x.shape[:-n]) * prod(size), tuple(size), *settings)
-        result = None if table is None else x.reshape(-1, prod(x.shape[-n:])) @ table[0].T
-        if result is None or not np.isfinite(result).all():
+        means = _means(x.dtype, prod(x.shape[:-n]) * prod(size), size, *settings)
+        result: Any = None if means is None else x.reshape(-1, prod(x.shape[-n:])) @ means.matrix.T
+        if means is None or not np.isfinite(result).all():
             return super().avg_pool_spread(x, size, *settings)
         return result.reshape(*x.shape[:-n], *size)
 
@@ -120,11 +120,15 @@ def _pairs(x: Any, y: Any, combine: Any) -> Any:
     return pairs.reshape(len(x) * len(y), -1)
 
 
-def _means(dtype: Any, elements: int, size: Ints, *settings: Any) -> tuple[Any, tuple[int, ...]] | None:
-    """The matrix that makes the means of windows of flattened elements, and how many there are along each dim.
+class Means(NamedTuple):
+    """The matrix that makes the means of windows of flattened elements, and how many there are along each dim."""
 
-    None where it is not worth it.
-    """
+    matrix: Any
+    outputs: tuple[int, ...]
+
+
+def _means(dtype: Any, elements: int, size: Ints, *settings: Any) -> Means | None:
+    """The means of windows of an array of so many elements; None where a matrix is not worth it."""
     if dtype.kind != "f" or not 0 < elements <= _SMALL or elements * prod(size) > _MULTIPLICATIONS:
         return None
     kernel, stride, padding, *rest = settings
@@ -132,7 +136,7 @@ def _means(dtype: Any, elements: int, size: Ints, *settings: Any) -> tuple[Any, 
 
 
 @lru_cache(maxsize=64)
-def _matrix_of_means(dtype: Any, size: tuple[int, ...], *settings: Any) -> tuple[Any, tuple[int, ...]]:
+def _matrix_of_means(dtype: Any, size: tuple[int, ...], *settings: Any) -> Means:
     volume = prod(size)
     means = pooling.avg_pool(np, np.eye(volume, dtype=dtype).reshape(volume, 1, *size), *settings)
-    return means.reshape(volume, -1), means.shape[2:]
+    return Means(means.reshape(volume, -1), means.shape[2:])

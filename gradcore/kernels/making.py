@@ -1,27 +1,11 @@
-"""From a kernel to an operation: what `from_kernel` returns."""
+"""Differentiable operations from CUDA kernels."""
 
 from __future__ import annotations
 
-import itertools
-import keyword
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gradcore.backends.base import Backend
-from gradcore.backends.cupy_kernels import CudaKernels
-from gradcore.backends.fusion.tracer import Tracer
-from gradcore.kernels.evaluation import check_functions, differential, evaluate
-from gradcore.kernels.parsing import Program, Unparsable, parse
-from gradcore.kernels.raw import RawKernel
-from gradcore.kernels.signatures import read_signature
-from gradcore.namespaces import register_op
-from gradcore.ops.parameters import Parameter
-from gradcore.ops.table import OPS, Op, elementwise, general
-
 __all__ = ["from_kernel"]
-
-_numbers = itertools.count()
 
 
 def from_kernel(
@@ -35,13 +19,14 @@ def from_kernel(
     settings: Mapping[str, Any] | None = None,
     sizes: Mapping[str, Callable[..., int]] | None = None,
     threads: Callable[..., int] | None = None,
-    block: int = 256,
-    options: Sequence[str] = (),
+    block: int | None = None,
+    options: Sequence[str] | None = None,
 ) -> Callable[..., Any]:
     """A differentiable operation from a CUDA kernel.
 
-    It runs on every device: on CUDA the kernel, elsewhere its twin, which for expressions is made by itself. It records,
-    works in forward mode, under `gradcore.func` and, if its derivative is a formula, in derivatives of any order.
+    It runs on every device: on CUDA the kernel, elsewhere its twin, which for expressions is made by itself. It
+    records, works in forward mode, under `gradcore.func` and, if its derivative is a formula, in derivatives of any
+    order.
 
     Parameters
     ----------
@@ -77,9 +62,9 @@ def from_kernel(
         elements of the first output.
     threads : callable, optional
         For source: how many threads there have to be; by default the number of elements of the first output.
-    block : int
-        For source: threads of a block.
-    options : sequence of str
+    block : int, optional
+        For source: threads of a block, 256 by default.
+    options : sequence of str, optional
         For source: options of the compiler.
 
     Returns
@@ -104,183 +89,14 @@ def from_kernel(
     >>> x.grad
     tensor([0.0000, 0.6000])
     """
-    kernel = None if isinstance(forward, str) else forward
-    source = forward if kernel is None else getattr(kernel, "code", None)
-    unique = f"kernel_{next(_numbers)}_{name or 'kernel'}"
-    node = _node_name(name or "kernel")
-    if source is not None and (kernel is not None or "__global__" in source):
-        signature = read_signature(source, getattr(kernel, "name", None))
-        raw = RawKernel(signature, reference, out, sizes or {}, threads, block, tuple(options))
-        return _finished(_raw_op(raw, backward, settings or {}, unique, node))
-    given = {"out": out, "settings": settings, "sizes": sizes, "threads": threads}
-    extra = [key for key, value in given.items() if value is not None]
-    if extra:
-        raise ValueError(f"{', '.join(extra)}: only for kernels of CUDA source, not for expressions")
-    if kernel is None:
-        program = _parsed(source, None)
-        assert program is not None
-        return _finished(_elementwise_op(program, None, backward, reference, inputs or program.reads, unique, node))
-    if not hasattr(kernel, "operation"):
-        raise ValueError(f"expected an expression, CUDA source or a kernel of CuPy, but got {type(kernel).__name__}")
-    if kernel.nout != 1 or any(p.raw for p in kernel.in_params):
-        raise ValueError(
-            f"the kernel {kernel.name!r} has {kernel.nout} outputs, or raw parameters: only elementwise kernels with one "
-            "output are operations; use CUDA source for the others"
-        )
-    program = _parsed(kernel.operation, reference)
-    names = [p.name for p in kernel.in_params]
-    return _finished(_elementwise_op(program, kernel, backward, reference, names, unique, node))
+    from gradcore.kernels.operations import operation  # what imports it all when first needed
 
-
-def _node_name(name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W+|_", name)) + "Backward0"
-
-
-def _finished(op: Op) -> Callable[..., Any]:
-    call = register_op(op)
-    call.op = op  # type: ignore[attr-defined]
-    return call
-
-
-def _parsed(text: Any, reference: Any) -> Program | None:
-    """The program of an expression; None if it is none and there is a twin in its place."""
-    try:
-        program = parse(text)
-        check_functions(program)
-    except Unparsable as error:
-        if reference is not None:
-            return None
-        raise ValueError(f"{error}; give the twin for other devices, reference=, or use simpler expressions") from None
-    return program
-
-
-# -- elementwise ----------------------------------------------------------------------------------------------------
-
-
-def _elementwise_op(
-    program: Program | None,
-    kernel: Any,
-    backward: Any,
-    reference: Any,
-    names: Sequence[str],
-    unique: str,
-    node: str,
-) -> Op:
-    """An operation of single elements: an expression, or a kernel with an expression or a function for its twin."""
-    if program is not None and set(program.reads) - set(names):
-        missing = ", ".join(sorted(set(program.reads) - set(names)))
-        raise ValueError(f"the kernel reads {missing}, which is not among its inputs {', '.join(names)}")
-
-    def compute(F: Any, *values: Any) -> Any:
-        if kernel is not None and isinstance(F, CudaKernels):
-            return kernel(*values)
-        if reference is not None and (program is None or not isinstance(F, (CudaKernels, Tracer))):
-            return reference(*values)
-        assert program is not None
-        return evaluate(F, program, dict(zip(names, values, strict=True)))
-
-    body = _named(("F", *names), compute)
-    op = elementwise(
-        name=unique, path=unique, node=node, promotion="float", numbers=tuple(names), inplace=False, method=False
-    )(body)
-    if kernel is not None or program is None:
-        Backend.elementwise.pop(unique)  # the kernel itself runs, not one that is generated from its twin
-    for each in names:
-        formula = _elementwise_formula(program, backward, each, names)
-        if formula is not None:
-            op.derivative(each)(formula)
-    return op
-
-
-def _elementwise_formula(program: Program | None, backward: Any, wanted: str, names: Sequence[str]) -> Any:
-    """The differential by one input."""
-    given = backward
-    if isinstance(backward, Mapping):
-        given = backward.get(wanted)
-        if given is None:
-            return None
-    elif backward is not None and len(names) > 1:
-        raise ValueError(f"the kernel has the inputs {', '.join(names)}: give a dict with a gradient for each")
-    if given is None:
-        if program is None:
-            return None
-        reads = tuple(n for n in names if n in program.reads)
-        return _named(
-            ("F", "t", *reads),
-            lambda F, t, *values: differential(F, program, dict(zip(reads, values, strict=True)), wanted, t),
-        )
-    if not isinstance(given, str):
-        return _formula_of(given)
-    try:
-        gradient = parse(given)
-        check_functions(gradient)
-    except Unparsable as error:
-        raise ValueError(f"backward: {error}; give a formula (F, grad, ...) instead") from None
-    output = program.assignments[-1][0] if program is not None else ""
-    saved = {n: "result" if n == output else n for n in gradient.reads if n != "grad"}
-    unknown = [n for n in saved if n not in names and saved[n] != "result"]
-    if unknown:
-        raise ValueError(f"backward reads {', '.join(unknown)}, which is neither an input, the output nor grad")
-
-    def formula(F: Any, t: Any, *values: Any) -> Any:
-        return evaluate(F, gradient, {"grad": t} | dict(zip(saved, values, strict=True)))
-
-    return _named(("F", "t", *saved.values()), formula)
-
-
-# -- source ---------------------------------------------------------------------------------------------------------
-
-
-def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: str, node: str) -> Op:
-    """An operation of a kernel of CUDA source."""
-    kinds = {"f": "float", "b": "bool", "i": "int", "u": "int", "T": "float", "c": "complex"}
-    parameters = [Parameter("F"), *(Parameter(p.name) for p in raw.inputs)]
-    for p in raw.settings:
-        kind = kinds["T" if p.dtype == "T" else p.dtype[0]]
-        parameters.append(Parameter(p.name, defaults.get(p.name, Parameter.empty), kind))
-
-    def body(F: Any, *values: Any) -> Any:
-        return raw(F, *values)
-
-    body.__signature__ = parameters  # type: ignore[attr-defined]
-    body.__doc__ = f"The CUDA kernel `{raw.name}`."
-    several = len(raw.outputs) > 1
-    outputs = tuple(p.name for p in raw.outputs) if several else ("result",)
-    op = general(name=unique, path=unique, node=node, outputs=outputs, method=False)(body)
-    names = [p.name for p in raw.inputs]
-    if backward is not None and not isinstance(backward, Mapping):
-        backward = {names[0] if len(names) == 1 else tuple(names): backward}
-    for key, given in (backward or {}).items():
-        if isinstance(given, str):
-            raise ValueError(
-                "backward: expressions are for elementwise kernels; give a formula (F, grad, ...) or a kernel"
-            )
-        op.vjp(*((key,) if isinstance(key, str) else key))(_formula_of(given))
-    return op
-
-
-def _formula_of(given: Any) -> Callable[..., Any]:
-    """The formula of a function, or of another kernel, which gets `grad` and what else it reads by name."""
-    other = getattr(given, "op", None)
-    if not isinstance(other, Op) or OPS.get(other.name) is not other:
-        return given  # type: ignore[no-any-return]
-    if "grad" not in other.names:
-        raise ValueError(f"the kernel for the gradient has no input named grad: {', '.join(other.names)}")
-    reads = tuple(n for n in other.names if n != "grad")
-    key = other.name
-
-    def formula(F: Any, grad: Any, *values: Any) -> Any:
-        known = {"grad": grad} | dict(zip(reads, values, strict=True))
-        return getattr(F, key)(*[known[n] for n in other.names])
-
-    return _named(("F", "grad", *reads), formula)
-
-
-def _named(names: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with parameters of these names, by which formulas are given what they read."""
-    for each in names:
-        if not each.isidentifier() or keyword.iskeyword(each) or names.count(each) > 1:
-            raise ValueError(f"an operand cannot be named {each!r}")
-    listed = ", ".join(names)
-    made: Callable[..., Any] = eval(f"lambda {listed}: _function({listed})", {"_function": function})
-    return made
+    of_source = {
+        "out": out,
+        "settings": settings,
+        "sizes": sizes,
+        "threads": threads,
+        "block": block,
+        "options": options,
+    }
+    return operation(forward, backward, reference, name, inputs, of_source)

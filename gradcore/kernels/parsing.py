@@ -1,6 +1,6 @@
-"""The language of elementwise kernels, as far as it is expressions: statements such as ``y = x > 0 ? x : a * expm1(x)``.
+"""The language of elementwise kernels, as far as it is expressions.
 
-They are parsed to nested tuples:
+Statements such as ``y = x > 0 ? x : a * expm1(x)`` are parsed to nested tuples:
 
 =============================  ==========================================
 ``("number", value)``          a literal
@@ -47,7 +47,7 @@ _TYPES = {"T", "float", "double", "auto", "bool", "int", "const"}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
-class Unparsable(ValueError):  # noqa: N818
+class Unparsable(ValueError):
     """The text is more than expressions."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -29,13 +29,13 @@ class RawKernel:
     out : callable, dict or None
         The shape of the output (or a dict with one for each), as a function of inputs and settings by name; by default
         that of the first input.
-    sizes : dict
+    sizes : dict, optional
         Integer parameters that follow from inputs and settings. `n`, `size` or `count` is the number of elements of
         the first output unless it is given.
     threads : callable or None
         How many threads there have to be; by default the number of elements of the first output.
     block : int
-    options : tuple of str
+    options : sequence of str
         For the compiler.
     """
 
@@ -43,18 +43,18 @@ class RawKernel:
         self,
         signature: Signature,
         reference: Callable[..., Any] | None,
-        out: Any,
-        sizes: Mapping[str, Callable[..., int]],
-        threads: Callable[..., int] | None,
-        block: int,
-        options: tuple[str, ...],
+        out: Any = None,
+        sizes: Mapping[str, Callable[..., int]] | None = None,
+        threads: Callable[..., int] | None = None,
+        block: int = 256,
+        options: Sequence[str] = (),
     ) -> None:
         self.signature, self.reference, self.out = signature, reference, out
-        self.threads, self.block, self.options = threads, block, options
+        self.threads, self.block, self.options = threads, block, tuple(options)
         self.inputs, self.outputs = signature.of("input"), signature.of("output")
         integers = {p.name for p in signature.of("setting") if p.dtype.lstrip("u").startswith("int")}
         self.sizes: dict[str, Callable[..., int] | None] = {n: None for n in _SIZES if n in integers}
-        self.sizes.update(sizes)
+        self.sizes.update(sizes or {})
         unknown = set(self.sizes) - integers
         if unknown:
             raise ValueError(f"sizes of {self.name}: no integer parameter named {', '.join(sorted(unknown))}")

@@ -327,7 +327,7 @@ _declare_quantile("nanquantile", "Quantiles along a dim of the elements that are
 # -- covariances ------------------------------------------------------------------------------------------------------
 
 
-def _check_weights(name, weights, observations, kind, wanted):
+def _check_weights(F, name, weights, observations, kind, wanted):
     """Refuse weights of covariances that do not fit."""
     if weights.ndim > 1:
         raise RuntimeError(
@@ -371,10 +371,10 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
     observations = rows.shape[1]
     weights = None
     if fweights is not None:
-        _check_weights("fweights", fweights, observations, "integral", lambda d: d.category == 1)
+        _check_weights(F, "fweights", fweights, observations, "integral", lambda d: d.category == 1)
         weights = fweights
     if aweights is not None:
-        _check_weights("aweights", aweights, observations, "floating point", lambda d: d.category == 2)
+        _check_weights(F, "aweights", aweights, observations, "floating point", lambda d: d.category == 2)
         weights = aweights if weights is None else weights * aweights
     if weights is None:
         total = observations

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import wrap
 from gradcore.backends.registry import resolve
 from gradcore.device import device
@@ -30,13 +31,12 @@ class _Memory:
         self.data = data
 
     def part(self, offset: int, shape: tuple[int, ...], stride: tuple[int, ...], dtype: Any = None) -> Tensor:
-        flat = self.data
-        array = flat._array if dtype is None else flat._array.view(dtype.numpy)
+        flat = self.data if dtype is None else wrap(self.data._array.view(dtype.numpy), self.data._device, dtype)
         room = sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1 if all(shape) else 0
-        if offset < 0 or min(stride, default=0) < 0 or offset + room > array.size:
+        if offset < 0 or min(stride, default=0) < 0 or offset + room > flat.numel():
             raise pickle.UnpicklingError("a tensor in the file reaches beyond its memory")
-        strided = flat._device.kernels["as_strided"](array, tuple(shape), tuple(stride), offset)
-        return wrap(strided, flat._device, dtype)  # type: ignore[no-any-return]
+        view = TENSORS.as_strided(flat, tuple(shape), tuple(stride), offset)
+        return wrap(view._array, flat._device, flat._dtype)  # type: ignore[no-any-return]
 
 
 class _Kind:
@@ -102,8 +102,8 @@ KNOWN: dict[str, Any] = {
 }
 
 REFUSAL = (
-    "Weights only load failed. The file names `{name}`, which is not among what can be loaded without running code that "
-    "the file chooses. If you trust it, allow the class or function with "
+    "Weights only load failed. The file names `{name}`, which is not among what can be loaded without running code "
+    "that the file chooses. If you trust it, allow the class or function with "
     "`gradcore.serialization.add_safe_globals([...])`, or load everything with `weights_only=False`."
 )
 

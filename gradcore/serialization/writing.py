@@ -41,7 +41,10 @@ REBUILD_SUBCLASS = _Name("torch._tensor", "_rebuild_from_type_v2")
 
 
 # The pickler that is written in Python is the one whose way of writing names can be changed.
-class _Pickler(pickle._Pickler):  # type: ignore[name-defined, misc]
+_Base: Any = pickle._Pickler
+
+
+class _Pickler(_Base):  # type: ignore[misc]
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol)
         self.memories: dict[int, tuple[_Storage, Any]] = {}
@@ -69,7 +72,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined, misc]
     def _tensor(self, t: Tensor) -> Any:
         storage, offset, stride = self._memory(t)
         grad = bool(t.requires_grad)
-        parts = (storage, offset, tuple(t.shape), stride, grad, OrderedDict())
+        parts: tuple[Any, ...] = (storage, offset, tuple(t.shape), stride, grad, OrderedDict())
         state = dict(t.__dict__)
         if isinstance(t, Parameter):
             data = _Call(REBUILD, (*parts[:4], False, OrderedDict()))

@@ -156,7 +156,7 @@ class HostKernel:
         )
         held = [self._argument(i, value) for i, value in enumerate(arguments)]
         places = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
-        dims = (ctypes.c_uint * 6)(*(grid + (1, 1))[:3], *(block + (1, 1))[:3])
+        dims = (ctypes.c_uint * 6)(*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3])
         self._launch(dims, places)
 
     def _argument(self, place: int, value: Any) -> np.ndarray[Any, Any]:

@@ -79,6 +79,14 @@ def close(a, b):
     return np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
+#: Writes that change a tensor's own shape. Unrecorded, they leave a history of another shape.
+TURNS = ("t", "turn", "front", "squeeze")
+
+
+class Undefined(Exception):
+    """PyTorch has stopped at an assertion about its own state."""
+
+
 class Programs:
     """One random program in both libraries."""
 
@@ -97,6 +105,8 @@ class Programs:
                 results.append(step(T, tensors))
             except (RuntimeError, IndexError) as error:
                 errors.append(str(error))
+        if any("INTERNAL ASSERT" in error for error in errors):
+            raise Undefined
         assert len(errors) in (0, 2), self.say(f"only one library raised: {errors}")
         if errors:
             return False
@@ -144,6 +154,9 @@ class Programs:
         elif kind < 0.92 or self.dual or self.tensors[0][i]._is_view():
             name = draw.choice(list(WRITE))
             if name in ("fill", "zero", "element", "masked", "rows") and 0 in self.tensors[0][i].stride():
+                return
+
+            if name in TURNS and off:
                 return
 
             def write(T, tensors):
@@ -205,11 +218,12 @@ def run(seed, dual=False):
     program = Programs(seed, dual)
     program.leaf()
     program.leaf()
-    for _ in range(program.random.randrange(4, 14)):
-        program.step()
-        program.compare()
-    if not dual:
-        program.differentiate()
+    with contextlib.suppress(Undefined):
+        for _ in range(program.random.randrange(4, 14)):
+            program.step()
+            program.compare()
+        if not dual:
+            program.differentiate()
 
 
 @pytest.mark.parametrize("block", range(8))

@@ -1,8 +1,9 @@
 """Arrays with a hidden batch dim.
 
-A `Batched` array looks like one sample and holds all of them, the batch dim in front. It takes NumPy's protocols, so
-that kernels and bodies written for NumPy and CuPy arrays run on it as they are, each of their array operations once
-for the whole batch. The universal functions are here; `rules` says what other functions do.
+A `Batched` array looks like one sample and holds all of them, the batch dim in front. Kernels and bodies written for
+NumPy and CuPy arrays run on it as they are, each of their array operations once for the whole batch. The universal
+functions are here, called by `apply`: arrays of other libraries leave operators to arrays that take no part in NumPy's
+protocol for them, and only to these. `functions` says what other functions do, by NumPy's protocol.
 
 Batches nest: the array inside may be batched itself, at an earlier level. The array of the latest level is outermost.
 """
@@ -25,6 +26,7 @@ __all__ = [
     "RULES",
     "Batched",
     "aligned",
+    "apply",
     "counted",
     "entered",
     "left",
@@ -71,13 +73,15 @@ def _binary(name: str, ufunc: Any) -> tuple[Callable[..., Any], Callable[..., An
                 return Batched(plain(self.array, other.array), self.level)
         elif other.__class__ in _NUMBERS:
             return Batched(plain(self.array, other), self.level)
-        return ufunc(self, other)
+        return apply(ufunc, "__call__", self, other)
 
     def reflected(self: Batched, other: Any) -> Any:
-        return Batched(plain(other, self.array), self.level) if other.__class__ in _NUMBERS else ufunc(other, self)
+        if other.__class__ in _NUMBERS:
+            return Batched(plain(other, self.array), self.level)
+        return apply(ufunc, "__call__", other, self)
 
     def inplace(self: Batched, other: Any) -> Any:
-        return ufunc(self, other, out=(self,))
+        return apply(ufunc, "__call__", self, other, out=(self,))
 
     return forward, reflected, inplace
 
@@ -236,9 +240,7 @@ class Batched:
 
     # -- NumPy's protocols --------------------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        level = outermost((inputs, out, named.get("where")))
-        return _UFUNC_METHODS[method](level, ufunc, *inputs, out=out, **named)
+    __array_ufunc__ = None
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
         rule = RULES.get(function)
@@ -258,8 +260,8 @@ for _name, _ufunc in {
     _stem = _name.rstrip("_")
     _forward, _reflected, _inplace = _binary(_name, _ufunc)
     if _ufunc is np.matmul:
-        Batched.__matmul__ = lambda self, other: np.matmul(self, other)  # type: ignore[attr-defined]
-        Batched.__rmatmul__ = lambda self, other: np.matmul(other, self)  # type: ignore[attr-defined]
+        Batched.__matmul__ = lambda self, other: apply(np.matmul, "__call__", self, other)  # type: ignore[attr-defined]
+        Batched.__rmatmul__ = lambda self, other: apply(np.matmul, "__call__", other, self)  # type: ignore[attr-defined]
         continue
     setattr(Batched, f"__{_stem}__", _forward)
     if _stem not in ("lt", "le", "gt", "ge", "eq", "ne"):
@@ -386,6 +388,14 @@ def _placed(array: Any, axis: int) -> Any:
 # -- universal functions, by method -------------------------------------------------------------------------------
 
 
+def apply(ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+    """A universal function, or a method of one, on any arrays: batched ones, or those of a library."""
+    level = outermost((inputs, named))
+    if level is None:
+        return getattr(of_library(ufunc, *inputs), method)(*inputs, **named)
+    return _UFUNC_METHODS[method](level, ufunc, *inputs, **named)
+
+
 def _rank(x: Any) -> int:
     return getattr(x, "ndim", 0) if not isinstance(x, (list, tuple)) else np.ndim(x)
 
@@ -403,7 +413,7 @@ def _call(level: Any, ufunc: Any, *inputs: Any, out: Any = None, **named: Any) -
     if "where" in named:
         named["where"] = aligned(named["where"], level, ndim)
     operands = [aligned(x, level, ndim) for x in inputs]
-    results = of_library(ufunc, *operands)(*operands, **named)
+    results = apply(ufunc, "__call__", *operands, **named)
     if out is not None:
         return targets if len(targets) > 1 else targets[0]
     return rewrap(results, level)
@@ -415,24 +425,23 @@ def _reduce(
 ) -> Any:  # fmt: skip
     a = physical(array, level)
     axis = shifted(axis, a.ndim - 1)
-    ufunc = of_library(ufunc, a)
-    return Batched(ufunc.reduce(a, axis=axis, dtype=dtype, keepdims=keepdims, **named), level)
+    return Batched(apply(ufunc, "reduce", a, axis=axis, dtype=dtype, keepdims=keepdims, **named), level)
 
 
 def _accumulate(level: Any, ufunc: Any, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
     a = physical(array, level)
-    return Batched(of_library(ufunc, a).accumulate(a, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
+    return Batched(apply(ufunc, "accumulate", a, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
 
 
 def _reduceat(
     level: Any, ufunc: Any, array: Any, places: Any, axis: int = 0, dtype: Any = None, out: Any = None
 ) -> Any:
     a = physical(array, level)
-    return Batched(of_library(ufunc, a).reduceat(a, places, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
+    return Batched(apply(ufunc, "reduceat", a, places, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
 
 
 def _outer(level: Any, ufunc: Any, a: Any, b: Any, **named: Any) -> Any:
-    return ufunc(a.reshape(a.shape + (1,) * b.ndim), b, **named)
+    return apply(ufunc, "__call__", a.reshape(a.shape + (1,) * b.ndim), b, **named)
 
 
 def _at(level: Any, ufunc: Any, array: Any, key: Any, values: Any = None, out: Any = None) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcore.backends.base import Backend
 from gradcore.backends.batching import calls
-from gradcore.backends.batching.array import LIBRARIES, Batched, of_library, outermost
+from gradcore.backends.batching.array import LIBRARIES, Batched, apply, of_library, outermost
 from gradcore.backends.batching.creation import CREATION
 from gradcore.backends.batching.kernels import KERNELS, BatchedKernels
 from gradcore.backends.batching.messages import ITEM
@@ -42,32 +42,32 @@ class Namespace:
             value = functools.partial(CREATION[name], self._backend.xp, self._level)
         elif isinstance(value, types.ModuleType):
             value = Namespace(value, self._backend, self._level)
-        elif callable(value) and not isinstance(value, type) and self._backend.array_type in LIBRARIES:
-            value = _Routed(value)
+        elif isinstance(value, np.ufunc):
+            value = _Ufunc(value)
+        elif callable(value) and not isinstance(value, type):
+            value = functools.partial(_function, value)
         setattr(self, name, value)
         return value
 
 
-class _Routed:
-    """A function of NumPy that other libraries have too: theirs where no array is batched."""
+class _Ufunc:
+    """A universal function, for batched arrays too."""
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
+    def __init__(self, ufunc: Any) -> None:
+        self.ufunc, self.nout = ufunc, ufunc.nout
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        function = self._function
-        if outermost((args, named)) is None:
-            function = of_library(function, *args)
-        return function(*args, **named)
+        return apply(self.ufunc, "__call__", *args, **named)
 
     def __getattr__(self, name: str) -> Any:
-        def method(*args: Any, **named: Any) -> Any:
-            function = self._function
-            if outermost((args, named)) is None:
-                function = of_library(function, *args)
-            return getattr(function, name)(*args, **named)
+        return functools.partial(apply, self.ufunc, name)
 
-        return method
+
+def _function(function: Any, *args: Any, **named: Any) -> Any:
+    """A function of NumPy that other libraries have too: theirs where no array is batched."""
+    if LIBRARIES and outermost((args, named)) is None:
+        function = of_library(function, *args)
+    return function(*args, **named)
 
 
 class BatchingBackend(BatchedKernels, Backend):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from gradcore.backends.batching.array import (
     RULES,
     Batched,
     aligned,
+    apply,
     counted,
     of_library,
     physical,
@@ -397,7 +399,7 @@ def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
 
 
 def _matmul(level: Any, a: Any, b: Any, out: Any = None, **named: Any) -> Any:
-    found = matmul(level, lambda x, y: of_library(np.matmul, x, y)(x, y), a, b)
+    found = matmul(level, operator.matmul, a, b)
     if out is None:
         return found
     (target,) = out if isinstance(out, tuple) else (out,)
@@ -410,12 +412,12 @@ RULES[np.matmul] = _matmul
 
 @rule("vecdot")
 def _vecdot(level: Any, a: Any, b: Any, out: Any = None, **named: Any) -> Any:
-    return calls.elementwise(level, lambda x, y: of_library(np.vecdot, x, y)(x, y), a, b)
+    return calls.elementwise(level, lambda x, y: apply(np.vecdot, "__call__", x, y), a, b)
 
 
 @rule("dot")
 def _dot(level: Any, a: Any, b: Any, out: Any = None) -> Any:
-    return a * b if not np.ndim(a) or not np.ndim(b) else np.matmul(a, b)
+    return a * b if not np.ndim(a) or not np.ndim(b) else a @ b
 
 
 @rule("einsum")

@@ -40,15 +40,14 @@ def write(x: Any, key: Any, value: Any) -> None:
 
 def accumulate(ufunc: Any, x: Any, key: Any, value: Any) -> None:
     """``ufunc.at(x, key, value)`` for every sample."""
-    from gradcore.backends.batching.array import of_library
+    from gradcore.backends.batching.array import apply
 
     level = x.level
-    ufunc = of_library(ufunc, x.array)
     arranged, back = _with_rows(x.array, _entries(x, key), level)
     if value is None:
-        ufunc.at(x.array, arranged)
+        apply(ufunc, "at", x.array, arranged)
     else:
-        ufunc.at(x.array, arranged, _spread(value, level, back))
+        apply(ufunc, "at", x.array, arranged, _spread(value, level, back))
 
 
 def _level(x: Any, others: Any) -> Any:

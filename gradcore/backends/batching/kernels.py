@@ -285,7 +285,7 @@ class BatchedKernels:
         if source.size <= int(physical(places, self.level).max(initial=-1)):
             raise RuntimeError("Number of elements of source < number of ones in mask")
         if source.size:
-            chosen = np.take_along_axis(source, np.maximum(places, 0), 0).reshape(out.shape)
+            chosen = np.take_along_axis(source, self.xp.maximum(places, 0), 0).reshape(out.shape)
             out[...] = np.where(mask, chosen, out)
 
     def index(self, x: Any, indices: Sequence[Any]) -> Any:
@@ -329,7 +329,7 @@ class BatchedKernels:
         inside = (flat >= first) & (flat <= last)
         place = np.where(inside, (flat - first) / (last - first) * bins, 0).astype("int64")
         out = self.xp.zeros(bins, x.dtype)
-        self.xp.add.at(out, np.minimum(place, bins - 1), inside.astype(x.dtype))
+        self.xp.add.at(out, self.xp.minimum(place, bins - 1), inside.astype(x.dtype))
         return out
 
     def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:

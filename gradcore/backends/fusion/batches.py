@@ -37,8 +37,10 @@ class Steps(NamedTuple):
     parameters: tuple[float, ...]
 
     def source(self, dtype: np.dtype[Any]) -> str:
-        """CUDA source. A block has a row of the table `chunks`: the addresses of a part of a parameter and of its
-        gradient, where its states begin, and how many elements it has.
+        """CUDA source of the kernel.
+
+        A block has a row of the table `chunks`: the addresses of a part of a parameter and of its gradient, where its
+        states begin, and how many elements it has.
         """
         program, kind = self.program, C_TYPES[dtype.name]
         names = ["p", "g", *(f"s{i}" for i in range(self.states))]

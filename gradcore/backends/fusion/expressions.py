@@ -1,6 +1,6 @@
 """What an elementwise formula computes, as an expression for one element.
 
-A formula that is called with `Value`\\ s in the place of arrays leaves behind the expressions of its results. Dtypes
+A formula that is called with values of this module in the place of arrays leaves the expressions of its results. Dtypes
 follow NumPy's promotion; float16 and bfloat16 do not occur, as they are computed in float32. Equal expressions are one
 object, so that nothing is computed twice.
 """
@@ -19,7 +19,7 @@ __all__ = ["Setting", "Trace", "Unfusable", "Value", "call_of"]
 BOOL, FLOAT = np.dtype(bool), np.dtype("float32")
 
 
-class Unfusable(Exception):  # noqa: N818  (an outcome that callers expect)
+class Unfusable(Exception):
     """The formula is not an expression of one element's values."""
 
 

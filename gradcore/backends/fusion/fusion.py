@@ -41,7 +41,7 @@ class Fusion:
     def __init__(
         self,
         xp: Any,
-        array_type: type,
+        array_type: Any,
         bodies: dict[str, Callable[..., Any]],
         compile: Callable[[str, str], Callable[..., Any]],
     ) -> None:
@@ -78,8 +78,9 @@ class Fusion:
         stored : tuple of dtype or None, optional
             What each result is converted to at the end.
         """
-        array_type = self.array_type
-        kinds, values = [], []
+        array_type: Any = self.array_type
+        kinds: list[Any] = []
+        values: list[Any] = []
         for _, value in operands:
             if isinstance(value, array_type):
                 kinds.append(value.dtype)
@@ -99,7 +100,7 @@ class Fusion:
         """What to launch for a call of this kind."""
         if len(self._ready) >= _MOST_FORMULAS:
             self._ready.clear()
-        described = []
+        described: list[tuple[str, Any]] = []
         for i, (label, value) in enumerate(operands):
             wanted = None if compute is None else compute[i]
             if isinstance(value, self.array_type):
@@ -144,7 +145,9 @@ class Fusion:
         if kernel is None:
             kernel = ready.kernels[dims] = self.compile(program.source(dims), program.name)
             self.counts["compiled"] += 1
-        arrays, numbers, steps = [], [], []
+        arrays: list[Any] = []
+        numbers: list[Any] = []
+        steps: list[int] = []
         place = 0
         for number, value in enumerate(values):
             if not isinstance(value, self.array_type):

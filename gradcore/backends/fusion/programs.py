@@ -169,7 +169,7 @@ def traced(
     F = Tracer(bodies)
     trace = F.trace
     leaves: list[Operand] = []
-    arguments = []
+    arguments: list[Any] = []
     for label, operand in operands:
         if isinstance(operand, Operand):
             value = trace.input(len(leaves), computed(operand.dtype))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class _Functions:
         return function
 
     def dtype(self, dtype: Any) -> np.dtype[Any]:
-        return np.dtype(dtype)
+        return np.dtype(dtype)  # type: ignore[no-any-return]
 
     def where(self, condition: Value, x: Any, y: Any) -> Value:
         return self._trace.where(condition, x, y)
@@ -75,7 +75,7 @@ class Tracer(Elementwise):
     """
 
     host_scalars = False
-    upcasts: ClassVar[bool] = False
+    upcasts = False
 
     def __init__(self, bodies: dict[str, Callable[..., Any]]) -> None:
         self.trace = Trace()

@@ -209,7 +209,8 @@ class OneCycleLR(MomentumCycle):
         check_optimizer(optimizer)
         self.optimizer = optimizer
         self.total_steps = _steps(total_steps, epochs, steps_per_epoch)
-        if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
+        share: Any = pct_start
+        if not isinstance(share, float) or not 0 <= share <= 1:
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
@@ -337,7 +338,9 @@ class CyclicLR(MomentumCycle):
         """The height of cycle, or step, `x`."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        return {"triangular2": 2.0 ** (1 - x), "exp_range": self.gamma**x}.get(self.mode, 1.0)
+        if self.mode == "triangular2":
+            return float(2.0 ** (1 - x))
+        return float(self.gamma**x) if self.mode == "exp_range" else 1.0
 
     def get_lr(self) -> list[Rate]:
         self._check_call()
