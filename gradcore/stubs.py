@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -241,10 +241,51 @@ def _apart(lines: list[str]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
+def _modules() -> str:
+    """The modules of `gradcore.nn`: those that are written out from where they are, those made from tables in full."""
+    package = gradcore.nn
+    imports, classes = [], []
+    for name in vars(package)["__all__"]:
+        value = vars(package)[name]
+        home = getattr(value, "__module__", package.__name__)
+        if home != package.__name__:
+            imports.append(f"from {home} import {name} as {name}")
+        elif isinstance(value, type):
+            parameters = inspect.signature(value).parameters.values()
+            classes += [
+                "",
+                f"class {name}(Module):",
+                *_attributes(value),
+                _def("__init__", _typed(parameters), "None", "    "),
+            ]
+        else:
+            imports.append(f"from {package.__name__} import {name} as {name}")
+    imports.append("from gradcore.tensor import Tensor")
+    return HEADER.replace(", TypeAlias", "") + "\n".join([*sorted(imports), *classes]) + "\n"
+
+
+def _attributes(cls: type) -> list[str]:
+    known = {name: note for base in cls.__mro__ for name, note in vars(base).get("__annotations__", {}).items()}
+    return [f"    {name}: {known[name]}" for name in ("weight", "bias") if str(known.get(name)).startswith("Tensor")]
+
+
+def _typed(parameters: Iterable[inspect.Parameter]) -> list[str]:
+    """Settings with the types of their defaults; a number may stand for one in each dim."""
+    shown, keyword_only = ["self"], False
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY and not keyword_only:
+            shown, keyword_only = [*shown, "*"], True
+        known = f"builtins.{type(p.default).__name__}" if isinstance(p.default, (bool, float, str)) else "Any"
+        known = "Any" if isinstance(p.default, str) and p.name == "padding" else known
+        shown.append(f"{p.name}: {known}" + ("" if p.default is p.empty else " = ..."))
+    return shown
+
+
 def stubs() -> dict[str, str]:
     """The stub files by their path in the package."""
     texts: dict[str, Callable[[], str]] = {
         "__init__.pyi": _root,
+        "nn/__init__.pyi": _modules,
         "nn/functional.pyi": lambda: _namespace("nn.functional", gradcore.nn.functional),
         "linalg.pyi": lambda: _namespace("linalg", gradcore.linalg),
         "fft.pyi": lambda: _namespace("fft", gradcore.fft),

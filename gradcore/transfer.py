@@ -24,6 +24,7 @@ def moved(array: Any, source: Any, target: Any) -> Any:
         return Batched(moved(array.array, source.real, target.real), array.level)
     if source.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    source, target = source.real, target.real
     backend = target.backend
     with backend.use_index(target.index):
         if source.backend is backend:

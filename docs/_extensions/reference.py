@@ -58,16 +58,30 @@ PAGES = (
         ("Step by step", "gradcore.profiler", "gradcore.profiler"),
     )),
     ("func", "Functions of functions", (("", "gradcore.func", "gradcore.func"),)),
-    ("nn", "Neural networks", (("", "gradcore.nn", "gradcore.nn"),)),
+    ("nn", "Neural networks", (
+        ("", "gradcore.nn", "gradcore.nn"),
+        ("Hooks on all modules", "gradcore.nn.modules.module", "gradcore.nn.module"),
+        ("First values", "gradcore.nn.init", "gradcore.nn.init"),
+        ("Utilities", "gradcore.nn.utils", "gradcore.nn.utils"),
+        ("Sequences", "gradcore.nn.utils.rnn", "gradcore.nn.utils.rnn"),
+        ("Parametrizations", "gradcore.nn.utils.parametrize", "gradcore.nn.utils.parametrize"),
+        ("Ready-made parametrizations", "gradcore.nn.utils.parametrizations", "gradcore.nn.utils.parametrizations"),
+    )),
     ("optim", "Optimisers", (
         ("", "gradcore.optim", "gradcore.optim"),
         ("Schedulers", "gradcore.optim.lr_scheduler", "gradcore.optim.lr_scheduler"),
     )),
-    ("utils", "Utilities", (("", "gradcore.utils", "gradcore.utils"),)),
+    ("utils", "Utilities", (("Checkpointing", "gradcore.utils.checkpoint", "gradcore.utils.checkpoint"),)),
+    ("serialization", "Saving and loading", (
+        ("", "gradcore", "gradcore.serialization"),
+        ("What files may contain", "gradcore.serialization", "gradcore.serialization"),
+    )),
+    ("viz", "Seeing graphs", (("", "gradcore.viz", "gradcore.viz"),)),
     ("extending", "Operations and backends of one's own", (
         ("Declaring operations", "gradcore.ops.table", "gradcore.ops.table"),
         ("Describing their calls", "gradcore.ops.samples", "gradcore.ops.samples"),
         ("Registering", "gradcore", "gradcore.namespaces"),
+        ("CUDA kernels", "gradcore", "gradcore.kernels"),
         ("Backends", "gradcore.backends", "gradcore.backends"),
     )),
 )  # fmt: skip

@@ -16,6 +16,10 @@ from gradcore.ops.table import Op
 __all__ = ["Casting", "casting"]
 
 
+#: The operations that some type of device has a policy for.
+_NAMED = frozenset(name for policies in POLICIES.values() for name in policies)
+
+
 class Casting:
     """What a thread has set: on which types of devices autocasting is on, and the dtypes."""
 
@@ -37,6 +41,8 @@ class Casting:
 
     def call(self, op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
         """Make a call, with its arguments in the precision that is meant for the operation."""
+        if op.name not in _NAMED:
+            return run(op, args, state)
         device_type = _device_type(args)
         policy = POLICIES[device_type].get(op.name) if self.enabled.get(device_type) else None
         place = op.position.get("dtype")

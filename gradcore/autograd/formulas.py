@@ -166,7 +166,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "__module__": "builtins",
         "__doc__": f"Backward of `{op.path}`.",
     }
-    cls = type(name, (OpNode,), body)
+    cls: type[OpNode] = type(name, (OpNode,), body)
     cls._show_saved(names - {"needs"})
     if simple:
         _plan(cls, op, {keys[0]: formula for keys, formula, _ in rows})
@@ -198,12 +198,14 @@ PLANS: dict[str, dict[type, tuple[Any, ...]]] = {"arrays": {}, "fused": {}, "ten
 
 def are_real(metas: Any, grad: Any) -> bool:
     """Whether nothing but the shape of gradients needs care: all are of float32 or float64."""
-    if not all([meta is None or meta[1] in _EXACT for meta in metas]):
-        return False
-    return (grad._dtype.numpy if isinstance(grad, Variable) else grad.dtype) in _EXACT
+    for meta in metas:
+        if meta is not None and meta[1] is not _FLOAT32 and meta[1] is not _FLOAT64:
+            return False
+    dtype = grad._dtype.numpy if isinstance(grad, Variable) else grad.dtype
+    return dtype is _FLOAT32 or dtype is _FLOAT64
 
 
-_EXACT = frozenset((dtypes.float32.numpy, dtypes.float64.numpy))
+_FLOAT32, _FLOAT64 = dtypes.float32.numpy, dtypes.float64.numpy
 
 
 #: Nodes of operations with a number in the place of a tensor, where PyTorch has no edge for it.
@@ -311,7 +313,7 @@ def _fused_gradients(node: Any, grad: Any, F: Any, needed: Sequence[bool]) -> li
     rows = [(op.edge_of[op.position[keys[0]]], *rest) for keys, *rest in type(node).rows]
     rows = [row for row in rows if needed[row[0]]]
     values = {n: get(node) for _, formula, getters in rows for n, get in zip(formula.names, getters[0], strict=True)}
-    metas = node.metas or [(grad.shape, grad.dtype)] * len(needed)
+    metas: Any = node.metas or [(grad.shape, grad.dtype)] * len(needed)
     stored = [metas[i][1] if metas[i][0] == grad.shape else None for i, *_ in rows]
     formulas = [formula for _, formula, _ in rows]
     found = local.state.run(F.fused_gradients, op.name, formulas, grad, values, not op.vjps, stored)
@@ -319,7 +321,8 @@ def _fused_gradients(node: Any, grad: Any, F: Any, needed: Sequence[bool]) -> li
         return None
     pieces: list[Any] = [None] * len(needed)
     for (i, *_), piece in zip(rows, found, strict=True):
-        pieces[i] = fit(piece, *metas[i], F, True)
+        shape, dtype = metas[i]
+        pieces[i] = fit(piece, shape, dtype, F, True)
     return pieces
 
 

@@ -428,7 +428,7 @@ class OpNode(Node):
 
     @classmethod
     def _show_saved(cls, names: Iterable[str]) -> None:
-        """Give the class an attribute ``_saved_<name>`` for what its formulas read, ``_raw_saved_<name>`` for its hooks.
+        """Give the class attributes for what formulas read: ``_saved_<name>``, and ``_raw_saved_<name>`` for hooks.
 
         (Properties, since a `__getattr__` would make every other attribute three times as slow.)
         """

@@ -55,10 +55,15 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
     if len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
     roots = []
-    for i, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
-        edge = edge_of(output, f"element {i} of tensors does not require grad and does not have a grad_fn")
-        # (a GradientEdge made by hand says nothing of its gradient)
-        kind = kind_of(output) if isinstance(output, Variable) else getattr(output, "kind", None)
+    for i, output in enumerate(outputs):
+        edge, grad = None, grads[i]
+        kind: tuple[Any, ...] | None
+        if isinstance(output, Variable):
+            edge, kind = gradient_edge(output), (output._array.shape, output._dtype, output._device)
+        else:
+            kind = getattr(output, "kind", None)  # (a GradientEdge made by hand says nothing of its gradient)
+        if edge is None:
+            edge = edge_of(output, f"element {i} of tensors does not require grad and does not have a grad_fn")
         if grad is None:
             grad = _one(kind)
         elif not isinstance(grad, Variable):
@@ -69,9 +74,9 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
     return roots
 
 
-def _one(kind: Kind | None) -> Any:
+def _one(kind: tuple[Any, ...] | None) -> Any:
     """The gradient of an output of one element with respect to itself."""
-    if kind is None or prod(kind.shape) != 1:
+    if kind is None or prod(kind[0]) != 1:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     shape, dtype, device = kind
     if dtype.is_complex:
@@ -86,7 +91,7 @@ def _one(kind: Kind | None) -> Any:
     return wrap(ones, device, dtype)
 
 
-def _checked(kind: Kind, grad: Any, i: int) -> Any:
+def _checked(kind: tuple[Any, ...], grad: Any, i: int) -> Any:
     shape, dtype, device = kind
     if grad._array.shape != shape:
         raise RuntimeError(

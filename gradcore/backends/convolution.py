@@ -11,7 +11,7 @@ shifted and added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -19,12 +19,19 @@ from typing import Any
 
 from gradcore.backends.sliding import Phase, Windows, conv_output_size, phases
 
-__all__ = ["conv", "conv_input", "conv_output_size", "conv_weight"]
+__all__ = ["Share", "conv", "conv_input", "conv_output_size", "conv_weight"]
+
+#: Calls ``work(start, stop)`` for parts of ``range(count)``, by several threads perhaps: images can be shared so.
+Share = Callable[[Callable[[int, int], None], int], None]
 
 # Measured: positions an image from which 1x1 kernels are best applied image by image; the ratio of input
 # to output channels above which it is better to multiply first than to gather first; the output channels
 # up to which columns times gradients and a transpose are faster than gradients times columns.
 _POINTWISE, _MULTIPLY_FIRST, _TRANSPOSE = 16, 4, 256
+
+
+def _alone(work: Callable[[int, int], None], count: int) -> None:
+    work(0, count)
 
 
 def conv(
@@ -35,11 +42,13 @@ def conv(
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
+    share: Share = _alone,
 ) -> Any:
     """Cross-correlate: `out[n, o, t]` is the sum of `input[n, c, s * t + d * k - p] * weight[o, c, k]`."""
     spatial = tuple(map(conv_output_size, input.shape[2:], weight.shape[2:], stride, padding, dilation))
     out = xp.empty((input.shape[0], weight.shape[0], *spatial), dtype=input.dtype)
-    _correlate(xp, input, weight, stride, padding, dilation, groups, out)
+    settings = stride, padding, dilation, groups
+    share(lambda start, stop: _correlate(xp, input[start:stop], weight, *settings, out[start:stop]), len(input))
     return out
 
 
@@ -52,6 +61,7 @@ def conv_input(
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
+    share: Share = _alone,
 ) -> Any:
     """Adjoint of `conv` with respect to the input: the transposed convolution of `grad` with `weight`.
 
@@ -64,6 +74,12 @@ def conv_input(
     # Between phases that have taps there may be inputs that no window reads.
     complete = all(len(each) == s for each, s in zip(by_dim, stride, strict=True))
     out = (xp.empty if complete else xp.zeros)((grad.shape[0], channels, *input_spatial), dtype=grad.dtype)
+
+    def some(start: int, stop: int) -> None:
+        for weights, places, settings in work:
+            _correlate(xp, grad[start:stop], weights, *settings, groups, out[(slice(start, stop), *places)])
+
+    work = []
     for phase in product(*by_dim):
         places, pads = [], []
         for each, s, p in zip(phase, stride, padding, strict=True):
@@ -73,7 +89,8 @@ def conv_input(
         taps = swapped[(..., *(each.taps for each in phase))]
         reverse = taps[(..., *[slice(None, None, -1)] * len(phase))]
         steps = [each.step for each in phase]
-        _correlate(xp, grad, reverse, [1] * len(phase), pads, steps, groups, out[(..., *places)])
+        work.append((reverse, (slice(None), *places), ([1] * len(phase), pads, steps)))
+    share(some, len(grad))
     return out
 
 
@@ -86,16 +103,27 @@ def conv_weight(
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
+    share: Share = _alone,
 ) -> Any:
     """Adjoint of `conv` with respect to the weight."""
     channels, outputs = input.shape[1] // groups, grad.shape[1] // groups
     if input.size and grad.size:
-        windows = Windows(xp, input, kernel_spatial, stride, padding, dilation, grad.shape[2:], outputs)
-        result = _sum_of_products(windows, grad, groups)
-        if windows.joined and not xp.isfinite(result).all():
-            # Values between rows were multiplied by zero, which is wrong where they are infinite.
-            windows.disjoin()
-            result = _sum_of_products(windows, grad, groups)
+        found: dict[int, Any] = {}
+
+        def some(start: int, stop: int) -> None:
+            images, upstream = input[start:stop], grad[start:stop]
+            windows = Windows(xp, images, kernel_spatial, stride, padding, dilation, grad.shape[2:], outputs)
+            part = _sum_of_products(windows, upstream, groups)
+            if windows.joined and not xp.isfinite(part).all():
+                # Values between rows were multiplied by zero, which is wrong where they are infinite.
+                windows.disjoin()
+                part = _sum_of_products(windows, upstream, groups)
+            found[start] = part
+
+        share(some, len(input))
+        result, *rest = (found[start] for start in sorted(found))
+        for part in rest:
+            result += part
     else:
         result = xp.zeros((groups, outputs, channels * prod(kernel_spatial)), dtype=input.dtype)
     return result.reshape(groups * outputs, channels, *kernel_spatial)

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.linear_algebra import LinearAlgebra
+from gradcore.backends.products_in_threads import spread_products
 
 __all__ = ["Lapack"]
 
 #: Up to this size NumPy's solver, which works on a whole batch but factors anew, beats a loop over the matrices.
 SMALL = 32
+#: Multiplications of a batch of products from which threads take part.
+MANY = 1 << 23
 
 
 @functools.cache
@@ -31,6 +34,14 @@ def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
     return shape, [np.broadcast_to(a, (*shape, *a.shape[-2:])).reshape(count, *a.shape[-2:]) for a in arrays]
 
 
+def _shared_product(a: Any, b: Any) -> Any:
+    """The products of the matrices of two batches, shared among threads: `numpy.matmul` takes one after the other."""
+    out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
+    first, second, target = (x.reshape(-1, *x.shape[-2:]) if x.shape[0] < 8 else x for x in (a, b, out))
+    spread_products(lambda i, j: np.matmul(first[i:j], second[i:j], out=target[i:j]), len(first))
+    return out
+
+
 class Lapack(LinearAlgebra):
     """Kernels for NumPy arrays."""
 
@@ -46,12 +57,11 @@ class Lapack(LinearAlgebra):
         ):
             b = np.ascontiguousarray(b)
         if len(strides) == 2 == len(other_strides) and a.dtype is b.dtype and a.dtype.char in "fd":
-            rows, inner = a.shape
-            if inner != 1:  # nothing of what `Products.matmul` looks for
-                try:
+            try:
+                if a.shape[1] != 1:  # nothing of what `Products.matmul` looks for
                     return np.matmul(a, b)
-                except ValueError:
-                    pass
+            except ValueError:
+                pass
         return super().matmul(a, b)
 
     # -- LU -----------------------------------------------------------------------------------------------------

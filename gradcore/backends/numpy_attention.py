@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends import threads
 from gradcore.backends.normalization import Normalization
 from gradcore.backends.numpy_rows import exponentials, ones, row_maxima
 from gradcore.backends.numpy_softmax import HIGH, LOW
+from gradcore.backends.products_in_threads import spread_products
 
 __all__ = ["NumpyAttention"]
 
@@ -111,7 +111,7 @@ def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
     if weights.size < _MANY:
         some(0, count)
     else:
-        threads.spread(some, count)
+        spread_products(some, count)
 
 
 def _add_product(a: Any, b: Any, out: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends import threads
+from gradcore.backends.products_in_threads import spread_products
 
 __all__ = ["exponentials", "in_blocks", "number_of_blocks", "ones", "row_maxima", "row_sums", "rows_of", "transposed"]
 
@@ -80,7 +80,7 @@ def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
     if x.size < _MANY:
         some(0, count)
     else:
-        threads.spread(some, count)
+        spread_products(some, count)
 
 
 def transposed(x: Any) -> Any:

@@ -1,4 +1,7 @@
-"""Pooling of small arrays in NumPy, where calls cost more than elements: by tables of windows that are made once."""
+"""Convolution in threads, and pooling of small arrays in NumPy.
+
+There calls cost more than elements, so that tables of windows, made once, are faster.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends import pooling
+from gradcore.backends.convolution import Share
+from gradcore.backends.products_in_threads import spread_products
 from gradcore.backends.sliding import pool_output_size
 from gradcore.backends.windows import Windows
 
@@ -17,14 +22,21 @@ __all__ = ["NumpyWindows"]
 
 Ints = Sequence[int]
 
+#: Multiplications of a convolution (about) from which threads take part.
+_MANY = 1 << 24
+
 #: Elements of an array, and multiplications with the matrix of its means, up to which a table is faster.
 _SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 19
 
 
 class NumpyWindows(Windows):
-    """Windows of a few elements; and gradients of maxima, put back block by block."""
+    """Images shared among threads, windows of a few elements, and gradients of maxima, put back block by block."""
 
     added_along: Any  # of the indexing family
+
+    def share_images(self, x: Any, weight: Any) -> Share:
+        many = x.size * weight.size // max(weight.shape[1], 1) >= _MANY
+        return spread_products if many else super().share_images(x, weight)
 
     def max_pool(
         self, x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool

@@ -48,7 +48,7 @@ class Optimizers:
 
     xp: Any
     #: The most elements on which a formula runs at once: a tile and what is computed from it stay in cache.
-    tile_size = 1 << 18
+    tile_size = 1 << 17
     #: Parameters of at most that many elements are joined: copying them costs less than running a formula on each.
     joined_size = 1 << 13
     #: Kernels that take the place of formulas, by the formula's name: ``kernel(backend, batch, **settings)`` does for

@@ -142,7 +142,7 @@ def spread(xp: Any, x: Any, dim: int, taps: Taps) -> Any:
 
 def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
     """A small table as an array of the library; a device keeps its copies, as a transfer costs more than a kernel."""
-    if not hasattr(xp, "cuda"):
+    if xp is np or not hasattr(xp, "cuda"):
         return xp.asarray(table, dtype)
     table = np.asarray(table, dtype)
     return _kept(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())

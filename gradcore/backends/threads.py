@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import glob
 import os
 import threading
 from collections.abc import Callable
@@ -97,7 +96,9 @@ def set_num_threads(num_threads: int) -> None:
         raise RuntimeError("set_num_threads expects a positive integer")
     if num_threads != _pool.size:
         _pool.resize(num_threads)
-    for path in glob.glob(os.path.join(os.path.dirname(np.__file__) + ".libs", "libscipy_openblas*")):
+    from glob import glob
+
+    for path in glob(os.path.join(os.path.dirname(np.__file__) + ".libs", "libscipy_openblas*")):
         set_threads = getattr(ctypes.CDLL(path), "scipy_openblas_set_num_threads64_", None)
         if set_threads is not None:
             set_threads(num_threads)

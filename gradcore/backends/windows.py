@@ -49,7 +49,8 @@ class Windows:
         return out
 
     def conv(self, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
-        return convolution.conv(self.xp, x, weight, stride, padding, dilation, groups)
+        settings = (stride, padding, dilation, groups)
+        return convolution.conv(self.xp, x, weight, *settings, self.share_images(x, weight))
 
     def conv_output(
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
@@ -60,12 +61,18 @@ class Windows:
     def conv_input(
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
-        return convolution.conv_input(self.xp, x, weight, size, stride, padding, dilation, groups)
+        settings = (size, stride, padding, dilation, groups)
+        return convolution.conv_input(self.xp, x, weight, *settings, self.share_images(x, weight))
 
     def conv_weight(
         self, x: Any, other: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
-        return convolution.conv_weight(self.xp, x, other, size, stride, padding, dilation, groups)
+        settings = (size, stride, padding, dilation, groups)
+        return convolution.conv_weight(self.xp, x, other, *settings, self.share_images(other, x))
+
+    def share_images(self, x: Any, weight: Any) -> convolution.Share:
+        """How the images of a convolution are shared among threads: all by one."""
+        return lambda work, count: work(0, count)
 
     # -- pooling ---------------------------------------------------------------------------------------------
 

@@ -33,6 +33,10 @@ The lines for ``mul(self, other)`` are these, with ``a0`` for `self`; others dif
     if (e0 is None and e1 is None) or not state.mode:
         out._edge = None
         return out
+    if e0 is None and a0._meta is not None:
+        refuse_inference(a0)
+    if e1 is None and a1._meta is not None:
+        refuse_inference(a1)
     node = new(cls)
     out._edge = node, 0
     node._device, node._edges = device, (e0, e1)
@@ -92,7 +96,8 @@ def scope_of(op: Op, general: Any) -> dict[str, Any]:
     scope = {
         "op": op, "general": general, "local": local, "plain": Subclasses.plain, "Tensor": tensor_type.cls,
         "VersionCounter": VersionCounter, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
-        "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge, "link": link, "refuse_inference": refuse_inference,
+        "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge, "link": link,
+        "refuse_inference": refuse_inference,
         "new": new, "saved_result": saved_result, "shape_error": shape_error, "tick": tick, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
         "output_type": OUTPUT_TYPES.get(op.output_type or ""), "TENSORS": TENSORS, "numbers": frozenset(NUMBERS),
@@ -251,13 +256,13 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
     if _single(op):
         nothing += "" if _keeps_dtype(op) else " or dtype.category < 2"
         yield from (f"if {nothing}:", "    out._edge = None", "    return out")
-    for p in op.tensors:  # what is kept for the sake of others must not be from inference mode
-        if set(_readers(op, op.names[p])) - {p} and p not in op.unpromoted:
-            given = f"a{p} is not None and " if _optional(op, p) else ""
-            yield from (f"if e{p} is None and {given}a{p}._meta is not None:", f"    refuse_inference(a{p})")
     else:
         chosen = "outs" if op.variadic else _tuple(f"outs[{i}]" for i in op.differentiable)
         yield from (f"if {nothing} or all([out._dtype.category < 2 for out in {chosen}]):", f"    return {result}")
+    for p in op.tensors:  # what is kept for the sake of others must not be from inference mode
+        if set(_readers(op, op.names[p])) - {p} and p not in op.unpromoted and not _several(op, p):
+            given = f"a{p} is not None and " if _optional(op, p) else ""
+            yield from (f"if e{p} is None and {given}a{p}._meta is not None:", f"    refuse_inference(a{p})")
     cls = "cls"
     if not isinstance(op.node_name, str):
         cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"

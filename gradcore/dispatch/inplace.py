@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from gradcore import dtypes
@@ -99,15 +101,22 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """An in-place call that something intercepts; it is never autocast."""
+    """An in-place call that something intercepts."""
     if watched(args, state.mode):
         return routed(op, args, getattr(TENSORS, f"{op.name}_"))
-    casting = state.mode & AUTOCAST
-    state.mode &= ~AUTOCAST
-    try:
+    with _uncast(state):
         if state.mode & PROFILE:
             return state.profiler.call(f"{op.name}_", args, _write_result, op, args, state)
         return _write_result(op, args, state)
+
+
+@contextlib.contextmanager
+def _uncast(state: State) -> Iterator[None]:
+    """Inside, nothing is autocast: what is written to has a dtype already."""
+    casting = state.mode & AUTOCAST
+    state.mode &= ~AUTOCAST
+    try:
+        yield
     finally:
         state.mode |= casting
 
@@ -137,9 +146,11 @@ def _original(self: Any) -> Any:
 
 def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """Call an operation and put its results in the tensors given as ``out=``."""
-    if watched((*args, out), local.state.mode):
+    state = local.state
+    if watched((*args, out), state.mode):
         return routed(op, args, out=out)
-    results = call_composite(op, args) if op.kind == "composite" else apply(op, args)
+    with _uncast(state) if state.mode & AUTOCAST else contextlib.nullcontext():
+        results = call_composite(op, args) if op.kind == "composite" else apply(op, args)
     several = isinstance(results, tuple)
     for target, result in zip(out if several else (out,), results if several else (results,), strict=True):
         if not isinstance(target, Variable):

@@ -19,7 +19,17 @@ from gradcore.backends.batching.devices import over
 from gradcore.backends.registry import CPU
 from gradcore.ops.table import Op
 
-__all__ = ["NUMBERS", "Number", "common_device", "constant", "in_batches_of", "index_array", "on_device", "shape_error", "type_error"]
+__all__ = [
+    "NUMBERS",
+    "Number",
+    "common_device",
+    "constant",
+    "in_batches_of",
+    "index_array",
+    "on_device",
+    "shape_error",
+    "type_error",
+]
 
 
 Number = numbers.Number

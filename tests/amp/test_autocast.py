@@ -78,12 +78,13 @@ def test_what_is_left_alone(a: Any, weight: Any) -> None:
     with gc.autocast("cpu"):
         assert (a.double() @ weight.double()).dtype is gc.float64
         assert gc.prod(a.bfloat16(), dtype=gc.float64).dtype is gc.float64
-        assert gc.mm(a, weight.detach(), out=gc.empty(3, 2)).dtype is gc.float32
+        written = gc.mm(a, weight.detach(), out=gc.empty(3, 2))
         total = gc.zeros(3, 2)
         total.addmm_(a, weight.detach())
         assert total.equal(a @ weight.detach()) is False
         assert (a.long() @ weight.detach().long()).dtype is gc.int64
     assert total.equal(a @ weight.detach())
+    assert written.equal(a @ weight.detach())
 
 
 def test_every_name_in_the_tables_is_an_operation() -> None:

@@ -62,6 +62,75 @@ def test_nan_is_an_error_that_names_the_operation_and_its_line(anomaly):
     assert text.rstrip().endswith("return x.sqrt()")
 
 
+def notes_of(function):
+    with pytest.warns(UserWarning, match="Error detected"), pytest.raises(RuntimeError, match="nan values") as caught:
+        function()
+    return "\n".join(caught.value.__notes__)
+
+
+def test_the_error_explains_a_derivative_that_is_not_finite(anomaly):
+    x = gc.tensor([1.0, 0.0, 0.0], requires_grad=True)
+    y = (root_of(x) * 0).sum()
+    text = notes_of(y.backward)
+    assert text.startswith(f"SqrtBackward0, recorded at {__file__}:")
+    assert " in root_of\n    return x.sqrt()\n  (float32[3]) -> (float32[3])\n" in text
+    assert "The gradient for input 0 is nan at index (1,), and 1 more elements are not finite." in text
+    assert "The gradient that arrived was finite: the derivative itself is not, at these inputs." in text
+    assert "All values that were recorded before were finite." in text
+
+
+def test_the_error_explains_which_value_was_not_finite_first(anomaly):
+    x = gc.tensor([1.0, 0.0], requires_grad=True)
+    y = x.log()
+    z = (root_of(y * 2) + 1).sum()
+    text = notes_of(z.backward)
+    assert "The first value that was not finite is the result of\nLogBackward0, recorded at" in text
+    assert "    y = x.log()\n" in text
+    assert text.endswith("whose inputs were finite.")
+
+
+def test_the_error_explains_which_gradient_was_not_finite_first(anomaly):
+    x = gc.tensor([0.0, 1.0], requires_grad=True)
+    y = root_of(x * 0)  # its gradient is infinite, and times 0 nan
+    text = notes_of(y.sum().backward)
+    assert text.startswith("MulBackward0")
+    assert "The gradient that arrived was not finite either: inf at index (0,)" in text
+    assert "The first gradient that was not finite is that for input 0 of\nSqrtBackward0, recorded at" in text
+
+
+def test_explain_names_the_first_value_that_was_not_finite(anomaly):
+    x = gc.tensor([2.0, 0.0], requires_grad=True)
+    h = x / gc.tensor([1.0, 0.0])
+    loss = (h * 2).sum() + x.sum()
+    text = gc.autograd.explain(loss)
+    assert text.startswith("The first value that was not finite is the result of\nDivBackward0, recorded at ")
+    assert "h = x / gc.tensor([1.0, 0.0])" in text
+    assert "(float32[2], float32[2]) -> (float32[2])" in text
+    assert "All results that were recorded under anomaly detection were finite." in gc.autograd.explain(x.sum())
+    assert "Nothing was recorded" in gc.autograd.explain(x)
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16, gc.float32, gc.float64, gc.complex64])
+def test_explain_tells_inputs_that_were_not_finite_already(dtype, anomaly):
+    x = gc.tensor([1.0, float("inf")]).to(dtype).requires_grad_()
+    assert "whose input 0 was not finite: it was made before, or is not recorded." in gc.autograd.explain(x * 2)
+    large = gc.full((4,), 60000.0).to(dtype).requires_grad_()  # their sum is too large for float16, they are not
+    assert "were finite" in gc.autograd.explain(large * 1)
+
+
+def test_custom_functions_and_mixed_dtypes_are_explained(anomaly):
+    class Logarithm(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.log()
+
+    x = gc.zeros(2, requires_grad=True)
+    assert "LogarithmBackward, recorded at" in gc.autograd.explain(Logarithm.apply(x).double() * 2)
+    y = gc.zeros(2, dtype=gc.float64, requires_grad=True)
+    z = x + y
+    assert "traceback_" in z.grad_fn.metadata
+
+
 def test_nan_passes_where_it_is_not_checked():
     with set_detect_anomaly(True, check_nan=False):
         x = gc.zeros(1, requires_grad=True)

@@ -90,6 +90,9 @@ def test_results_can_be_differentiated_on_request():
         (lambda: F.vhp(lambda x: x.sum(), X, V, strict=True), "found that the jacobian .* is independent"),
         (lambda: F.hvp(lambda x: x.sum(), X, V, strict=True), "found that the jacobian .* is independent"),
         (lambda: F.vjp(lambda x: x * 2, X, V, create_graph=True, strict=True), "jacobian .* is independent"),
+        (lambda: F.jvp(lambda x: x * 2, X, V, create_graph=True, strict=True), "jacobian .* is independent of input 0"),
+        (lambda: F.hvp(lambda x: (x * x).sum(), X, V, create_graph=True, strict=True), "hessian .* of input 0"),
+        (lambda: F.hessian(lambda x: x.sum().detach(), X, strict=True), "Output 0 .* does not require gradients"),
     ],
 )
 def test_independence_is_an_error_in_strict_mode(call, message):
@@ -118,6 +121,8 @@ def test_independence_is_an_error_in_strict_mode(call, message):
             NotImplementedError,
             "not supported together",
         ),
+        (lambda: F.jacobian(cube, X, strict=True, strategy="forward-mode"), RuntimeError, "not supported together"),
+        (lambda: F.hessian(cube, X, outer_jacobian_strategy="sideways"), AssertionError, "Expected strategy to be"),
     ],
 )
 def test_misuse(call, error, message):

@@ -27,7 +27,7 @@ FLOORS = {
          "transfer"],
         4,
     ),
-    **dict.fromkeys(["compile", "func", "io", "stubs", "testing", "utils"], 5),
+    **dict.fromkeys(["compile", "func", "io", "kernels", "stubs", "testing", "utils"], 5),
     **dict.fromkeys([f"autograd.{name}" for name in ("functional", "gradcheck", "jacobians")], 5),
     **dict.fromkeys(["data", "distributed", "nn", "optim"], 6),
 }  # fmt: skip

@@ -27,10 +27,11 @@ TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 SHAPES = [(7, 5), (300, 400), (20000, 10), (5, 40000), (2, 300, 129), (700, 900)]
 
 
-@pytest.fixture(autouse=True, params=[1, 2], ids=["one thread", "two threads"])
-def _silent_and_threaded(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _silent_and_threaded() -> Iterator[None]:
+    """As operations run their kernels; large arrays on two threads."""
     before = get_num_threads()
-    set_num_threads(request.param)
+    set_num_threads(2)
     with np.errstate(all="ignore"):
         yield
     set_num_threads(before)

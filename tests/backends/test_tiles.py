@@ -11,8 +11,8 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends import tiles
-from gradcore.backends.fusion.expressions import Unfusable
 from gradcore.backends.registry import CPU
+from gradcore.backends.steps import Unfusable, program_of
 from gradcore.ops.table import OPS, Op
 
 F = CPU.backend
@@ -71,7 +71,7 @@ def formulas(op: Op) -> Iterator[tuple[Any, list[Any]]]:
 
 def program(formula: Any, operands: tuple[Any, ...]) -> tiles.Program | None:
     try:
-        return tiles.trace(formula, operands, F.bodies)
+        return program_of(formula, operands, F.bodies)
     except Unfusable:
         return None
 

@@ -112,7 +112,7 @@ def _compiled(text: str, options: tuple[str, ...]) -> ctypes.CDLL:
 
 
 class Batch:
-    """Compiles many sources at once: kernels can be made and launched, without effect, until `build` was called."""
+    """Compiles many sources at once: kernels can be made, and launched without effect, until `build` is called."""
 
     def __init__(self) -> None:
         self.sources: dict[str, str] = {}
@@ -123,15 +123,15 @@ class Batch:
         self.sources[unique] = source.replace(f" void {name}(", f" void {unique}(")
 
         def kernel(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
-            if self.library:
+            if unique in self.library:
                 self.library[unique](grid, block, arguments)
 
         return kernel
 
     def build(self, parts: int = 2) -> None:
         """Compile what was collected, in several processes."""
-        names = list(self.sources)
-        groups = [names[i::parts] for i in range(parts)]
+        names = [name for name in self.sources if name not in self.library]
+        groups = [names[i::parts] for i in range(min(parts, len(names)))]
         with ThreadPoolExecutor(parts) as pool:
             made = pool.map(lambda group: HostLibrary((self.sources[n] for n in group), ("-O0",)), groups)
             for library in made:

@@ -56,8 +56,65 @@ PROGRAMS = {
     "Function": lambda x: Double.apply(x).sum(),
     "norms": lambda x: gc.nn.functional.layer_norm(x, (4,)).square().sum(),
     "convolution": lambda x: gc.nn.functional.conv1d(x.reshape(1, 1, 4), x[:2].reshape(1, 1, 2)).sum(),
+    "reshaped in place": lambda x: _turned(x).sum(),
+    "hooks": lambda x: _watched(x),
+    "node hooks": lambda x: _hooked(x * x).sum(),
+    "retained": lambda x: _retaining(x * 2).exp().sum(),
+    "saved tensors hooks": lambda x: _packed(x),
+    "written by a Function": lambda x: Writing.apply(x * 1).sum(),
     "linalg": lambda x: gc.linalg.det(x.reshape(2, 2) + 3 * gc.eye(2, dtype=gc.float64)),
 }
+
+
+class Writing(gc.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return tangent.mul_(2)
+
+
+def _turned(x):
+    y = (x * 2).reshape(2, 2).clone()
+    row = y[0]
+    y.t_()
+    row.mul_(3)
+    return y
+
+
+def _watched(x):
+    y, z = x * 2, x.sin()
+    if y.requires_grad:
+        gc.autograd.graph.register_multi_grad_hook((y, z), lambda grads: None)
+        y.register_hook(lambda grad: grad * 2)
+    return (y * z).sum()
+
+
+def _hooked(y):
+    if y.requires_grad:
+        y.grad_fn.register_hook(lambda inputs, outputs: None)
+        y.grad_fn.register_prehook(lambda outputs: None)
+    return y
+
+
+def _retaining(y):
+    if y.requires_grad:
+        y.retain_grad()
+    return y
+
+
+def _packed(x):
+    with gc.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(force=True), gc.tensor):
+        return (x.exp() * x).sum()
 
 
 def _written(x):
@@ -104,6 +161,30 @@ class TestFreed:
             slope.square().sum().backward()
         del y, slope
         x.grad = None
+        assert [r() for r in kept] == [None] * len(kept)
+
+    def test_under_anomaly_detection(self, program):
+        x = leaf()
+        with gc.autograd.set_detect_anomaly(True):
+            y = program(x)
+            kept = references(x, y)
+            y.backward()
+        del y
+        assert [r() for r in kept] == [None] * len(kept)
+
+    def test_after_a_backward_in_a_hook(self, program):
+        x = leaf()
+
+        def inner(grad):
+            with gc.enable_grad():
+                program(leaf()).backward()
+
+        y = x * 1
+        y.register_hook(inner)
+        y = program(y)
+        kept = references(x, y)
+        y.backward()
+        del y
         assert [r() for r in kept] == [None] * len(kept)
 
     def test_after_an_exception_in_a_hook(self, program):

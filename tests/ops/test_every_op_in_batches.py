@@ -10,7 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.func import jvp, vjp, vmap
-from tests.ops.cases import ALL, DIFFERENTIABLE, Drawn, Symmetric
+from tests.ops.cases import ALL, DIFFERENTIABLE, Drawn
 from tests.ops.test_every_op import by_label, host
 
 COUNT = 3
@@ -36,10 +36,10 @@ def patterns(case: Drawn) -> list[tuple[int | None, ...]]:
     return list(dict.fromkeys(rows)) if n else []
 
 
-def batches(case: Drawn, dims: tuple[int | None, ...]) -> list[Any]:
+def batches(case: Drawn, dims: tuple[int | None, ...], device: str = "cpu") -> list[Any]:
     """The inputs of `vmap`."""
     rows = samples(case)
-    return [gc.tensor(row[0] if d is None else np.stack(row)) for row, d in zip(rows, dims, strict=True)]
+    return [gc.tensor(row[0] if d is None else np.stack(row), device=device) for row, d in zip(rows, dims, strict=True)]
 
 
 def sample(inputs: list[Any], dims: tuple[int | None, ...], i: int) -> list[Any]:
@@ -62,11 +62,11 @@ def looped(function: Callable[..., Any], inputs: list[Any], dims: tuple[int | No
         return None
 
 
-def check(case: Drawn, function: Callable[..., Any], rtol: float = 1e-8, atol: float = 1e-10) -> None:
+def check(case: Drawn, function: Callable[..., Any], device: str = "cpu") -> None:
     if not case.arrays() or case.op.random or case.op.layout_dependent:
         pytest.skip("random, without tensors, or dependent on strides")
     for dims in patterns(case):
-        inputs = batches(case, dims)
+        inputs = batches(case, dims, device)
         expected = looped(function, inputs, dims)
         if expected is None:
             continue
@@ -78,8 +78,8 @@ def check(case: Drawn, function: Callable[..., Any], rtol: float = 1e-8, atol: f
             raise
         for got, want in zip(found, expected, strict=True):
             assert got.shape == want.shape
-            assert got.numpy().dtype == want.dtype
-            np.testing.assert_allclose(host(got), want, rtol, atol)
+            assert host(got).dtype == want.dtype
+            np.testing.assert_allclose(host(got), want, 1e-8, 1e-10)
 
 
 def floating(outs: list[Any]) -> list[Any]:
@@ -88,12 +88,19 @@ def floating(outs: list[Any]) -> list[Any]:
 
 def upstream(outs: list[Any]) -> list[Any]:
     """Cotangents that are the same for every sample, and different between elements."""
-    return [gc.cos(gc.arange(o.numel(), dtype=gc.float64)).reshape(o.shape).to(o.dtype) for o in outs]
+    angles = [gc.arange(o.numel(), dtype=gc.float64, device=o.device) for o in outs]
+    return [gc.cos(a).reshape(o.shape).to(o.dtype) for a, o in zip(angles, outs, strict=True)]
 
 
 @by_label(ALL)
 def test_values(case: Drawn) -> None:
     check(case, lambda *ts: tuple(case.outputs(list(ts))))
+
+
+@by_label(ALL[::4])
+def test_values_on_the_strict_device(case: Drawn, strict: str) -> None:
+    """What CuPy's arrays demand."""
+    check(case, lambda *ts: tuple(case.outputs(list(ts))), strict)
 
 
 def gradients(case: Drawn) -> Callable[..., Any]:
@@ -117,6 +124,11 @@ def gradients(case: Drawn) -> Callable[..., Any]:
 def test_gradients_of_samples(case: Drawn) -> None:
     """``vmap(grad)``: backward runs on the batch."""
     check(case, gradients(case))
+
+
+@by_label(DIFFERENTIABLE[::4])
+def test_gradients_of_samples_on_the_strict_device(case: Drawn, strict: str) -> None:
+    check(case, gradients(case), strict)
 
 
 @by_label(DIFFERENTIABLE)
@@ -190,6 +202,3 @@ def test_backward_through_the_batch(case: Drawn) -> None:
             grads.append(gc.autograd.grad(outs, wanted, upstream(outs), materialize_grads=True))
         for got, want in zip(*grads, strict=True) if len(grads) == 2 else ():
             np.testing.assert_allclose(host(got), host(want), 1e-8, 1e-10)
-
-
-assert Symmetric  # symmetric matrices stay so where they are scaled

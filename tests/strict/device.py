@@ -232,6 +232,11 @@ def _count_masks(index: Any) -> None:
             COUNTS["to device"] += 1
 
 
+def _takes_over(other: Any) -> bool:
+    """Whether the other operand's own operator runs, as in CuPy: that of arrays without the protocol."""
+    return getattr(other, "__array_ufunc__", 0) is None
+
+
 def _operators() -> None:
     names = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]
     for name in names:
@@ -239,12 +244,16 @@ def _operators() -> None:
         inplace = getattr(operator, f"i{name}")
 
         def forward(self: Any, other: Any, f: Any = function) -> Any:
+            if _takes_over(other):
+                return NotImplemented
             return _outside(f(_inside(self), _inside(other)))
 
         def backward(self: Any, other: Any, f: Any = function) -> Any:
             return _outside(f(_inside(other), _inside(self)))
 
         def in_place(self: Any, other: Any, f: Any = inplace) -> Any:
+            if _takes_over(other):
+                return NotImplemented
             f(_inside(self), _inside(other))
             return self
 
@@ -253,7 +262,11 @@ def _operators() -> None:
         setattr(StrictArray, f"__i{name}__", in_place)
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
         f = getattr(operator, name)
-        setattr(StrictArray, f"__{name}__", lambda self, other, f=f: _outside(f(_inside(self), _inside(other))))
+
+        def compare(self: Any, other: Any, f: Any = f) -> Any:
+            return NotImplemented if _takes_over(other) else _outside(f(_inside(self), _inside(other)))
+
+        setattr(StrictArray, f"__{name}__", compare)
     for name in ("neg", "pos", "abs", "invert"):
         f = getattr(operator, name)
         setattr(StrictArray, f"__{name}__", lambda self, f=f: _outside(f(_inside(self))))

@@ -110,3 +110,9 @@ output: Tensor = network(x)
 assert_type(network.weight, nn.Parameter)
 for parameter in network.parameters():
     parameter.detach().sub_(0.1)
+
+layers = nn.Sequential(nn.Conv2d(1, 4, 3, padding="same"), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten())
+assert_type(nn.ReLU(), nn.ReLU)
+assert_type(nn.Linear(2, 3).weight, Tensor)
+assert_type(layers.eval(), nn.Sequential)
+nn.ReLU(3.5)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcore.backends.base import Backend
 from gradcore.backends.batching import calls
-from gradcore.backends.batching.array import LIBRARIES, Batched, apply, of_library, outermost
+from gradcore.backends.batching.array import LIBRARIES, RULES, Batched, apply, of_library, outermost
 from gradcore.backends.batching.creation import CREATION
 from gradcore.backends.batching.kernels import KERNELS, BatchedKernels
 from gradcore.backends.batching.messages import ITEM
@@ -65,9 +65,10 @@ class _Ufunc:
 
 def _function(function: Any, *args: Any, **named: Any) -> Any:
     """A function of NumPy that other libraries have too: theirs where no array is batched."""
-    if LIBRARIES and outermost((args, named)) is None:
-        function = of_library(function, *args)
-    return function(*args, **named)
+    level = outermost((args, named)) if LIBRARIES else None
+    if level is None:
+        return of_library(function, *args)(*args, **named)
+    return RULES[function](level, *args, **named) if function in RULES else function(*args, **named)
 
 
 class BatchingBackend(BatchedKernels, Backend):

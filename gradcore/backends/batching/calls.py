@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore.backends.batching.array import Batched, aligned, physical, rewrap
 
-__all__ = ["as_samples", "elementwise", "expanded", "in_batch"]
+__all__ = ["as_samples", "elementwise", "expanded", "in_batch", "is_array"]
 
 
 def in_batch(level: Any, value: Any) -> bool:
@@ -52,6 +52,9 @@ def as_samples(value: Any, level: Any) -> Any:
     """An array as a batched one, without a copy; anything else as it is."""
     if value.__class__ is Batched:
         return value if value.level is level else Batched(physical(value, level), level)
-    if isinstance(value, np.generic) or not hasattr(value, "__array_function__"):
-        return value
-    return Batched(physical(value, level), level)
+    return Batched(physical(value, level), level) if is_array(value) else value
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array, rather than a number or a setting."""
+    return not isinstance(value, np.generic) and hasattr(value, "__array_function__")

@@ -61,7 +61,7 @@ def _along(place: int) -> Callable[..., Any]:
     def run(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
         if not any(a.__class__ is Batched and a.level is level for a in args):
             return kernel(*args)
-        arrays = [physical(a, level) if hasattr(a, "ndim") else a for a in args]
+        arrays = [physical(a, level) if calls.is_array(a) else a for a in args]
         ndim = arrays[0].ndim - 1
         arrays = [a.reshape(-1, *(1,) * ndim) if getattr(a, "ndim", 0) == 1 else a for a in arrays]
         if not ndim:  # kernels treat arrays without dims in ways of their own
@@ -268,11 +268,38 @@ class BatchedKernels:
             return super().search_in(sequence.reshape(1, -1), rows, right).reshape(shape)  # type: ignore[misc]
         return super().search_in(sequence, values, right)  # type: ignore[misc]
 
+    def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
+        """Zeros with rows added: one long matrix of all samples."""
+        if not calls.in_batch(self.level, (index, rows)):
+            return self.inner.sum_into_rows(height, index, rows)
+        index, rows = self._in_one(height, index, rows)
+        total = self.inner.sum_into_rows(self.level.size * height, index, rows)
+        return Batched(total.reshape(self.level.size, height, rows.shape[1]), self.level)
+
+    def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
+        """`out`, a fresh matrix, with rows added."""
+        if not calls.in_batch(self.level, (out, index, rows)):
+            return self.inner.add_rows(out, index, rows)
+        shape = out.shape
+        index, rows = self._in_one(shape[0], index, rows)
+        total = self.inner.add_rows(physical(out, self.level).reshape(-1, shape[1]), index, rows)
+        return Batched(total.reshape(self.level.size, *shape), self.level)
+
+    def _in_one(self, height: int, index: Any, rows: Any) -> tuple[Any, Any]:
+        """Indices into the rows of all samples, one after the other, and what is added there."""
+        places = self._in_long_row(height, index)
+        return places, physical(rows, self.level).reshape(places.size, rows.shape[1])
+
+    def _in_long_row(self, n: int, index: Any) -> Any:
+        """Indices into `n` numbers of each sample as indices into those of all samples, one after the other."""
+        places = physical(index, self.level)
+        return (places % max(n, 1) + (counted(self.level.size, index) * n)[:, None]).reshape(-1)
+
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
         """Rows of numbers, reduced with values at places: one long row of all samples."""
         arrays = [physical(a, self.level) for a in (out, places, values)]
         n = arrays[0].shape[1]
-        flat = (arrays[1] + counted(self.level.size, out)[:, None] * n).reshape(-1)
+        flat = self._in_long_row(n, places)
         found = self.inner.reduce_at(arrays[0].reshape(-1), flat, arrays[2].reshape(-1), reduce)
         return Batched(found.reshape(self.level.size, n), self.level)
 
@@ -282,7 +309,8 @@ class BatchedKernels:
             self.inner.masked_write(out, mask, source)
             return
         places = mask.reshape(-1).cumsum() - 1
-        if source.size <= int(physical(places, self.level).max(initial=-1)):
+        last = physical(places, self.level)
+        if last.size and source.size <= int(last.max()):
             raise RuntimeError("Number of elements of source < number of ones in mask")
         if source.size:
             chosen = np.take_along_axis(source, self.xp.maximum(places, 0), 0).reshape(out.shape)

@@ -1,0 +1,117 @@
+"""What one operation and one node cost, step by step: ``python -m benchmarks.steps``.
+
+The function that gradcore writes for a product (`gradcore.dispatch.direct`) is cut after each of its steps, and what is
+left is timed: the difference of two neighbours is what a step costs. Times are the smallest of many short runs, all in
+turns, on arrays of 16 numbers, where arithmetic costs little.
+"""
+
+from __future__ import annotations
+
+import gc as collector
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gradcore
+from gradcore.autograd.engine import run_backward
+from gradcore.autograd.formulas import PLANS
+from gradcore.autograd.modes import local
+from gradcore.dispatch import apply
+from gradcore.dispatch.direct import lines_of, scope_of
+from gradcore.ops.table import OPS
+
+#: The steps, by the beginning of the first line that does not belong to them any more.
+STEPS = (
+    ("the call of an empty function", "state = "),
+    ("the mode, and whether the first argument is a tensor", "device, dtype"),
+    ("its dtype and device, and whether the second is alike", "x1 = "),
+    ("the kernel: `numpy.multiply`", "if type(array)"),
+    ("the tensor of the result", "e0 = "),
+    ("where gradients go, and whether to record", "node = "),
+    ("the node: class, device, edges, number", "node.saved = "),
+    ("what it saves, and whether shapes differ", "return out"),
+)
+NODES = 200
+
+
+def smallest(functions: dict[str, Callable[[], Any]], rounds: int = 200, calls: int = 500) -> dict[str, float]:
+    """The smallest time of each function's call, in nanoseconds; the functions are called in turns."""
+    best = dict.fromkeys(functions, float("inf"))
+    collector.disable()
+    for _ in range(rounds):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            for _ in range(calls):
+                function()
+            best[name] = min(best[name], (time.perf_counter() - start) / calls)
+    collector.enable()
+    return {name: seconds * 1e9 for name, seconds in best.items()}
+
+
+def cut_calls(x: Any, y: Any) -> dict[str, Callable[[], Any]]:
+    """The calls of the function for ``x * y`` up to the end of each step."""
+    op = OPS["mul"]
+    lines, calls = lines_of(op), {}
+    for label, following in STEPS:
+        end = next(i for i, line in enumerate(lines) if line.startswith(following))
+        scope: dict[str, Any] = scope_of(op, apply)
+        exec("\n    ".join(["def call(a0, a1):", *lines[:end], "return"]), scope)
+        call = scope["call"]
+        calls[label] = lambda call=call: call(x, y)
+    return calls
+
+
+def chain(x: Any, factor: Any) -> Any:
+    """A product of `NODES` factors, and the node of the last one."""
+    for _ in range(NODES):
+        x = x * factor
+    return x
+
+
+def main() -> None:
+    """Print the two tables."""
+    values = gradcore.linspace(0.5, 1.0, 16)
+    x, y = (values.clone().requires_grad_() * 1.0 for _ in range(2))
+    x * y  # from the second call on, the function is its own
+    a, b = x.numpy(force=True), y.numpy(force=True)
+    times = smallest({
+        "nothing": lambda: None, **cut_calls(x, y), "whole": lambda: x * y, "unrecorded": lambda: values * values,
+        "multiply": lambda: np.multiply(a, b),
+    })  # fmt: skip
+    before = times["nothing"]
+    print("one operation: `x * y`, recorded (ns)")
+    for label, _ in STEPS:
+        print(f"{times[label] - before:8.0f}  {label}")
+        before = times[label]
+    print(f"{times['whole'] - before:8.0f}  Python's operator, the function's return")
+    print(f"{times['whole'] - times['nothing']:8.0f}  together")
+    print(f"{times['unrecorded'] - times['nothing']:8.0f}  the same where nothing requires grad")
+    print(f"{times['multiply'] - times['nothing']:8.0f}  of it `numpy.multiply`")
+
+    root = chain(x, values)
+    node, grad, backend = root.grad_fn, a, x.device.backend
+    formula = PLANS["arrays"][type(node)][0][0]
+    run, ones = local.state.run, gradcore.ones(16)
+    times = smallest({
+        "multiply": lambda: np.multiply(a, b),
+        "formula": lambda: run(formula, backend, grad, node),
+        "nothing": lambda: None,
+    })  # fmt: skip
+    whole = smallest({
+        "chain": lambda: run_backward([(node, 0, ones)], retain_graph=True, create_graph=False),
+        "leaf": lambda: run_backward([(x.grad_fn, 0, ones)], retain_graph=True, create_graph=False),
+    }, calls=5)  # fmt: skip
+    each = (whole["chain"] - whole["leaf"]) / NODES
+    multiply, call = (times[name] - times["nothing"] for name in ("multiply", "formula"))
+    print(f"\none node: backward of `x * y` where one of them requires grad (ns), in a chain of {NODES}")
+    print(f"{multiply:8.0f}  the formula's arithmetic: `numpy.multiply`")
+    print(f"{call - multiply:8.0f}  the formula's call: saved values, namespace, context")
+    print(f"{each - call:8.0f}  the loop: order, checks, where the gradient goes")
+    print(f"{each:8.0f}  together")
+    print(f"{whole['leaf']:8.0f}  a backward call with one node and one leaf")
+
+
+if __name__ == "__main__":
+    main()
