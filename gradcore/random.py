@@ -436,7 +436,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
         if local.state.batches:
             made = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
-            return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+            return made if out is None else out.copy_(made)
         wide = input.detach().to(dtypes.float32) if input._dtype.is_reduced else input.detach()
         probability = wide._array.reshape(-1) if where.type != "meta" else 0.5
     else:

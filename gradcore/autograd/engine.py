@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from operator import add, attrgetter, iadd
+from operator import add, iadd
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, leaves, reentrant
@@ -89,24 +89,28 @@ def _batches_of(roots: Sequence[tuple[Node, int, Any]], running: tuple[Any, ...]
 
 def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
     """The nodes on the way from `roots` to any of `targets`."""
-    oldest = min((node._seq for node in targets), default=0)
-    order: list[Node] = []
-    seen = set(roots)
-    stack = list(seen)
+    oldest = min([node._seq for node in targets], default=0)
+    users: dict[Node, list[Node]] = {node: [] for node in roots}
+    stack = list(users)
     while stack:
         node = stack.pop()
-        order.append(node)
         for edge in node._edges:
-            if edge is not None and edge[0] not in seen and edge[0]._seq >= oldest:
-                seen.add(edge[0])
-                stack.append(edge[0])
-    order.sort(key=attrgetter("_seq"))
+            if edge is None:
+                continue
+            successor = edge[0]
+            known = users.get(successor)
+            if known is not None:
+                known.append(node)
+            elif successor._seq >= oldest:
+                users[successor] = [node]
+                stack.append(successor)
     leading = set(targets)
-    for node in order:
-        for edge in node._edges:
-            if edge is not None and edge[0] in leading:
+    stack = [node for node in leading if node in users]
+    while stack:
+        for node in users[stack.pop()]:
+            if node not in leading:
                 leading.add(node)
-                break
+                stack.append(node)
     return leading
 
 

@@ -213,7 +213,9 @@ def jacrev(
                 rows = [row if j == k else zeros_like(o) for j, o in enumerate(outs)]
                 return leaves(pull_back(unflatten(rows, out_structure)))
 
-            columns = [_joined(column, out, t) for column, t in zip(_in_chunks(pull, out, ins, chunk_size), ins, strict=True)]
+            columns = [
+                _joined(column, out, t) for column, t in zip(_in_chunks(pull, out, ins, chunk_size), ins, strict=True)
+            ]
             blocks.append(unflatten(columns, in_structure))
         jacobian = unflatten(blocks, out_structure)
         return (jacobian, aux) if has_aux else jacobian

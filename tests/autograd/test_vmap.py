@@ -236,9 +236,7 @@ def test_masks_with_one_value() -> None:
 def test_printing() -> None:
     seen = []
     vmap(lambda v: seen.append(repr(v)) or v)(gc.ones(2, 3))
-    assert seen == [
-        "BatchedTensor(lvl=1, bdim=0, value=\n    tensor([[1., 1., 1.],\n            [1., 1., 1.]])\n)"
-    ]
+    assert seen == ["BatchedTensor(lvl=1, bdim=0, value=\n    tensor([[1., 1., 1.],\n            [1., 1., 1.]])\n)"]
 
 
 # -- random numbers -----------------------------------------------------------------------------------------------------

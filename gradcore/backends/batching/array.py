@@ -238,6 +238,14 @@ class Batched:
     def __repr__(self) -> str:
         return f"Batched({self.level}, {self.array!r})"
 
+    # -- products: other operators are added below ---------------------------------------------------------------
+
+    def __matmul__(self, other: Any) -> Any:
+        return apply(np.matmul, "__call__", self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return apply(np.matmul, "__call__", other, self)
+
     # -- NumPy's protocols --------------------------------------------------------------------------------------
 
     __array_ufunc__ = None
@@ -253,16 +261,12 @@ class Batched:
 
 for _name, _ufunc in {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
-    "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "lshift": np.left_shift, "rshift": np.right_shift,
+    "mod": np.remainder, "pow": np.power, "lshift": np.left_shift, "rshift": np.right_shift,
     "and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
 }.items():  # fmt: skip
     _stem = _name.rstrip("_")
     _forward, _reflected, _inplace = _binary(_name, _ufunc)
-    if _ufunc is np.matmul:
-        Batched.__matmul__ = lambda self, other: apply(np.matmul, "__call__", self, other)  # type: ignore[attr-defined]
-        Batched.__rmatmul__ = lambda self, other: apply(np.matmul, "__call__", other, self)  # type: ignore[attr-defined]
-        continue
     setattr(Batched, f"__{_stem}__", _forward)
     if _stem not in ("lt", "le", "gt", "ge", "eq", "ne"):
         setattr(Batched, f"__r{_stem}__", _reflected)

@@ -103,13 +103,13 @@ class BatchingBackend(BatchedKernels, Backend):
     # -- devices ------------------------------------------------------------------------------------------------
 
     def device_count(self) -> int:
-        return self.inner.device_count()
+        return self.inner.device_count()  # type: ignore[no-any-return]
 
     def current_index(self) -> int | None:
-        return self.inner.current_index()
+        return self.inner.current_index()  # type: ignore[no-any-return]
 
     def use_index(self, index: int | None) -> contextlib.AbstractContextManager[Any]:
-        return self.inner.use_index(index)
+        return self.inner.use_index(index)  # type: ignore[no-any-return]
 
     def synchronize(self, index: int | None = None) -> None:
         self.inner.synchronize(index)

@@ -46,7 +46,7 @@ class BatchedDevice(device):
     #: The device without the latest level.
     inner: device
     #: The levels, the earliest first.
-    levels: tuple[Level, ...]
+    levels: tuple[Level, ...]  # type: ignore[misc]
     #: The device without levels.
     real: device
 

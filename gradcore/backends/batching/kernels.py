@@ -336,7 +336,7 @@ class BatchedKernels:
         """Write `values` to `indices`, or add them there; a mask for each sample takes one value."""
         indices = self._shared_masks(indices)
         given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-        dim, mask = given[0] if given else (0, None)
+        dim, mask = given[0] if given else (0, np.zeros(0))
         if len(given) == 1 and mask.dtype.kind == "b" and calls.in_batch(self.level, mask) and values.size == 1:
             mask = mask.reshape((1,) * dim + mask.shape + (1,) * (out.ndim - dim - mask.ndim))
             value = values.reshape(())

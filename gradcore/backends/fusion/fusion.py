@@ -19,8 +19,10 @@ __all__ = ["Fusion"]
 #: Threads of a block, and blocks at most: each thread goes on with what is left.
 THREADS, MOST_BLOCKS = 256, 1 << 16
 
-#: Formulas that are remembered, over all dtypes and settings.
-_MOST_FORMULAS = 10_000
+_BLOCK = (THREADS,)
+
+#: Formulas that are remembered, over all dtypes and settings, and layouts for each.
+_MOST_FORMULAS, _MOST_LAYOUTS = 10_000, 1_000
 
 
 class Fusion:
@@ -118,17 +120,25 @@ class Fusion:
         steps = program.functions + sum(computed(dtype) != dtype for dtype in types)
         if program.outputs and steps < 2:  # the array library has one kernel for that
             return None
-        return _Ready(found, self._kernels.setdefault(program, {}))
+        return _Ready(found, self._kernels.setdefault(program, {}), {})
 
     def _results(self, ready: _Ready, values: list[Any]) -> list[Any]:
         found = ready.found
         outputs: list[Any] = []
         if found.program.outputs:
-            layout = layout_of([v for v in values if isinstance(v, self.array_type)])
-            outputs = [self._empty(layout, dtype) for _, dtype in found.program.outputs]
-            size = prod(layout.shape)
-            if size:
-                self._launch(ready, values, layout, outputs, size)
+            arrays = [v for v in values if isinstance(v, self.array_type)]
+            key = tuple([(a.shape, a.strides) for a in arrays])
+            launch = ready.launches.get(key)
+            if launch is None:
+                if len(ready.launches) >= _MOST_LAYOUTS:
+                    ready.launches.clear()
+                launch = ready.launches[key] = self._prepared(ready, values, arrays)
+            outputs = [self._empty(launch.layout, dtype) for _, dtype in found.program.outputs]
+            if launch.kernel is not None:
+                read = [values[i] for i in launch.arrays]
+                numbers = [part for i in launch.numbers for part in _parts(values[i])]
+                launch.kernel(launch.grid, _BLOCK, (launch.size, *read, *outputs, *numbers, *launch.rest))
+                self.counts["launched"] += 1
         return [outputs[place] if fresh else values[place] for fresh, place in found.results]
 
     def _empty(self, layout: Layout, dtype: np.dtype[Any]) -> Any:
@@ -138,41 +148,51 @@ class Fusion:
         places = [layout.order.index(d) for d in range(len(layout.shape))]
         return self.xp.empty(tuple(layout.shape[d] for d in layout.order), dtype).transpose(places)
 
-    def _launch(self, ready: _Ready, values: list[Any], layout: Layout, outputs: list[Any], size: int) -> None:
-        found, dims = ready.found, len(layout.extents)
-        program = found.program
+    def _prepared(self, ready: _Ready, values: list[Any], arrays: list[Any]) -> _Launch:
+        """What does not change between calls with operands that lie in memory in the same way."""
+        found, layout = ready.found, layout_of(arrays)
+        program, dims, size = found.program, len(layout.extents), prod(layout.shape)
+        is_array = [isinstance(v, self.array_type) for v in values]
+        chosen = [i for i in found.used if is_array[i]]
+        steps = [n for i in chosen for n in (layout.steps[sum(is_array[:i])] if dims else ())]
+        rest = [dtype.type(p) for p, dtype in zip(found.parameters, program.parameters, strict=True)]
+        rest += [np.int64(n) for n in (*layout.extents[1:], *steps)]
         kernel = ready.kernels.get(dims)
-        if kernel is None:
+        if kernel is None and size:
             kernel = ready.kernels[dims] = self.compile(program.source(dims), program.name)
             self.counts["compiled"] += 1
-        arrays: list[Any] = []
-        numbers: list[Any] = []
-        steps: list[int] = []
-        place = 0
-        for number, value in enumerate(values):
-            if not isinstance(value, self.array_type):
-                numbers += _parts(value) if number in found.used else ()
-                continue
-            if number in found.used:
-                arrays.append(value)
-                steps += layout.steps[place] if dims else ()
-            place += 1
-        numbers += map(_typed, found.parameters, program.parameters)
-        lengths = [np.int64(n) for n in (*layout.extents[1:], *steps)]
-        blocks = min(-(-size // THREADS), MOST_BLOCKS)
-        kernel((blocks,), (THREADS,), (np.int64(size), *arrays, *outputs, *numbers, *lengths))
-        self.counts["launched"] += 1
+        return _Launch(
+            layout=layout,
+            kernel=kernel if size else None,
+            grid=(min(-(-size // THREADS), MOST_BLOCKS),),
+            size=np.int64(size),
+            arrays=chosen,
+            numbers=[i for i in found.used if not is_array[i]],
+            rest=rest,
+        )
 
 
 class _Ready(NamedTuple):
-    """A traced formula, and its compiled kernels by the number of dims they run over."""
+    """A traced formula, its compiled kernels by the number of dims they run over, and prepared launches by layout."""
 
     found: Traced
     kernels: dict[int, Callable[..., Any]]
+    launches: dict[Any, _Launch]
 
 
-def _typed(value: float, dtype: np.dtype[Any]) -> Any:
-    return dtype.type(value)
+class _Launch(NamedTuple):
+    """Everything about a launch but the operands; no kernel where there are no elements.
+
+    `arrays` and `numbers` are the positions of the operands that the kernel reads, `rest` its further arguments.
+    """
+
+    layout: Layout
+    kernel: Callable[..., Any] | None
+    grid: tuple[int]
+    size: Any
+    arrays: list[int]
+    numbers: list[int]
+    rest: list[Any]
 
 
 def _parts(value: Any) -> list[Any]:
