@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from benchmarks.threads import limit_threads
 
 if TYPE_CHECKING:
-    from benchmarks.libraries import Library
-    from benchmarks.measure import Plan, Result, Sample
+    from benchmarks.measure import Result, Sample
     from benchmarks.report import Report
+    from benchmarks.timing import Plan
+    from benchmarks.workers import Worker
 
     Job = tuple[Result, Mapping[str, Callable[[], Sample]], list[Result]]
 
@@ -40,19 +41,20 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def compare(options: argparse.Namespace) -> Report:
     """Measure what `options` ask for."""
     # Imported here: NumPy must not be loaded before the threads are limited.
-    from benchmarks import measure
-    from benchmarks.libraries import LIBRARIES, QUICK, open_libraries
+    from benchmarks import measure, timing
+    from benchmarks.libraries import LIBRARIES, QUICK
     from benchmarks.rates import measure_rates
     from benchmarks.report import Report, describe
+    from benchmarks.workers import open_workers
 
     names = options.libraries.split(",") if options.libraries else list(QUICK if options.quick else LIBRARIES)
-    ready, missing = open_libraries(names, options.device, options.threads)
+    ready, missing = open_workers(names, options.device, options.threads)
     baseline = options.baseline or next(
         (name for name in ("torch", "numpy", "cupy") if name in ready), next(iter(ready), "")
     )
     if baseline not in ready:
         raise SystemExit(f"no baseline: {missing or 'nothing to compare'}")
-    plan = measure.QUICK if options.quick else measure.FULL
+    plan = timing.QUICK if options.quick else timing.FULL
     order = random.Random(options.seed)
 
     wanted = [job for job in jobs(options, ready, plan) if re.search(options.only, f"{job[0].group}: {job[0].case}")]
@@ -66,14 +68,14 @@ def compare(options: argparse.Namespace) -> Report:
     return Report(results, baseline, {**about, "plan": "quick" if options.quick else "full"})
 
 
-def jobs(options: argparse.Namespace, ready: Mapping[str, Library], plan: Plan) -> Iterator[Job]:
+def jobs(options: argparse.Namespace, ready: Mapping[str, Worker], plan: Plan) -> Iterator[Job]:
     """All that can be measured: a blank result, how each library is made ready, and who is left out."""
     from benchmarks import measure, memory
     from benchmarks.cases import every_case
     from benchmarks.measure import Result
 
     if options.device == "cpu":
-        modules = {name: lib.module for name, lib in ready.items() if name not in ("numpy", "torch.compile")}
+        modules = {name: w.kind.module for name, w in ready.items() if name not in ("numpy", "torch.compile")}
         yield (
             Result("Import", "import", ""),
             {name: functools.partial(measure.import_sample, module) for name, module in modules.items()},
@@ -84,9 +86,9 @@ def jobs(options: argparse.Namespace, ready: Mapping[str, Library], plan: Plan) 
         blank.traffic, blank.flops = case.traffic, case.flops
         reasons = {name: case.reason_to_skip(name, options.device) for name in ready}
         makers = {
-            name: functools.partial(measure.prepare_sample, library, case, plan)
-            for name, library in ready.items()
-            if reasons[name] is None
+            name: functools.partial(measure.prepare_sample, worker, case, plan)
+            for name, worker in ready.items()
+            if reasons[name] is None and worker.kind.has_program(case)
         }
         skipped = [Result(case.name, case.group, name, skipped=why) for name, why in reasons.items() if why]
         if makers:
@@ -94,8 +96,8 @@ def jobs(options: argparse.Namespace, ready: Mapping[str, Library], plan: Plan) 
     for number, (case, _) in enumerate(memory.CASES[: 1 if options.quick else None]):
         makers = {
             name: functools.partial(measure.memory_sample, name, options.device, number)
-            for name, library in ready.items()
-            if name != "torch.compile" and library.has_program(case)
+            for name, worker in ready.items()
+            if name != "torch.compile" and worker.kind.has_program(case)
         }
         yield Result(case.name, "memory", "", unit="B"), makers, []
 

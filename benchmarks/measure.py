@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import importlib.util
 import os
 import random
@@ -13,55 +12,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.cases import Case
-from benchmarks.libraries import LIBRARIES, Library, NoProgramError, Program
-
-
-class Time(NamedTuple):
-    """What one measurement found: seconds for one run of the work (or bytes, where memory is measured).
-
-    On a GPU, `host` is the time until all work was queued, and `device` the time that the device was at it.
-    """
-
-    total: float
-    host: float | None = None
-    device: float | None = None
-
+from benchmarks.libraries import LIBRARIES, NoProgramError
+from benchmarks.timing import Plan, Time
+from benchmarks.workers import Worker, WorkerError, results
 
 Sample = Callable[[], Time]
 
 
 class WrongResultError(Exception):
     """A library's loss or gradient is not the reference's."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How much to measure.
-
-    Parameters
-    ----------
-    rounds : int
-        Times taken of each library, one a round; the order is drawn anew for every round.
-    seconds : float
-        Least length of one time; short work is repeated until it is reached.
-    budget : float
-        Seconds after which a case with slow libraries stops.
-    least : int
-        Rounds that are taken whatever they cost.
-    """
-
-    rounds: int = 15
-    seconds: float = 0.02
-    budget: float = 15.0
-    least: int = 3
-
-
-FULL, QUICK = Plan(), Plan(rounds=3, seconds=0.002, budget=0.5, least=1)
 
 
 @dataclass
@@ -124,17 +87,13 @@ def _reference(case_type: type[Case], size: int) -> list[np.ndarray]:
     names = ("numpy", *(name for name in ("torch", "gradcore") if importlib.util.find_spec(name)))
     for library in (LIBRARIES[name]("cpu") for name in names):
         try:
-            return [np.array(library.to_numpy(a)) for a in library.prepare(case, arrays).outputs()]
+            return results(library, library.prepare(case, arrays).outputs())
         except NoProgramError:
             continue
     raise NoProgramError
 
 
-def _flat(outputs: Any) -> list[Any]:
-    return [x for o in outputs for x in (_flat(o) if isinstance(o, (list, tuple)) else [o])]
-
-
-def check(library: Library, case: Case, program: Program) -> None:
+def check(case: Case, results: Sequence[np.ndarray]) -> None:
     """Compare all results with the case in float64.
 
     Raises
@@ -142,10 +101,7 @@ def check(library: Library, case: Case, program: Program) -> None:
     WrongResultError
         Where a shape or a value differs.
     """
-    outputs = _flat(program.outputs())
-    library.wait(outputs)
-    for number, (value, right) in enumerate(zip(outputs, _reference(type(case), case.size), strict=True)):
-        array = library.to_numpy(value)
+    for number, (array, right) in enumerate(zip(results, _reference(type(case), case.size), strict=True)):
         if array.shape != right.shape:
             raise WrongResultError(f"result {number} has shape {array.shape}, not {right.shape}")
         error = np.linalg.norm(array - right) / max(np.linalg.norm(right), np.finfo(np.float32).tiny)
@@ -156,34 +112,10 @@ def check(library: Library, case: Case, program: Program) -> None:
 # -- samples -------------------------------------------------------------------------------------------------------
 
 
-def prepare_sample(library: Library, case: Case, plan: Plan) -> Sample:
-    """Prepare `case`, check it, warm it up, and return what takes its times.
-
-    A time covers some runs in a row, the release of their graphs, and one wait for the device at the end, as
-    in a training loop. Garbage collection stays on, as it is for users.
-    """
-    program = library.prepare(case, case.arrays())
-    check(library, case, program)
-    run, wait = program.run, library.wait
-
-    def sample(number: int) -> Time:
-        begin = library.mark()
-        start = time.perf_counter()
-        for _ in range(number - 1):
-            run()
-        outputs = run()
-        queued = time.perf_counter() - start
-        end = library.mark()
-        wait(outputs)
-        del outputs
-        total = time.perf_counter() - start
-        if begin is None:
-            return Time(total / number)
-        return Time(total / number, queued / number, library.elapsed(begin, end) / number)
-
-    sample(1)
-    once = min(sample(1).total for _ in range(2))
-    return functools.partial(sample, max(1, round(plan.seconds / once)))
+def prepare_sample(worker: Worker, case: Case, plan: Plan) -> Sample:
+    """Prepare `case`, check it, and return what takes its times."""
+    check(case, worker.prepare(case, plan))
+    return worker.sample
 
 
 def import_sample(module: str) -> Sample:
@@ -221,8 +153,6 @@ def take_turns(
     """
     times: dict[str, list[Time]] = {name: [] for name in samples}
     names = list(samples)
-    gc.collect()
-    gc.freeze()  # one library must not pay for the collector's walk through the objects of another
     start = time.perf_counter()
     for done in range(plan.rounds):
         if done >= plan.least and time.perf_counter() - start > plan.budget:
@@ -234,12 +164,12 @@ def take_turns(
                     times[name].append(samples[name]())
                 except Exception as error:
                     problems[name] = _words(error)
-    gc.unfreeze()
     return {name: [] if name in problems else found for name, found in times.items()}
 
 
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".partition("\n")[0]
+    text = str(error) if isinstance(error, WorkerError) else f"{type(error).__name__}: {error}"
+    return text.partition("\n")[0]
 
 
 def measure(
@@ -254,8 +184,6 @@ def measure(
     for library, make in makers.items():
         try:
             samples[library] = make()
-        except NoProgramError:
-            continue
         except Exception as error:
             problems[library] = _words(error)
     times = take_turns(samples, plan, order, problems)

@@ -12,8 +12,9 @@ from statistics import geometric_mean, median
 from typing import Any, Self
 
 from benchmarks.goals import GOALS, IMPORT_GOAL
-from benchmarks.libraries import LIBRARIES, Library
+from benchmarks.libraries import LIBRARIES
 from benchmarks.measure import Result
+from benchmarks.workers import Worker
 
 FORMAT = 2
 
@@ -191,7 +192,7 @@ class Report:
 
 
 def describe(
-    device: str, threads: int, ready: Mapping[str, Library], missing: Mapping[str, str], rates: Mapping[str, float]
+    device: str, threads: int, ready: Mapping[str, Worker], missing: Mapping[str, str], rates: Mapping[str, float]
 ) -> dict[str, Any]:
     """Return what the figures belong to."""
     return {
@@ -199,7 +200,7 @@ def describe(
         "device": _cuda_name() if device == "cuda" else _cpu_name(),
         "threads": threads,
         "python": platform.python_version(),
-        "libraries": ", ".join(f"{name} {library.version}" for name, library in ready.items()),
+        "libraries": ", ".join(f"{name} {worker.version}" for name, worker in ready.items()),
         "left out": "; ".join(f"{name}: {reason}" for name, reason in missing.items()) or "none",
         "rates": dict(rates),
     }

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.cases import every_case
 from benchmarks.libraries import LIBRARIES, QUICK, Library, UnavailableError
 from benchmarks.measure import check
+from benchmarks.workers import results
 
 # Warnings of the other libraries are not ours to mend.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -45,7 +46,7 @@ def test_case(benchmark, case, library, device):
         pytest.skip(f"{library} on {device}: {ready}")
     benchmark.group = f"{case.group}: {case.name}"
     program = ready.prepare(case, case.arrays())
-    check(ready, case, program)
+    check(case, results(ready, program.outputs()))
 
     def work() -> None:
         ready.wait(program.run())

@@ -59,7 +59,6 @@ globals().update(conversion.legacy_classes())
 
 # These read the functions that were installed just now.
 from gradcore import _C, amp, fft, func, linalg, nn, optim, overrides, profiler, serialization, special, utils, viz  # noqa: E402
-from gradcore.amp import cuda as _cuda_amp  # noqa: E402
 from gradcore.amp.autocasting import (  # noqa: E402
     autocast,
     clear_autocast_cache,
@@ -70,6 +69,7 @@ from gradcore.amp.autocasting import (  # noqa: E402
     set_autocast_dtype,
     set_autocast_enabled,
 )
+from gradcore.cuda import amp as _cuda_amp  # noqa: E402
 from gradcore.func import vmap  # noqa: E402
 from gradcore.kernels import from_kernel  # noqa: E402
 from gradcore.serialization import load, save  # noqa: E402

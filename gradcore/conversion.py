@@ -10,8 +10,11 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.autograd import forward
-from gradcore.autograd.graph import bump
+from gradcore.autograd.graph import bump, wrap
 from gradcore.autograd.modes import local
+from gradcore.autograd.variables import type_name
+from gradcore.backends.cupy_memory import is_pinned_memory, pinned
+from gradcore.backends.registry import CPU, unavailable
 from gradcore.creation import empty, legacy_tensor, sizes, tensor
 from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace
@@ -100,12 +103,25 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """Whether the data lies in page-locked memory."""
-    return False
+    return self._device is CPU and is_pinned_memory(self._array)
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """A copy in page-locked memory."""
-    raise RuntimeError("Cannot access accelerator device when none is available.")
+    """A copy in page-locked memory, from which ``to("cuda", non_blocking=True)`` copies while the host goes on.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor does not lie on the CPU, or CUDA cannot be used.
+    """
+    if self._device is not CPU:
+        raise RuntimeError(f"cannot pin '{type_name(self)}' only dense CPU tensors can be pinned")
+    if is_pinned(self):
+        return self
+    if unavailable("cuda") is not None:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    out = wrap(pinned(self._array.shape, self._array.dtype), CPU, self._dtype)
+    return out.copy_(self)  # type: ignore[no-any-return]
 
 
 def is_shared(self: Tensor) -> bool:

@@ -11,7 +11,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-import gradcore
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.dispatch.overriding import (
     DisableTorchFunction,
@@ -172,6 +171,8 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 @functools.cache
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """The functions that arguments can take over, by the module or class that has them."""
+    import gradcore
+
     found: dict[Any, list[Callable[..., Any]]] = {}
     for op in OPS.values():
         if op.function:

@@ -249,7 +249,7 @@ def _modules() -> str:
         value = vars(package)[name]
         home = getattr(value, "__module__", package.__name__)
         if home != package.__name__:
-            imports.append(f"from {home} import {name} as {name}")
+            imports.append((home, name))
         elif isinstance(value, type):
             parameters = inspect.signature(value).parameters.values()
             classes += [
@@ -259,9 +259,11 @@ def _modules() -> str:
                 _def("__init__", _typed(parameters), "None", "    "),
             ]
         else:
-            imports.append(f"from {package.__name__} import {name} as {name}")
-    imports.append("from gradcore.tensor import Tensor")
-    return HEADER.replace(", TypeAlias", "") + "\n".join([*sorted(imports), *classes]) + "\n"
+            imports.append((package.__name__, name))
+    in_order = sorted(imports, key=lambda pair: (pair[0], not pair[1].isupper(), pair[1]))
+    lines = [f"from {home} import {name} as {name}" for home, name in in_order]
+    lines.append("from gradcore.tensor import Tensor")
+    return HEADER.replace(", TypeAlias", "") + "\n".join([*lines, *classes]) + "\n"
 
 
 def _attributes(cls: type) -> list[str]:

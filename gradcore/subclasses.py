@@ -13,7 +13,6 @@ from typing import Any
 
 from gradcore import namespaces
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.modes import PLAINLY, local
 from gradcore.autograd.variables import Subclasses, retyped
 from gradcore.dispatch.overriding import (
     DisableTorchFunction,
@@ -152,9 +151,8 @@ class _Later:
 def _method(func: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(func)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if local.state.mode & PLAINLY:
-            return func(self, *args, **kwargs)
-        return hand_over(func, overloaded((self, *args, *kwargs.values())), (self, *args), kwargs)
+        found = overloaded((self, *args, *kwargs.values()))
+        return hand_over(func, found, (self, *args), kwargs) if found else func(self, *args, **kwargs)
 
     return method
 
@@ -162,9 +160,8 @@ def _method(func: Callable[..., Any]) -> Callable[..., Any]:
 def _attribute(attribute: property) -> property:
     def accessor(access: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, *value: Any) -> Any:
-            if local.state.mode & PLAINLY:
-                return access(self, *value)
-            return hand_over(access, overloaded((self, *value)), (self, *value), {})
+            found = overloaded((self, *value))
+            return hand_over(access, found, (self, *value), {}) if found else access(self, *value)
 
         return call
 

@@ -233,7 +233,7 @@ class Tensor(Variable, Methods):
         if not self.is_leaf:
             raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
         meta = self._meta
-        return self._dtype if meta is None or meta.grad_dtype is OWN else meta.grad_dtype  # type: ignore[no-any-return]
+        return self._dtype if meta is None or meta.grad_dtype is OWN else meta.grad_dtype
 
     @grad_dtype.setter
     def grad_dtype(self, dtype: dtypes.dtype | None) -> None:

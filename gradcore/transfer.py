@@ -11,13 +11,17 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Node, Variable, gradient_edge, new, tick, wrap
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
 from gradcore.backends.batching import Batched, over
+from gradcore.backends.cupy_memory import is_pinned_memory
 from gradcore.backends.registry import resolve
 
 __all__ = ["moved", "parse_to", "to", "to_copy"]
 
 
-def moved(array: Any, source: Any, target: Any) -> Any:
-    """A raw array that lies on device `source`, on device `target`."""
+def moved(array: Any, source: Any, target: Any, non_blocking: bool = False) -> Any:
+    """A raw array that lies on device `source`, on device `target`.
+
+    With `non_blocking`, the host does not wait for a copy out of page-locked memory.
+    """
     if source.real is target.real:
         return array
     if array.__class__ is Batched:
@@ -29,6 +33,8 @@ def moved(array: Any, source: Any, target: Any) -> Any:
     with backend.use_index(target.index):
         if source.backend is backend:
             return backend.move_between(array, target.index)
+        if non_blocking and source.type == "cpu" and is_pinned_memory(array):
+            return backend.from_pinned(array)
         return backend.from_host(source.backend.to_host(array))
 
 
@@ -56,15 +62,15 @@ class ToCopyBackward0(Node):
 ToCopyBackward0.__module__ = "builtins"
 
 
-def to_copy(t: Any, device: Any, dtype: dtypes.dtype) -> Any:
-    """A copy of `t` on another device or in another dtype, recorded."""
+def to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool = False) -> Any:
+    """A copy of `t` on another device or in another dtype, recorded; see `moved`."""
     state = local.state
     if state.mode & PROFILE:
-        return state.profiler.call("_to_copy", (t,), _to_copy, t, device, dtype, state)
-    return _to_copy(t, device, dtype, state)
+        return state.profiler.call("_to_copy", (t,), _to_copy, t, device, dtype, non_blocking, state)
+    return _to_copy(t, device, dtype, non_blocking, state)
 
 
-def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, state: State) -> Any:
+def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state: State) -> Any:
     if state.mode & DUAL:
         level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
         if level is not None:
@@ -77,7 +83,7 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, state: State) -> Any:
         array = state.run(t._device.kernels["astype"], array, dtype.numpy)
     elif device is t._device:
         array = array.copy()
-    out = wrap(moved(array, t._device, device), device, dtype)
+    out = wrap(moved(array, t._device, device, non_blocking), device, dtype)
     if state.mode & GRAD and dtype.category > 1:
         edge = gradient_edge(t)
         if edge is not None:
@@ -89,8 +95,8 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, state: State) -> Any:
     return out
 
 
-def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool]:
-    """The device, dtype and `copy` of a call ``t.to(...)`` in any of its forms."""
+def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool, bool]:
+    """The device, dtype, `copy` and `non_blocking` of a call ``t.to(...)`` in any of its forms."""
     values: dict[str, Any] = {}
     rest = list(args)
     device, dtype = named.pop("device", None), named.pop("dtype", None)
@@ -111,14 +117,15 @@ def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any,
     if other is not None:
         device, dtype = other._device, other._dtype
     target = t._device if device is None else over(t._device.levels, resolve(device))
-    return target, t._dtype if dtype is None else dtypes.as_dtype(dtype), bool(values["copy"])
+    wanted = t._dtype if dtype is None else dtypes.as_dtype(dtype)
+    return target, wanted, bool(values["copy"]), bool(values["non_blocking"])
 
 
 def to(t: Any, *args: Any, **named: Any) -> Any:
     """The tensor on another device or in another dtype; itself where nothing changes."""
-    device, dtype, copy = parse_to(t, args, named)
+    device, dtype, copy, non_blocking = parse_to(t, args, named)
     if device is t._device and dtype is t._dtype and not copy:
         return t
     if device.levels and not set(device.levels) <= set(t._device.levels):
         t = lift(t, device)
-    return to_copy(t, device, dtype)
+    return to_copy(t, device, dtype, non_blocking)

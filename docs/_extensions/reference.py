@@ -51,7 +51,7 @@ PAGES = (
     ("amp", "Mixed precision", (
         ("", "gradcore.amp", "gradcore.amp"),
         ("Settings of a thread", "gradcore", "gradcore.amp.autocasting"),
-        ("Old names", "gradcore.cuda.amp", "gradcore.amp.cuda"),
+        ("Old names", "gradcore.cuda.amp", "gradcore.cuda.amp"),
     )),
     ("profiler", "Profiling", (
         ("", "gradcore.autograd.profiler", "gradcore.autograd.profiler"),

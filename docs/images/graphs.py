@@ -10,12 +10,12 @@ from gradcore.nn import functional as F
 
 def residual_block():
     block = nn.ModuleDict({"first": nn.Linear(8, 8), "norm": nn.LayerNorm(8), "second": nn.Linear(8, 8)})
-    x, target = gc.zeros(16, 8), gc.zeros(16, dtype=gc.int64)
+    x, target = gc.zeros(16, 8, requires_grad=True), gc.zeros(16, dtype=gc.int64)
     with viz.record():
         hidden = F.relu(block["first"](x))
         out = x + block["second"](block["norm"](hidden))
         loss = F.cross_entropy(out, target)
-    return viz.graph(loss, block, engine="own")
+    return viz.graph(loss, {"x": x, **dict(block.named_parameters())}, engine="own")
 
 
 def recurrent_network():

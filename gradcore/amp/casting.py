@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.amp.policies import FLOAT32, LOWER, POLICIES, REFUSED
+from gradcore.amp.policies import CONDITIONS, FLOAT32, LOWER, POLICIES, REFUSED
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Variable, requires_grad
 from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
@@ -47,6 +47,8 @@ class Casting:
         policy = POLICIES[device_type].get(op.name) if self.enabled.get(device_type) else None
         place = op.position.get("dtype")
         if policy is None or (place is not None and args[place] is not None):
+            return run(op, args, state)
+        if op.name in CONDITIONS and not CONDITIONS[op.name](*args):
             return run(op, args, state)
         if policy == REFUSED:
             raise RuntimeError(_REFUSAL)

@@ -6,7 +6,9 @@ dtypes that it is given.
 
 from __future__ import annotations
 
-__all__ = ["FLOAT32", "LOWER", "POLICIES", "REFUSED", "WIDEST"]
+from collections.abc import Callable
+
+__all__ = ["CONDITIONS", "FLOAT32", "LOWER", "POLICIES", "REFUSED", "WIDEST"]
 
 #: Arguments are converted to the lower precision; to float32; to the widest dtype among them; the call is an error.
 LOWER, FLOAT32, WIDEST, REFUSED = "lower", "float32", "widest", "refused"
@@ -52,4 +54,10 @@ _CUDA = {
 POLICIES: dict[str, dict[str, str]] = {
     device_type: {name: policy for table in (_BOTH, own) for policy, names in table.items() for name in names.split()}
     for device_type, own in (("cpu", _CPU), ("cuda", _CUDA))
+}
+
+#: Of the arguments of a call, whether the policy holds for it, where that depends on them.
+CONDITIONS: dict[str, Callable[..., bool]] = {
+    "max_pool3d": lambda *args: not args[-1],
+    "pad_with_own": lambda self, pad, mode: mode == "replicate" or (mode == "reflect" and len(pad) < 6),
 }

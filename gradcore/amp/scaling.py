@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-import gradcore
+from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.backends import registry
@@ -126,8 +126,8 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def _make_scale(self, device: Any) -> None:
-        self._scale = TENSORS.full((), self._init_scale, dtype=gradcore.float32, device=device)
-        self._growth_tracker = TENSORS.full((), self._init_growth_tracker, dtype=gradcore.int32, device=device)
+        self._scale = TENSORS.full((), self._init_scale, dtype=dtypes.float32, device=device)
+        self._growth_tracker = TENSORS.full((), self._init_growth_tracker, dtype=dtypes.int32, device=device)
 
     def _require_scale(self, name: str) -> None:
         if self._scale is None:
@@ -172,12 +172,12 @@ class GradScaler:
                 grad = parameter.grad
                 if grad is None:
                     continue
-                if not allow_fp16 and grad.dtype is gradcore.float16:
+                if not allow_fp16 and grad.dtype is dtypes.float16:
                     raise ValueError("Attempting to unscale FP16 gradients.")
                 device = grad.device
                 if device not in found:
                     factors[device] = factor if factor is _ONE else factor.to(device)
-                    found[device] = TENSORS.zeros((), dtype=gradcore.float32, device=device)
+                    found[device] = TENSORS.zeros((), dtype=dtypes.float32, device=device)
                 bad = TENSORS.logical_not(TENSORS.all(TENSORS.isfinite(grad)))
                 found[device] = TENSORS.maximum(found[device], bad.float())
                 if factor is not _ONE:

@@ -19,17 +19,20 @@ def note(node: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()) -> 
 
 
 def noted(op: Any, args: tuple[Any, ...], state: State) -> Any:
-    """A call with nothing else on: as without anomaly detection, and its node is noted afterwards; None if it cannot be.
+    """A call as without anomaly detection, of which the node is noted afterwards; None where that cannot be done.
 
     (Where dtypes differ there are nodes of conversions to note, too.)
     """
     inputs = [a for a in args if isinstance(a, Variable)]
     if op.sequence or op.varargs or not inputs or any(t._dtype is not inputs[0]._dtype for t in inputs):
         return None
-    named = {p.name: args[i] for i, p in enumerate(op.parameters) if p.kind is p.KEYWORD_ONLY}
+    keywords = op.__dict__.get("keywords")
+    if keywords is None:
+        keywords = op.keywords = tuple(p.name for p in op.parameters if p.kind is p.KEYWORD_ONLY)
+    n = len(args) - len(keywords)
     before, state.mode = tick(), GRAD
     try:
-        out = op.call(*args[: len(args) - len(named)], **named)
+        out = op.call(*args[:n], **dict(zip(keywords, args[n:], strict=True))) if keywords else op.call(*args)
     finally:
         state.mode = GRAD | ANOMALY
     outputs = out if isinstance(out, tuple) else (out,)

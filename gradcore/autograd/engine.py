@@ -21,6 +21,7 @@ from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, loc
 from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node, OpNode, requires_grad
 from gradcore.autograd.variables import OWN, Clock, Meta, Subclasses, bump, tensor_type, wrap
 from gradcore.backends.batching import Batched, over
+from gradcore.backends.streams import STREAMS
 
 __all__ = ["accumulate", "keep", "run_backward"]
 
@@ -55,7 +56,7 @@ def run_backward(
     """
     state = local.state
     if state.task is not None and reentrant.is_deep():
-        return reentrant.elsewhere(
+        return reentrant.elsewhere(  # type: ignore[no-any-return]
             lambda: run_backward(
                 roots, retain_graph=retain_graph, create_graph=create_graph, captures=captures, accumulate=accumulate
             )
@@ -347,11 +348,20 @@ class _Task:
             plans = {} if self.watch or Subclasses.used else PLANS["tensors"]
             return TENSORS, plans, tensor_type.cls
         backend = self.place(device).backend
-        plans = {} if self.watch else PLANS["fused" if backend.fuses else "arrays"]
+        streams = STREAMS.used and device.type == "cuda"
+        plans = {} if self.watch or streams else PLANS["fused" if backend.fuses else "arrays"]
         return backend, plans, backend.array_type
 
     def run_any(self, node: Any, grad: Any) -> None:
-        """Run any node with whatever belongs to it: hooks, captures, leaves, several outputs."""
+        """Run any node with whatever belongs to it, in the CUDA stream of its forward."""
+        if STREAMS.used and node._device.type == "cuda":
+            with STREAMS.as_at(node._seq, node._device.backend.xp.cuda):
+                self.run_alone(node, grad)
+        else:
+            self.run_alone(node, grad)
+
+    def run_alone(self, node: Any, grad: Any) -> None:
+        """Run any node with its hooks, captures, leaves, several outputs."""
         captures, hooks = self.captures, node._hooks
         if type(grad) is _PerDevice or type(grad) is list:
             grad = self.gathered(grad, node._device)
@@ -534,7 +544,7 @@ class _Task:
                     array = node._device.backend.asarray(array)
                 elif node not in self.owned:
                     array = array.copy()
-                if array.strides != leaf._array.strides:
+                if array.ndim > 1 and array.strides != leaf._array.strides:
                     array = leaves.laid_out_as(leaf._array, array)
                 meta.grad = wrap(array, leaf._device, leaf._dtype if array.dtype is leaf._array.dtype else None)
             else:

@@ -55,7 +55,7 @@ def _level(number: int | None) -> Level | None:
         return levels[-1] if levels else None
     if not 0 <= number < len(levels):
         raise RuntimeError(f"Invalid level given: {number}; {len(levels)} are open, counted from 0")
-    return levels[number]
+    return levels[number]  # type: ignore[no-any-return]
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:

@@ -169,8 +169,8 @@ class BackwardFunction(FunctionCtx, Node):
                     i, f"got {list(grad._array.shape)} but expected shape compatible with {list(shape)}"
                 )
             grad = TENSORS.sum_to_size(grad, shape)
-        sink = self._edges[i][0]  # type: ignore[index]
-        anything = sink.is_leaf_sink and sink.variable._meta.grad_dtype is None  # type: ignore[attr-defined]
+        sink: Any = self._edges[i][0]  # type: ignore[index]
+        anything = sink.is_leaf_sink and sink.variable._meta.grad_dtype is None
         if grad._dtype is not dtype and not anything:
             if grad._dtype.is_complex and not dtype.is_complex:
                 raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")

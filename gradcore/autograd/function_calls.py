@@ -66,7 +66,7 @@ def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
     result = finish(ctx, args, result, record, separate)
     if record and state.mode & ANOMALY:
         tensors = [a for a in args if isinstance(a, Variable)]
-        anomaly_mode.note(ctx, tensors, [t for t in (result if isinstance(result, tuple) else (result,))])
+        anomaly_mode.note(ctx, tensors, result if isinstance(result, tuple) else (result,))
     return ctx, result
 
 

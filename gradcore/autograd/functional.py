@@ -344,13 +344,12 @@ def jacobian(
             'than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
         )
     if strategy == "forward-mode":
-        for name, value, error in (
-            ("create_graph", create_graph, NotImplementedError), ("strict", strict, RuntimeError)
-        ):  # fmt: skip
+        refused: Any = (("create_graph", create_graph, NotImplementedError), ("strict", strict, RuntimeError))
+        for name, value, error in refused:
             if value:
                 raise error(
-                    f'gradcore.autograd.functional.jacobian: `{name}=True` and `strategy="forward-mode"` are not supported together (yet). Please '
-                    f'either set `{name}=False` or `strategy="reverse-mode"`.'
+                    f'gradcore.autograd.functional.jacobian: `{name}=True` and `strategy="forward-mode"` are not '
+                    f'supported together (yet). Please either set `{name}=False` or `strategy="reverse-mode"`.'
                 )
         return _forward_jacobian(func, inputs)
     with enable_grad():

@@ -256,6 +256,6 @@ def _batched(
         raise RuntimeError("is_grads_batched=True needs grad_outputs that share the size of their first dim")
 
     def pull(*rows: Any) -> tuple[Any, ...]:
-        return grad(outs, ins, rows, retain, create, True, allow_unused, False, materialize)
+        return grad(outs, ins, rows, retain, create, True, allow_unused, False, materialize)  # type: ignore[no-any-return]
 
     return tuple(mapped(pull, grads, sizes.pop()))

@@ -6,6 +6,7 @@ import linecache
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -73,10 +74,14 @@ class Origin:
         return self.finite if isinstance(self.finite, bool) else math.isfinite(float(self.finite))
 
 
+#: What the file names of gradcore's own code begin with, also of code that is made when a function is first called.
+_OWN = (str(Path(__file__).parents[1]), "<gradcore")
+
+
 def users_frame() -> FrameType | None:
     """The innermost frame outside of gradcore."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("gradcore."):
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back
     return frame
 
@@ -142,8 +147,10 @@ def describe(node: Any) -> list[str]:
     if origin is None:
         return [f"{type(node).__name__}, recorded where anomaly detection was off"]
     code, line, text = origin.line() if origin.places else (None, 0, "")
-    where = "" if code is None else f', recorded at {code.co_filename}:{line} in {code.co_name}'
-    shapes = [", ".join(f"{dtype.name}{list(shape)}" for shape, dtype in each) for each in (origin.inputs, origin.outputs)]
+    where = "" if code is None else f", recorded at {code.co_filename}:{line} in {code.co_name}"
+    shapes = [
+        ", ".join(f"{dtype.name}{list(shape)}" for shape, dtype in each) for each in (origin.inputs, origin.outputs)
+    ]
     lines = [f"{type(node).__name__}{where}", *([f"    {text}"] if text else [])]
     if shapes[0] or shapes[1]:
         lines.append(f"  ({shapes[0]}) -> ({shapes[1]})")

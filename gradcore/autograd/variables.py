@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradcore import dtypes
 from gradcore.autograd.modes import INFERENCE, local
+from gradcore.backends.streams import STREAMS
 
 if TYPE_CHECKING:
     from gradcore.autograd.nodes import Node
@@ -35,8 +36,9 @@ __all__ = [
 ]
 
 new = object.__new__
-#: Draws the numbers by which nodes and in-place writes are ordered in time.
+#: Draws the numbers by which nodes, in-place writes and choices of CUDA streams are ordered in time.
 tick = itertools.count(1).__next__
+STREAMS.clock = tick
 
 INFERENCE_WRITTEN = (
     "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends import philox
+from gradcore.backends import philox, waiting
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy_fusion import CudaFusion
 from gradcore.backends.cupy_indexing import CudaIndexing
 from gradcore.backends.cupy_kernels import INCLUDE, compile_options, elements
 from gradcore.backends.cupy_linalg import CudaLinearAlgebra
+from gradcore.backends.cupy_memory import allocator
 from gradcore.backends.cupy_optimizers import CudaOptimizers
 from gradcore.backends.cupy_rows import CudaRows
 from gradcore.backends.cupy_windows import CudaWindows
@@ -50,6 +51,14 @@ def connect() -> Backend:
     return CupyBackend(cupy, count)
 
 
+#: Kernels with a tuple of indices, among which masks may be.
+_WITH_MASKS = frozenset(("index", "index_write", "index_into", "index_backward"))
+
+
+def _is_mask(index: Any) -> bool:
+    return index is not None and index.dtype.kind == "b"
+
+
 def _logical(name: str) -> Callable[..., Any]:
     """A logical function, which CuPy does not have for complex numbers, of whether they are zero."""
 
@@ -64,11 +73,29 @@ class CupyBackend(CudaFusion, CudaOptimizers, CudaRows, CudaWindows, CudaIndexin
 
     type: ClassVar[str] = "cuda"
     host_scalars = False
+    #: Copies from page-locked memory that may not be done: their events, and the memory.
+    _under_way: tuple[tuple[Any, Any], ...] = ()
     tile_size, joined_size = 1 << 24, 1 << 16  # of optimisers: no cache to stay in, and every kernel is a launch
 
     def __init__(self, cupy: Any, count: int) -> None:
         super().__init__(cupy, cupy.ndarray)
         self._count = count
+        pool = cupy.get_default_memory_pool()
+        if cupy.cuda.get_allocator() == pool.malloc:
+            cupy.cuda.set_allocator(allocator(cupy, pool.malloc))
+
+    def kernel_of(self, name: str) -> Callable[..., Any]:
+        """The kernel of that name, which reports that the host waits for numbers, where it does."""
+        kernel = super().kernel_of(name)
+        if name not in self.reading and name not in _WITH_MASKS:
+            return kernel
+
+        def run(*args: Any) -> Any:
+            if name in self.reading or any(map(_is_mask, args[-1] if name == "index" else args[2])):
+                waiting.note("wait")
+            return kernel(*args)
+
+        return run
 
     @property
     def special(self) -> Any:
@@ -97,14 +124,27 @@ class CupyBackend(CudaFusion, CudaOptimizers, CudaRows, CudaWindows, CudaIndexin
 
     def wait(self) -> None:
         """Wait for the current device."""
+        waiting.note("wait")
         self.xp.cuda.Device().synchronize()
 
     # -- arrays ----------------------------------------------------------------------------------------------
 
     def from_host(self, array: Any) -> Any:
+        waiting.note("to device")
         return self.xp.asarray(array)
 
+    def from_pinned(self, array: Any) -> Any:
+        """A copy of an array in page-locked memory, which the host does not wait for, and which keeps that memory."""
+        out = self.xp.empty(array.shape, array.dtype)
+        stream = self.xp.cuda.get_current_stream()
+        out.set(array, stream)
+        done = self.xp.cuda.Event(disable_timing=True)
+        done.record(stream)
+        self._under_way = (*(pair for pair in self._under_way if not pair[0].done), (done, array))
+        return out
+
     def to_host(self, array: Any) -> Any:
+        waiting.note("to host")
         with self.use_index(array.device.id):
             host = self.xp.asnumpy(array)
             self.raise_bad_index()

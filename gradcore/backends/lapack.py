@@ -38,7 +38,11 @@ def _shared_product(a: Any, b: Any) -> Any:
     """The products of the matrices of two batches, shared among threads: `numpy.matmul` takes one after the other."""
     out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     first, second, target = (x.reshape(-1, *x.shape[-2:]) if x.shape[0] < 8 else x for x in (a, b, out))
-    spread_products(lambda i, j: np.matmul(first[i:j], second[i:j], out=target[i:j]), len(first))
+
+    def some(start: int, stop: int) -> None:
+        np.matmul(first[start:stop], second[start:stop], out=target[start:stop])
+
+    spread_products(some, len(first))
     return out
 
 

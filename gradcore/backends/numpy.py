@@ -14,7 +14,6 @@ from gradcore.backends.elementwise import Elementwise
 from gradcore.backends.lapack import Lapack
 from gradcore.backends.numpy_attention import NumpyAttention
 from gradcore.backends.numpy_elementwise import NumpyElementwise
-from gradcore.backends.numpy_indexing import NumpyIndexing
 from gradcore.backends.numpy_normalization import NumpyNormalization
 from gradcore.backends.numpy_reductions import NumpyReductions
 from gradcore.backends.numpy_softmax import NumpySoftmax
@@ -37,7 +36,6 @@ class NumpyBackend(
     NumpyTargets,
     NumpyNormalization,
     NumpyAttention,
-    NumpyIndexing,
     NumpyWindows,
     Lapack,
     Backend,

@@ -1,4 +1,4 @@
-"""Normalization for NumPy: statistics, values and gradients in passes over blocks of rows that stay in cache.
+"""Normalization of large arrays in NumPy: passes over blocks of rows that stay in cache, shared among threads.
 
 Means come first, and variances from the distances from them, as in the portable kernels. Sums along rows and columns
 are BLAS's (see `numpy_reductions` for their errors); of columns, in blocks of rows, whose sums are added in turn.
@@ -17,6 +17,8 @@ from gradcore.backends.numpy_rows import in_blocks, number_of_blocks, ones, row_
 
 __all__ = ["NumpyNormalization"]
 
+#: Elements from which blocks are faster, and threads take part: below them fewer calls count for more.
+_LARGE = 1 << 19
 #: Columns from which `numpy.vecdot` is faster than a product and a sum.
 _WIDE = 64
 
@@ -283,9 +285,9 @@ class Channels:
 
 
 def _usual(*arrays: Any) -> bool:
-    """Whether the kernels above are made for it: floats of one dtype, and some."""
+    """Whether the kernels above are made for it: many floats of one dtype."""
     dtype = arrays[0].dtype
-    if dtype.kind != "f" or dtype.itemsize < 4 or not arrays[0].size:
+    if dtype.kind != "f" or dtype.itemsize < 4 or arrays[0].size < _LARGE:
         return False
     return all(a is None or a.dtype == dtype for a in arrays)
 

@@ -34,9 +34,8 @@ class NumpyWindows(Windows):
 
     added_along: Any  # of the indexing family
 
-    def share_images(self, x: Any, weight: Any) -> Share:
-        many = x.size * weight.size // max(weight.shape[1], 1) >= _MANY
-        return spread_products if many else super().share_images(x, weight)
+    def share_images(self, x: Any, products: int) -> Share:
+        return spread_products if x.size * products >= _MANY else super().share_images(x, products)
 
     def max_pool(
         self, x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool

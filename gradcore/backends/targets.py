@@ -84,9 +84,9 @@ class Targets:
     ) -> Any:
         """The formula of that name, in place."""
         if grad is None or grad_powers is not None or grad_total is not None:
-            return self.bodies["softmax_nll_backward"](
-                self, grad, grad_powers, grad_total, target, weight, total_weight, powers, total, reduction, ignore_index
-            )
+            grads = grad, grad_powers, grad_total
+            settings = target, weight, total_weight, powers, total, reduction, ignore_index
+            return self.bodies["softmax_nll_backward"](self, *grads, *settings)
         known, ignored = self._known_classes(target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
         if reduction == "mean":
             grad = grad / total_weight

@@ -104,12 +104,12 @@ def set_num_threads(num_threads: int) -> None:
             set_threads(num_threads)
 
 
-def spread(work: Callable[[int, int], None], count: int) -> None:
+def spread(work: Callable[[int, int], None], count: int, most: int) -> None:
     """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, one a thread, and wait for all.
 
-    What such a part spreads in turn stays in its thread.
+    There are at most `most` parts. What a part spreads in turn stays in its thread.
     """
-    parts = min(_pool.size, count)
+    parts = min(_pool.size, count, most)
     if parts < 2 or getattr(_here, "works", False):
         work(0, count)
         return

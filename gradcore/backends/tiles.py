@@ -20,9 +20,12 @@ __all__ = ["Program", "compute"]
 #: The bytes of a tile of one array.
 TILE = 1 << 18
 
-#: Steps times elements from which threads take part, which costs about 50 microseconds; from how many steps a program
-#: is faster in one tile; from how many bytes all of them are, as their arrays are in no cache.
-LEAST_FOR_THREADS, MANY_STEPS, NO_CACHE = 1 << 22, 7, 1 << 24
+#: Elements times steps that are worth a thread, which takes some 50 microseconds to wake.
+WORTH_A_THREAD = 1 << 21
+
+#: From how many steps a program is faster for arrays that fit into a cache; from how many bytes they do not, and from
+#: how many steps it is faster for those.
+MANY_STEPS, NO_CACHE, SOME_STEPS = 7, 1 << 24, 3
 
 #: Dtypes of operands.
 _DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool)
@@ -50,9 +53,13 @@ class Program(NamedTuple):
 
     def pays(self, size: int) -> bool:
         """Whether the program is faster than the formula for arrays of that size."""
-        if size * self.steps >= LEAST_FOR_THREADS and threads.get_num_threads() > 1:
+        if self.worth(size) > 1 and threads.get_num_threads() > 1:
             return True
-        return self.steps >= (MANY_STEPS if size * self.result.itemsize < NO_CACHE else 3)
+        return self.steps >= (MANY_STEPS if size * self.result.itemsize < NO_CACHE else SOME_STEPS)
+
+    def worth(self, size: int) -> int:
+        """How many threads arrays of that size are worth."""
+        return size * self.steps // WORTH_A_THREAD
 
     def run(self, operands: list[Any], result: Any) -> None:
         """Compute `result`, in one dim, from operands of the same size or of a single element."""
@@ -69,10 +76,8 @@ class Program(NamedTuple):
 
         if count == 1:
             self.tile(*operands, *[np.empty(size, dtype) for dtype in self.scratch], result)
-        elif size * self.steps < LEAST_FOR_THREADS:
-            some(0, count)
         else:
-            threads.spread(some, count)
+            threads.spread(some, count, self.worth(size))
 
 
 # -- calls ----------------------------------------------------------------------------------------------------------

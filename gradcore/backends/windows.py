@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from gradcore.backends import convolution, folding, padding, pooling, resampling
+from gradcore.backends.convolution import Share
 
 __all__ = ["Windows"]
 
@@ -50,7 +51,8 @@ class Windows:
 
     def conv(self, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
         settings = (stride, padding, dilation, groups)
-        return convolution.conv(self.xp, x, weight, *settings, self.share_images(x, weight))
+        share = self.share_images(x, weight.shape[0] // groups * prod(weight.shape[2:]))
+        return convolution.conv(self.xp, x, weight, *settings, share)
 
     def conv_output(
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
@@ -62,16 +64,18 @@ class Windows:
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
         settings = (size, stride, padding, dilation, groups)
-        return convolution.conv_input(self.xp, x, weight, *settings, self.share_images(x, weight))
+        share = self.share_images(x, prod(weight.shape[1:]))
+        return convolution.conv_input(self.xp, x, weight, *settings, share)
 
     def conv_weight(
         self, x: Any, other: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
         settings = (size, stride, padding, dilation, groups)
-        return convolution.conv_weight(self.xp, x, other, *settings, self.share_images(other, x))
+        share = self.share_images(x, other.shape[1] // groups * prod(size))
+        return convolution.conv_weight(self.xp, x, other, *settings, share)
 
-    def share_images(self, x: Any, weight: Any) -> convolution.Share:
-        """How the images of a convolution are shared among threads: all by one."""
+    def share_images(self, x: Any, products: int) -> Share:
+        """How images, of which each element is in so many products, are shared among threads: all go to one."""
         return lambda work, count: work(0, count)
 
     # -- pooling ---------------------------------------------------------------------------------------------

@@ -49,7 +49,8 @@ The lines for ``mul(self, other)`` are these, with ``a0`` for `self`; others dif
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import functools
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from gradcore import dtypes
@@ -64,7 +65,7 @@ from gradcore.dispatch.recording import OUTPUT_TYPES, saved_result
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 
-__all__ = ["has_plain_call", "lines_of", "scope_of"]
+__all__ = ["has_plain_call", "lines_of", "plain_call", "scope_of"]
 
 
 def has_plain_call(op: Op) -> bool:
@@ -72,6 +73,15 @@ def has_plain_call(op: Op) -> bool:
     if op.kind == "composite":
         return not op.sequence
     return op.kind != "elementwise" or (op.plain and bool(_together(op)))
+
+
+@functools.cache
+def plain_call(op: Op, general: Callable[..., Any]) -> Any:
+    """The function of an operation for positional arguments, without names and defaults."""
+    scope = scope_of(op, general)
+    head = f"def call({', '.join(f'a{i}' for i in range(len(op.names)))}):"
+    exec("\n    ".join([head, *lines_of(op)]), scope)
+    return scope["call"]
 
 
 def lines_of(op: Op) -> list[str]:

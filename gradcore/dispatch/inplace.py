@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,9 +21,11 @@ from gradcore.autograd.graph import (
 )
 from gradcore.autograd.modes import AUTOCAST, DUAL, GRAD, INFERENCE, PROFILE, State, local
 from gradcore.autograd.variables import Subclasses
-from gradcore.dispatch.calls import apply, call_composite
-from gradcore.dispatch.operands import type_error
+from gradcore.dispatch.calls import PLAIN, apply, call_composite
+from gradcore.dispatch.direct import has_plain_call, plain_call
+from gradcore.dispatch.operands import constant, type_error
 from gradcore.dispatch.overriding import routed, watched
+from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 
 __all__ = ["apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
@@ -103,7 +106,9 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """An in-place call that something intercepts."""
     if watched(args, state.mode):
-        return routed(op, args, getattr(TENSORS, f"{op.name}_"))
+        # Operations with a number and with a tensor (`fill_number_`, `fill_tensor_`) are one function for users.
+        name = op.name.removesuffix("_").removesuffix("_number").removesuffix("_tensor")
+        return routed(op, args, getattr(TENSORS, f"{name}_"))
     with _uncast(state):
         if state.mode & PROFILE:
             return state.profiler.call(f"{op.name}_", args, _write_result, op, args, state)
@@ -124,9 +129,50 @@ def _uncast(state: State) -> Iterator[None]:
 def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
     self = args[0]
     check_inplace(self, state)
-    if state.mode & GRAD and _reads_input(op) and any(isinstance(a, Variable) and requires_grad(a) for a in args):
-        args = (_original(self), *args[1:])
-    return write(self, call_composite(op, args) if op.kind == "composite" else apply(op, args), state)
+    if state.mode & GRAD and any(isinstance(a, Variable) and requires_grad(a) for a in args):
+        if _reads_input(op):
+            args = (_original(self), *args[1:])
+    elif _write_at_once(op, args, state):
+        return self
+    general = call_composite if op.kind == "composite" else apply
+    result = plain_call(op, general)(*args) if has_plain_call(op) else general(op, args)
+    return write(self, result, state)
+
+
+def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:
+    """Compute into the tensor's memory where nothing is recorded and a function of the array library can."""
+    self, name, n = args[0], _kernel_of_floats(op), len(op.tensors)
+    dtype, device = self._dtype, self._device
+    if name is None or dtype.category != 2 or dtype.is_reduced or state.mode > GRAD or self.__class__ not in PLAIN:
+        return False
+    kernel = device.kernels[name]
+    if not hasattr(kernel, "nout") or args[n:] != tuple([p.default for p in op.parameters[n:]]):
+        return False
+    arrays = [self._array]
+    for other in args[1:n]:
+        if other.__class__ is float or other.__class__ is int:
+            other = constant(other, dtype, device)
+        elif other.__class__ not in PLAIN or other._dtype is not dtype or other._device is not device:
+            return False
+        arrays.append(other._array)
+    check_own_memory(self)
+    try:
+        state.run(kernel, *arrays, out=arrays[0])
+    except ValueError:  # the general call says what is wrong
+        return False
+    bump(self)
+    return True
+
+
+@functools.cache
+def _kernel_of_floats(op: Op) -> str | None:
+    """The kernel of an operation of one or two tensors of one floating-point dtype that gives this dtype; else None."""
+    n = len(op.tensors)
+    if op.kind != "elementwise" or op.tensors != tuple(range(n)) or n > 2 or op.unpromoted:
+        return None
+    if not keeps_floats(op.promotion):
+        return None
+    return op.kernel if n == len(op.names) else op.name if op.kernel != op.name and n == 2 else None
 
 
 def _reads_input(op: Op) -> bool:

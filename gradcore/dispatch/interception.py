@@ -25,8 +25,13 @@ def intercepted(op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
     if watched(args, state.mode):
         return routed(op, args)
     if state.mode & PROFILE:
-        return state.profiler.call(op.name, args, partial(_autocast, run), op, args, state)
+        return state.profiler.call(_shown(op), args, partial(_autocast, run), op, args, state)
     return _autocast(run, op, args, state)
+
+
+def _shown(op: Op) -> str:
+    """An operation's name for those who watch: of functions of `nn.functional`, that of the function."""
+    return op.path.rpartition(".")[2] if op.path.startswith("nn.") else op.name
 
 
 def _autocast(run: Run, op: Op, args: tuple[Any, ...], state: State) -> Any:

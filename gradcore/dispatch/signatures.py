@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
@@ -55,7 +55,7 @@ def make_function(
     if general is None:
         general = call_composite if op.kind == "composite" else apply
     signature = _Signature(op, method)
-    function = signature.function([f"return run(op, {_names(op)})"])
+    function = signature.function()
     scope = function.__globals__
     scope["run"] = run or general
     if run is None and has_plain_call(op):
@@ -134,16 +134,23 @@ class _Signature:
         if self.out:
             yield from ("if out is not None:", f"    return out_of(op, {everything}, out)")
 
-    def function(self, body: Sequence[str]) -> Any:
-        """A function of this signature with globals of its own."""
+    def function(self) -> Any:
+        """A function of this signature, with globals of its own, that hands its arguments to ``run(op, args)``."""
+        key = tuple(self.names), self.positional, self.required, self.out, self.variadic
+        if key not in _handing_over:
+            _handing_over[key] = self.code([f"return run(op, {_names(self.op)})"])
         scope: dict[str, Any] = {
             "__name__": __name__, "op": self.op, "out_of": out_of, "renamed": _renamed, "sizes": _sizes,
             "REQUIRED": REQUIRED,
         }  # fmt: skip
-        function = types.FunctionType(self.code(body), scope, "call", None if self.variadic else self.defaults)
+        function = types.FunctionType(_handing_over[key], scope, "call", None if self.variadic else self.defaults)
         if not self.variadic:
             function.__kwdefaults__ = self.keyword_defaults
         return function
+
+
+#: The codes of functions that have not been called yet, by signature.
+_handing_over: dict[tuple[Any, ...], types.CodeType] = {}
 
 
 @functools.cache

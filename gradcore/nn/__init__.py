@@ -15,6 +15,7 @@ from gradcore.nn.normalization import *
 from gradcore.nn.padding import *
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.parameter_containers import ParameterDict, ParameterList
+from gradcore.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 
 from gradcore.nn import modules, utils  # isort: skip  (PyTorch's names for what is above)
 
@@ -23,6 +24,10 @@ __all__ = [
     "Buffer",
     "Embedding",
     "EmbeddingBag",
+    "GRU",
+    "GRUCell",
+    "LSTM",
+    "LSTMCell",
     "Linear",
     "Module",
     "ModuleDict",
@@ -30,6 +35,10 @@ __all__ = [
     "Parameter",
     "ParameterDict",
     "ParameterList",
+    "RNN",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "Sequential",
     "functional",
     "init",

@@ -28,6 +28,14 @@ from gradcore.nn.parameter import Buffer as Buffer
 from gradcore.nn.parameter import Parameter as Parameter
 from gradcore.nn.parameter_containers import ParameterDict as ParameterDict
 from gradcore.nn.parameter_containers import ParameterList as ParameterList
+from gradcore.nn.recurrent import GRU as GRU
+from gradcore.nn.recurrent import LSTM as LSTM
+from gradcore.nn.recurrent import RNN as RNN
+from gradcore.nn.recurrent import GRUCell as GRUCell
+from gradcore.nn.recurrent import LSTMCell as LSTMCell
+from gradcore.nn.recurrent import RNNBase as RNNBase
+from gradcore.nn.recurrent import RNNCell as RNNCell
+from gradcore.nn.recurrent import RNNCellBase as RNNCellBase
 from gradcore.tensor import Tensor
 
 class CELU(Module):

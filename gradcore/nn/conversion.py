@@ -53,7 +53,7 @@ class Conversion:
             If the dtype is neither a floating-point nor a complex one.
         """
         some = empty(0)
-        _, dtype, _ = parse_to(some, args, dict(kwargs))
+        dtype = parse_to(some, args, dict(kwargs))[1]
         if dtype is not some.dtype and dtype.category < 2:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
@@ -66,9 +66,10 @@ class Conversion:
             )
 
         def convert(t: Tensor) -> Tensor:
-            device, dtype, copy = parse_to(t, args, dict(kwargs))
+            device, dtype, copy, non_blocking = parse_to(t, args, dict(kwargs))
             try:
-                return t.to(device, dtype if t._dtype.category > 1 else t._dtype, copy=copy)
+                kept = dtype if t._dtype.category > 1 else t._dtype
+                return t.to(device, kept, copy=copy, non_blocking=non_blocking)
             except NotImplementedError as error:
                 raise NotImplementedError(
                     f"{error} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving module "

@@ -200,6 +200,8 @@ def _declare(kind: str, function: Callable[..., Any], options: dict[str, Any]) -
     OPS[op.name] = op
     if op.body is not None:
         Backend.bodies[op.kernel] = op.body
+    if op.data_dependent:
+        Backend.reading.add(op.kernel)
     if kind == "elementwise":
         Backend.elementwise[op.kernel] = op.names
     return op

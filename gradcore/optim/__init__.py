@@ -5,11 +5,13 @@ from gradcore.optim.adam import Adam, AdamW
 from gradcore.optim.adam_relatives import Adamax, NAdam, RAdam
 from gradcore.optim.adaptive import Adadelta, Adagrad, RMSprop
 from gradcore.optim.batch_methods import ASGD, Rprop
+from gradcore.optim.lbfgs import LBFGS
 from gradcore.optim.optimizer import Optimizer
 from gradcore.optim.sgd import SGD
 
 __all__ = [
     "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adagrad",

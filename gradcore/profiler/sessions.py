@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import os
-import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -89,6 +88,8 @@ def tensorboard_trace_handler(
     """What `profile` takes as `on_trace_ready`: writes each recording as a trace into a folder."""
 
     def handler(prof: profile) -> None:
+        import socket
+
         folder = Path(dir_name)
         folder.mkdir(parents=True, exist_ok=True)
         worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"

@@ -110,7 +110,8 @@ def title_of(node: Any) -> str:
     if called and not called.startswith("__"):
         return str(called)
     if isinstance(node, OpNode):
-        return str(node.op.name)
+        # Operations with a number and with a tensor are one function for users.
+        return str(node.op.name).removesuffix("_").removesuffix("_number").removesuffix("_tensor")
     name = type(node).__name__
     return name.removesuffix("Backward") if hasattr(node, "_forward_cls") else re.sub(r"Backward\d+$", "", name)
 
@@ -200,11 +201,11 @@ class _Each(_Writer):
             return Vertex(kind, name, [_of_tensor(t), *_device(t.device)], [], details)
         facts = [shape_text(*shape)] if shape else []
         facts += _device(node._device)
-        details = {"node": node.name(), "number": str(node._seq), "device": str(node._device)}
+        details = {"node": node.name(), "device": str(node._device)}
         place = of_node(node)
         if place is not None:
             facts.append(str(place))
-            details |= {"line": f"{place.filename}:{place.line} in {place.function}", "source": place.text}
+            details |= {"line": f"{place} in {place.function}", "source": place.text}
         notes = getattr(node, "_metadata", None) or {}
         facts += ["in backward"] if notes.get("in backward") else []
         times = [f"{n} {_milliseconds(notes[n])}" for n in ("forward", "backward") if n in notes]
@@ -292,5 +293,5 @@ class _Groups(_Writer):
         facts = []
         if place is not None:
             facts.append(str(place))
-            details |= {"line": f"{place.filename}:{place.line} in {place.function}", "source": place.text}
+            details |= {"line": f"{place} in {place.function}", "source": place.text}
         return Vertex(kind_of(node), title_of(node), facts, [], details)

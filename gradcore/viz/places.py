@@ -41,10 +41,18 @@ def here() -> Place:
     return _place(frame.f_code, frame.f_lineno)
 
 
+#: What `_is_own` has found, by code object.
+_own: dict[CodeType, bool] = {}
+
+
 def _is_own(frame: FrameType) -> bool:
     """Whether gradcore itself is running there: its modules, or formulas and kernels that it has made."""
-    name = frame.f_globals.get("__name__", "")
-    return name.startswith("gradcore.") or frame.f_code.co_filename.startswith("<gradcore")
+    code = frame.f_code
+    own = _own.get(code)
+    if own is None:
+        name = frame.f_globals.get("__name__", "")
+        own = _own[code] = name.startswith("gradcore.") or code.co_filename.startswith("<gradcore")
+    return own
 
 
 def of_node(node: Any) -> Place | None:

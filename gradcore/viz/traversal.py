@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from gradcore.autograd.graph import FREED, GradientEdge, OpNode, Packed, gradient_edge
 from gradcore.autograd.saved import SavedTensor
 from gradcore.tensor import Tensor
+from gradcore.utils.recomputation import Frame
 from gradcore.utils.trees import leaves
 
 __all__ = ["Saved", "freed", "reachable", "roots", "saved_values", "storage"]
@@ -70,6 +71,10 @@ def _of_tensor(name: str, t: Any) -> Iterator[Saved]:
         # What hooks put in the place of a tensor: count the tensors that are found in it.
         for inner in leaves(t.packed):
             yield from _of_tensor(name, inner)
+        frame = getattr(t.unpack_hook, "__self__", None)
+        if isinstance(frame, Frame):
+            for kept in frame.inputs._saved or ():
+                yield from _of_tensor("argument of a checkpoint", kept.value)
     elif isinstance(t, Tensor) and not getattr(t, "_constant", False):
         yield Saved(name, t._array, str(t._dtype).removeprefix("torch."), t._device, t if _is_leaf(t) else None)
 

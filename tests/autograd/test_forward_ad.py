@@ -238,7 +238,7 @@ def test_wrong_tangents_are_refused(level, function, message):
 
 def test_a_missing_tangent_is_not_taken_for_zeros(level):
     two = jvp_returning(lambda t: (t, None), lambda x: (x * 1, x * 2))
-    with pytest.raises(RuntimeError, match="returned None at position 1, but the corresponding forward output is a diff"):
+    with pytest.raises(RuntimeError, match="returned None at position 1, but the corresponding forward output is"):
         two.apply(dual([1.0], [1.0]))
     y, z = jvp_returning(lambda t: (t, None), lambda x: (x * 1, x > 0)).apply(dual([1.0], [1.0]))
     assert (tangent(y), tangent(z)) == ([1.0], None)

@@ -142,9 +142,11 @@ CALLS = {
     "none": (lambda x: gc.autograd.grad(x.sum(), [None]), RuntimeError, "Tensors or GradientEdges, but got NoneType"),
     "constant": (lambda x: x.sum().backward(inputs=[gc.ones(1)]), RuntimeError, "can't retain_grad on Tensor that has"),
     "both names": (
-        lambda x: gc.autograd.backward(x.sum(), gc.ones(()), grad_variables=gc.ones(())), RuntimeError, "Please only use",
+        lambda x: gc.autograd.backward(x.sum(), gc.ones(()), grad_variables=gc.ones(())),
+        RuntimeError,
+        "Please only use",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore:`grad_variables` is deprecated:FutureWarning")

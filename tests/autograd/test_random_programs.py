@@ -222,6 +222,12 @@ def along(gradients, directions):
     return sum(0.0 if g is None else (g.detach().numpy() * d).sum() for g, d in zip(gradients, directions, strict=True))
 
 
+def excused(error):
+    """Nothing, if what was saved was overwritten, or a view has lost its history; else it is a failure."""
+    if "inplace" not in str(error):
+        raise error
+
+
 def gradients_of(program, everything=True):
     """The derivative of a program's loss along a direction, twice: by backward and by the interpreter; and the rest."""
     run = Run(program, 0.0, everything).run()
@@ -230,9 +236,8 @@ def gradients_of(program, everything=True):
         if not run.leaves or not total.requires_grad:
             return None
         found = gc.autograd.grad(total, run.leaves, create_graph=True, allow_unused=True)
-    except RuntimeError as error:  # what was saved was overwritten, or a view has lost its history
-        assert "inplace" in str(error)
-        return None
+    except RuntimeError as error:
+        return excused(error)
     return along(found, [first for first, _ in run.directions]), slope, run.leaves, found, run.directions
 
 
@@ -255,8 +260,7 @@ def test_second_derivatives_are_differences_of_the_interpreters(program):
     try:
         second = gc.autograd.grad(product, leaves, allow_unused=True)
     except RuntimeError as error:
-        assert "inplace" in str(error)
-        return
+        return excused(error)
     step = 1e-5
     up, down = (Run(program, shift, False).run().loss()[1] for shift in (step, -step))
     expected = (up - down) / (2 * step)

@@ -94,17 +94,21 @@ def view_without_recording(base, make=lambda t: t.view(-1)):
         return make(base)
 
 
+def first_of_several(t):
+    return t.unbind()[0]
+
+
 REFUSED = {
     "of a result": lambda: view_without_recording(gc.ones(2, requires_grad=True) * 1).mul_(2),
     "of a leaf": lambda: view_without_recording(gc.ones(2, requires_grad=True)).mul_(2),
     "something recorded into it": lambda: view_without_recording(gc.ones(2)).mul_(gc.ones(2, requires_grad=True)),
-    "one of several": lambda: view_without_recording(gc.ones(2, requires_grad=True) * 1, lambda t: t.unbind()[0]).mul_(2),
+    "one of several": lambda: view_without_recording(gc.ones(2, requires_grad=True) * 1, first_of_several).mul_(2),
 }
 
 
 @pytest.mark.parametrize("write", REFUSED.values(), ids=REFUSED)
 def test_views_made_without_recording_are_not_written_to_with(write):
-    with pytest.raises(RuntimeError, match="A view was created in no_grad mode and is being modified inplace with grad"):
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode and is being modified inplace with"):
         write()
 
 

@@ -65,7 +65,7 @@ class TestSpread:
     def test_every_part_once(self, number: int) -> None:
         gc.set_num_threads(number)
         done: list[int] = []
-        threads.spread(lambda start, stop: done.extend(range(start, stop)), 10)
+        threads.spread(lambda start, stop: done.extend(range(start, stop)), 10, 10)
         assert sorted(done) == list(range(10))
 
     def test_errors_arrive_after_all_is_done(self, number: int) -> None:
@@ -78,7 +78,7 @@ class TestSpread:
                 raise KeyError("last")
 
         with pytest.raises(KeyError, match="last"):
-            threads.spread(work, 8)
+            threads.spread(work, 8, 8)
         assert sorted(done) == list(range(8))
 
     def test_parts_within_parts(self, number: int) -> None:
@@ -87,15 +87,22 @@ class TestSpread:
 
         def outer(start: int, stop: int) -> None:
             for _ in range(start, stop):
-                threads.spread(lambda first, last: done.extend(range(first, last)), 5)
+                threads.spread(lambda first, last: done.extend(range(first, last)), 5, 5)
 
-        threads.spread(outer, 6)
+        threads.spread(outer, 6, 6)
         assert sorted(done) == sorted(6 * list(range(5)))
+
+
+@pytest.mark.parametrize(("count", "most", "parts"), [(8, 0, 1), (8, 1, 1), (8, 2, 2), (8, 99, 2), (1, 2, 1)])
+def test_no_more_parts_than_are_worth_it(count: int, most: int, parts: int) -> None:
+    found: list[tuple[int, int]] = []
+    threads.spread(lambda start, stop: found.append((start, stop)), count, most)
+    assert len(found) == parts
 
 
 def test_two_threads_take_part() -> None:
     meeting = threading.Barrier(2, timeout=20)  # nobody passes alone
-    threads.spread(lambda start, stop: meeting.wait() and None, 2)
+    threads.spread(lambda start, stop: meeting.wait() and None, 2, 2)
 
 
 def test_the_callers_own_threads() -> None:

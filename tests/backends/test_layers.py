@@ -23,12 +23,18 @@ FLOORS = {
     "autograd": 3,
     **dict.fromkeys(
         ["assignment", "conversion", "creation", "cuda", "diagnostics", "dispatch", "fft", "indexing", "interop",
-         "layouts", "linalg", "namespaces", "queries", "random", "return_types", "shaping", "special", "tensor",
+         "layouts", "linalg", "namespaces", "queries", "random", "return_types", "shaping", "special", "subclasses",
+         "tensor",
          "transfer"],
         4,
     ),
-    **dict.fromkeys(["compile", "func", "io", "kernels", "stubs", "testing", "utils"], 5),
-    **dict.fromkeys([f"autograd.{name}" for name in ("functional", "gradcheck", "jacobians")], 5),
+    "_C": 4,
+    "cuda.amp": 5,
+    **dict.fromkeys(
+        ["amp", "compile", "func", "io", "kernels", "overrides", "profiler", "stubs", "testing", "utils"],
+        5,
+    ),
+    **dict.fromkeys([f"autograd.{name}" for name in ("functional", "gradcheck", "jacobians", "profiler")], 5),
     **dict.fromkeys(["data", "distributed", "nn", "optim"], 6),
 }  # fmt: skip
 #: What collects the names of its package for users may know all of its rooms.

@@ -43,7 +43,7 @@ def test_views_and_writes_in_place() -> None:
     assert (view.stride(), view.is_contiguous()) == ((1, 4), False)
     view.mul_(2)
     assert x.grad_fn is not None
-    assert (x.grad_fn.name(), x._version) == ("CopySlices", 1)
+    assert (type(x.grad_fn).__name__, x._version) == ("CopySlices", 1)
     with pytest.raises(RuntimeError, match="refers to a single memory location"):
         meta(1, 3).expand(2, 3).add_(1)
     assert meta(3, 4).exp().stride() == (4, 1)

@@ -142,7 +142,7 @@ NEEDS = [(True, True, True), (False, True, True), (True, False, False)]
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("needs", NEEDS, ids=str)
-@pytest.mark.parametrize("shape", [(4, 6), (700, 900), (3, 50000), (20, 30, 8)], ids=str)
+@pytest.mark.parametrize("shape", [(4, 6), (700, 900), (11, 50000), (700, 100, 8)], ids=str)
 def test_layer_norm(shape: tuple[int, ...], dtype: str, affine: bool, needs: tuple[bool, ...]) -> None:
     x, grad = draw(shape, dtype) + 1, draw(shape, dtype, 1)
     for ndims in range(1, len(shape)):
@@ -156,7 +156,7 @@ def test_layer_norm(shape: tuple[int, ...], dtype: str, affine: bool, needs: tup
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("needs", NEEDS, ids=str)
-@pytest.mark.parametrize("shape", [(3, 4), (50, 4, 100), (30, 12, 40, 50), (2000, 64), (5, 4, 1, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 4), (30, 12, 40, 50), (9000, 64), (70, 40, 200)], ids=str)
 def test_norms_of_channels(shape: tuple[int, ...], dtype: str, affine: bool, needs: tuple[bool, ...]) -> None:
     x, grad = draw(shape, dtype) + 1, draw(shape, dtype, 1)
     weight, bias = (draw(shape[1:2], dtype, i) for i in (2, 3)) if affine else (None, None)
@@ -172,7 +172,7 @@ def test_norms_of_channels(shape: tuple[int, ...], dtype: str, affine: bool, nee
 
 
 def test_variances_of_numbers_far_from_zero() -> None:
-    x = draw((64, 4096), "float32") + np.float32(1000)
+    x = draw((128, 4096), "float32") + np.float32(1000)
     exact = x.astype("float64").var(1)
     assert np.abs(FAST.native_layer_norm(x, None, None, 1, 0.0)[2][:, 0] / exact - 1).max() < 1e-5
 
@@ -201,23 +201,6 @@ def test_attention(dtype: str, queries: int, keys: int, masked: str, scale: floa
 
 
 # -- places -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "complex64"])
-@pytest.mark.parametrize("shape", [(200, 300), (30, 40, 50), (20000, 4)], ids=str)
-def test_one_index_per_element(shape: tuple[int, ...], dtype: str) -> None:
-    x = (draw(shape, "float32") * 10).astype(dtype)
-    for dim in range(len(shape)):
-        for longer in (-1, 0, 7):
-            wanted = tuple(n + longer * (d == dim) for d, n in enumerate(shape))
-            index = np.random.default_rng(dim).integers(0, shape[dim], wanted)
-            agree(FAST.gathered(x, dim, index), SLOW.gathered(x, dim, index))
-            source = (draw(wanted, "float32", 1) * 10).astype(dtype)
-            agree(FAST.added_along(x.copy(), dim, index, source), SLOW.added_along(x.copy(), dim, index, source), 1e-5)
-    index = np.zeros(shape, "int64")
-    index[-1, -1] = shape[0]
-    with pytest.raises(IndexError, match=f"index {shape[0]} is out of bounds for dimension 0 with size {shape[0]}"):
-        FAST.gathered(x, 0, index)
 
 
 @pytest.mark.parametrize("shape", [(16, 33), (1024, 512), (1000, 300), (0, 3), (3, 0)], ids=str)

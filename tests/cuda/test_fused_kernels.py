@@ -15,6 +15,7 @@ import pytest
 
 import gradcore as gc
 from gradcore import dtypes
+from gradcore.backends.base import Backend
 from gradcore.backends.cupy import CupyBackend
 from gradcore.backends.numpy import NumpyBackend
 from gradcore.ops.promotion import RULES
@@ -78,9 +79,10 @@ class Case:
         result = PLAIN.kernels[self.op.kernel](*self.computed())
         return np.asarray(result) if self.result is None else PLAIN.astype(np.asarray(result), self.result.numpy)
 
-    def fused(self, backend: Any) -> Any:
+    def fused(self, backend: Any, args: list[Any] | None = None) -> Any:
+        """The result of the kernel, for the case's arguments (or for those, on a device)."""
         stored = None if self.result is None else self.result.numpy
-        return backend.fused_forward(self.op.kernel, self.args, self.conversions, stored)
+        return backend.fused_forward(self.op.kernel, self.args if args is None else args, self.conversions, stored)
 
     # -- derivatives
 
@@ -116,8 +118,9 @@ class Case:
     def _stored(self) -> Any:
         return (self.dtype if self.dtype.is_reduced else self.compute).numpy
 
-    def fused_gradients(self, backend: Any) -> Any:
-        grad, values = self.values()
+    def fused_gradients(self, backend: Any, read: tuple[Any, dict[str, Any]] | None = None) -> Any:
+        """The gradients by the kernel, for what `values` gives (or for that on a device)."""
+        grad, values = self.values() if read is None else read
         formulas = list((self.op.vjps or self.op.differentials).values())
         stored = [self._stored()] * len(formulas)
         return backend.fused_gradients(self.op.name, formulas, grad, values, not self.op.vjps, stored)
@@ -185,7 +188,7 @@ class HostBackend(CupyBackend):
     """The CUDA backend on NumPy arrays, with generated kernels that are compiled together for the host."""
 
     def __init__(self) -> None:
-        super().__init__(SimpleNamespace(ndarray=np.ndarray, empty=np.empty), 1)
+        Backend.__init__(self, SimpleNamespace(empty=np.empty), np.ndarray)
         self.batch = Batch()
 
     def compile_kernel(self, source: str, name: str) -> Any:
@@ -209,7 +212,7 @@ def backend() -> HostBackend:
     return backend
 
 
-def _compare(found: Any, expected: Any, label: str) -> None:
+def compare(found: Any, expected: Any, label: str) -> None:
     assert found.dtype == expected.dtype, label
     assert found.shape == expected.shape, label
     tolerance = TOLERANCES.get(found.real.dtype.itemsize, 0) if dtypes.from_numpy(found.dtype).category > 1 else 0
@@ -229,7 +232,7 @@ def test_forward(backend: HostBackend, op: Op) -> None:
         for case in _of(op):
             found = case.fused(backend)
             if found is not None:
-                _compare(found, case.expected(), case.label)
+                compare(found, case.expected(), case.label)
                 compared += 1
     several = sum(
         any(to is not None and to != a.dtype for a, to in zip(c.args, c.conversions, strict=True) if to)
@@ -249,7 +252,7 @@ def test_derivatives(backend: HostBackend, op: Op) -> None:
             found = case.fused_gradients(backend) if case.differentiable else None
             if found is not None:
                 for piece, expected in zip(found, case.expected_gradients(), strict=True):
-                    _compare(piece, expected, case.label)
+                    compare(piece, expected, case.label)
                 compared += 1
     assert compared or op.name in ONE_STEP | {"i0e", "i1e", "digamma", "polygamma"}
 

@@ -28,7 +28,7 @@ OPTIMIZERS: dict[str, Any] = {
 SHAPES = [(3, 4), (5,), (), (2, CHUNK // 2 + 3), (1, 1)]
 
 
-def _trained(device: str, optimizer: str, dtype: Any, steps: int = 7) -> list[Any]:
+def trained(device: str, optimizer: str, dtype: Any, steps: int = 7) -> list[Any]:
     rng = np.random.default_rng(0)
     start = [rng.standard_normal(shape) for shape in SHAPES]
     params = [gc.tensor(a, dtype=dtype, device=device, requires_grad=True) for a in start]
@@ -55,8 +55,8 @@ def test_steps_are_those_of_the_cpu(fused: Fused, optimizer: str, dtype: str) ->
         pytest.importorskip("ml_dtypes")
     kind = getattr(gc, dtype)
     tolerance = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 2e-5, "float64": 1e-12}[dtype]
-    there = fused(lambda: _trained("strict:0", optimizer, kind))
-    for a, b in zip(_trained("cpu", optimizer, kind), there, strict=True):
+    there = fused(lambda: trained("strict:0", optimizer, kind))
+    for a, b in zip(trained("cpu", optimizer, kind), there, strict=True):
         np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance)
     assert fused.batch.sources
     assert all("_steps" in name for name in fused.batch.sources)

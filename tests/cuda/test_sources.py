@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.backends.base import Backend
 from gradcore.backends.cupy import CupyBackend
 from gradcore.backends.fusion.batches import traced_steps
 from gradcore.backends.fusion.expressions import Setting, Trace, Unfusable
@@ -28,7 +29,7 @@ class _Writing(CupyBackend):
     """The CUDA backend on NumPy arrays; kernels are kept as source."""
 
     def __init__(self) -> None:
-        super().__init__(SimpleNamespace(ndarray=np.ndarray, empty=np.empty), 1)
+        Backend.__init__(self, SimpleNamespace(empty=np.empty), np.ndarray)
         self.sources: list[str] = []
 
     def compile_kernel(self, source: str, name: str) -> Callable[..., None]:

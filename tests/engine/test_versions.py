@@ -73,7 +73,7 @@ def test_the_hint_depends_on_anomaly_detection():
     with gc.autograd.set_detect_anomaly(True):
         y = result().exp()
         written(y, 1)
-        with pytest.raises(RuntimeError, match="Hint: the backtrace further above shows the operation(.*)Good luck!"):
+        with pytest.raises(RuntimeError, match=r"Hint: the backtrace further above shows the operation(.*)Good luck!"):
             y.sum().backward()
 
 

@@ -141,6 +141,15 @@ def stacked(T, change=None):
 
 
 PROGRAMS = {
+    "recurrent dims": lambda T: T.nn.RNN(2, 3)(T.ones(2)),
+    "recurrent size": lambda T: T.nn.RNN(2, 3)(T.ones(2, 3)),
+    "recurrent state": lambda T: T.nn.GRU(2, 3)(T.ones(4, 5, 2), T.ones(1, 4, 3)),
+    "recurrent cell": lambda T: T.nn.LSTM(2, 3)(T.ones(4, 5, 2), (T.ones(1, 5, 3), T.ones(1, 4, 3))),
+    "recurrent dropout": lambda T: T.nn.RNN(2, 3, dropout=0.5),
+    "recurrent nonlinearity": lambda T: T.nn.RNN(2, 3, nonlinearity="x"),
+    "recurrent projection": lambda T: T.nn.LSTM(2, 3, proj_size=3),
+    "no layers": lambda T: T.nn.LSTM(2, 3, 0),
+    "dims of a cell": lambda T: T.nn.LSTMCell(2, 3)(T.ones(1, 2, 2)),
     "containers": containers,
     "parameter containers": parameter_containers,
     "scalar of one element": lambda T: T.nn.BatchNorm1d(1).load_state_dict(

@@ -205,7 +205,7 @@ def test_nodes() -> None:
     y[[0, 1]] = 1.0
     assert y.grad_fn.name() == "IndexPutBackward0"
     y[0, [0, 1]] = 1.0
-    assert y.grad_fn.name() == "CopySlices"
+    assert type(y.grad_fn).__name__ == "CopySlices"
     y[:] = 1.0
     assert y.grad_fn.name() == "FillBackward2"
     node = x[-1].grad_fn

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import operator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,3 +81,62 @@ def test_methods_are_made_when_first_looked_up() -> None:
     assert gc.Tensor.logaddexp is gc.Tensor.logaddexp
     assert vars(gc.Tensor)["logaddexp"] is gc.Tensor.logaddexp
     assert gc.zeros(1).logaddexp(gc.zeros(1)).item() == pytest.approx(np.log(2))
+
+
+# -- writes into memory where nothing is recorded ---------------------------------------------------------------------
+
+WRITES = {
+    "add_": lambda x, y: x.add_(y),
+    "mul_number": lambda x, y: x.mul_(2.5),
+    "isub": lambda x, y: operator.isub(x, y),
+    "div_row": lambda x, y: x.div_(y[0]),
+    "exp_": lambda x, y: x.exp_(),
+    "add_alpha": lambda x, y: x.add_(y, alpha=3),
+    "add_half": lambda x, y: x.add_(y.half()),
+    "shifted": lambda x, y: x[1:].add_(x[:-1]),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_unrecorded_writes_stay_in_their_memory(name: str) -> None:
+    x, y = gc.arange(6.0).reshape(3, 2) + 1, gc.arange(6.0).reshape(3, 2) - 7
+    source = x.clone()
+    place, version = x.data_ptr(), x._version
+    with forward_ad.dual_level():
+        expected = source.clone()
+        WRITES[name](expected, y)
+    WRITES[name](x, y)
+    assert (x.data_ptr(), x._version) == (place, version + 1)
+    assert x.tolist() == expected.tolist() != source.tolist()
+
+
+def test_parameters_are_written_without_history() -> None:
+    x = gc.ones(3, requires_grad=True)
+    (x * x).sum().backward()
+    with gc.no_grad():
+        x -= 0.25 * x.grad
+    assert x.is_leaf
+    assert x.requires_grad
+    assert x.tolist() == [0.5, 0.5, 0.5]
+
+
+def test_what_backward_needs_is_still_guarded() -> None:
+    x, y = gc.ones(3, requires_grad=True), gc.ones(3)
+    z = (x * y).sum()
+    y.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda: gc.ones(2, 1).add_(gc.ones(2, 3)), r"output with shape \[2, 1\] doesn't match the broadcast shape"),
+        (lambda: gc.ones(2).add_(gc.ones(3)), r"The size of tensor a \(2\) must match the size of tensor b \(3\)"),
+        (lambda: gc.ones(1).expand(3).add_(1.0), "refers to a single memory location"),
+        (lambda: gc.ones(2, requires_grad=True).add_(1.0), "a leaf Variable that requires grad"),
+    ],
+)
+def test_refused_writes(write: Any, words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        write()

@@ -25,7 +25,7 @@ OPERATIONS = [
 #: Which dtypes the floating-point arguments have: the first, and the others.
 ARGUMENTS = {"float32": ("float32",) * 2, "low": ("low",) * 2, "mixed": ("low", "float32"), "float64": ("float64",) * 2}
 #: Where PyTorch's own composition shows: a product at the end of a decomposition, pooling by way of a dim more or less.
-OTHER = {"linalg_pinv", "local_response_norm-1", "max_pool3d-1"}
+OTHER = {"linalg_pinv", "local_response_norm-1"}
 #: Values that depend on more than rounding: where a decomposition or an order is not unique.
 AMBIGUOUS = {
     "geqrf", "linalg_eig", "linalg_eigh", "linalg_qr", "linalg_svd", "lu", "pca_lowrank", "qr", "svd", "svd_lowrank",
@@ -162,4 +162,15 @@ def test_errors(call: Any) -> None:
         with pytest.raises((RuntimeError, ValueError, TypeError, AssertionError)) as error, warnings.catch_warnings():
             call(lib)
         found.append((error.type, str(error.value)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular", "constant"])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_padding(mode: str, dims: int) -> None:
+    found = []
+    for lib in (gc, torch):
+        with lib.autocast("cpu"):
+            x = lib.ones(1, 1, *[4] * dims, dtype=lib.bfloat16)
+            found.append(str(lib.nn.functional.pad(x, (1, 1) * dims, mode=mode).dtype))
     assert found[0] == found[1]

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 ABSENT = {
     "AdaptiveLogSoftmaxWithLoss", "Container", "CrossMapLRN2d", "DataParallel", "LinearCrossEntropyLoss",
     "LinearCrossEntropyOptions", "NLLLoss2d", "SyncBatchNorm", "UninitializedBuffer", "UninitializedParameter",
-    "GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase", "MultiheadAttention",
+    "MultiheadAttention",
     "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
 }  # fmt: skip
 #: Methods of PyTorch's Module for other hardware, compilation and processes.
@@ -66,7 +66,7 @@ def parameters(cls):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_classes_take_the_same_settings(name):
-    if name in ("Module", "Parameter", "Buffer", "Softmax2d"):
+    if name in ("Module", "Parameter", "Buffer", "Softmax2d", "RNN", "LSTM", "GRU"):
         pytest.skip("takes what its constructor says")
     assert parameters(getattr(gradcore.nn, name)) == parameters(getattr(torch.nn, name))
 
@@ -152,6 +152,45 @@ LOSSES = [
     ("TripletMarginWithDistanceLoss(margin=0.5)", 3), ("KLDivLoss(log_target=True, reduction='batchmean')", 2),
     ("SoftMarginLoss()", 2), ("HingeEmbeddingLoss()", 2), ("BCEWithLogitsLoss()", 2), ("GaussianNLLLoss(full=True)", 3),
 ]  # fmt: skip
+
+
+RECURRENT = [
+    "RNN(3, 4)", "RNN(3, 4, 2, 'relu', bias=False)", "RNN(3, 4, bidirectional=True, batch_first=True)", "GRU(3, 4, 2)",
+    "LSTM(3, 4)", "LSTM(3, 4, 2, bidirectional=True, proj_size=2)", "GRU(3, 4, bias=False, bidirectional=True)",
+    "LSTM(3, 4, batch_first=True)", "RNNCell(3, 4)", "RNNCell(3, 4, False, 'relu')", "LSTMCell(3, 4)",
+    "GRUCell(3, 4, bias=False)", "LSTM(3, 4, 2, dropout=0.5).eval()",
+]  # fmt: skip
+
+
+def flat(value):
+    return [t for v in value for t in flat(v)] if isinstance(value, tuple) else [value]
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["zeros", "given"])
+@pytest.mark.parametrize("batched", [False, True], ids=["alone", "batched"])
+@pytest.mark.parametrize("text", RECURRENT)
+def test_recurrent_layers(text, batched, given):
+    torch.manual_seed(0)
+    ours, theirs = twin(text)
+    assert repr(ours) == repr(theirs)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    cell = "Cell" in text
+    shape = (5, 3) if cell else (6, 5, 3)
+    x = torch.randn(shape if batched else shape[1:] if cell else (6, 3), requires_grad=True)
+    state = theirs(x)[1] if not cell else theirs(x)
+    state = tuple(s.detach() for s in state) if isinstance(state, tuple) else state.detach()
+    more = () if not given else (state,)
+    y = gradcore.tensor(x.detach().numpy(), requires_grad=True)
+    convert = lambda s: tuple(map(convert, s)) if isinstance(s, tuple) else gradcore.tensor(s.numpy())  # noqa: E731
+    expected, found = flat(theirs(x, *more)), flat(ours(y, *map(convert, more)))
+    for a, b in zip(found, expected, strict=True):
+        assert tuple(a.shape) == tuple(b.shape)
+        same(a, b)
+    sum((t * t).sum() for t in expected).backward()
+    sum((t * t).sum() for t in found).backward()
+    same(y.grad, x.grad, 1e-4)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        same(p.grad, q.grad, 1e-4)
 
 
 @pytest.mark.parametrize(("text", "target"), LOSSES)

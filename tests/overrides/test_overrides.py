@@ -222,6 +222,16 @@ def test_subclasses_of_subclasses(kept: Any) -> None:
     assert type(further + kept) is Further
 
 
+def test_a_subclass_of_a_subclass_that_does_nothing_with_operations(kept: Any) -> None:
+    class Plain(Kept):
+        __torch_function__ = gc._C._disabled_torch_function_impl
+
+    plain = gc.ones(2, 2).as_subclass(Plain)
+    assert type(plain + 1) is gc.Tensor
+    assert plain.size() == plain.shape == (2, 2)
+    assert type(plain + kept) is Kept
+
+
 def test_two_unrelated_subclasses_do_not_mix(kept: Any) -> None:
     class Other(gc.Tensor):
         pass

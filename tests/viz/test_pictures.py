@@ -108,6 +108,26 @@ def test_writes_custom_functions_and_freed_nodes():
     assert card(viz.graph(z), "exp").saved == ["freed"]
 
 
+def test_writes_of_numbers_and_tensors_are_recorded():
+    x = leaf(3, 3)
+    with viz.record():
+        y = x * 2
+        y[0] = 1
+        y[1, :] = x[0]
+        y.fill_(gc.tensor(2.0))
+        y.zero_()
+    found = titles(viz.graph(y.sum()))
+    assert found[:3] == ["result", "sum", "zero_"]
+
+
+def test_a_written_part_is_a_card_of_its_own():
+    x = leaf(3, 3)
+    with viz.record():
+        y = x * 2
+        y[0] = 1
+    assert titles(viz.graph(y, {"x": x})) == ["result", "CopySlices: fill", "mul", "x"]
+
+
 def test_several_results_and_outputs():
     x = leaf(2, 2)
     values, vectors = gc.linalg.eigh(x + x.t())

@@ -1,13 +1,11 @@
-"""``gradcore.cuda.amp``: the names from before autocasting knew other devices than CUDA."""
+"""Mixed precision on CUDA: the names from before autocasting knew other devices than CUDA."""
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-import gradcore
 from gradcore import amp, dtypes
 from gradcore.dtypes import DTypeLike
 
@@ -60,7 +58,3 @@ def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
     """`gradcore.amp.custom_bwd` for CUDA tensors."""
     _deprecated("custom_bwd", "custom_bwd(args..., device_type='cuda')")
     return amp.custom_bwd(bwd, device_type="cuda")
-
-
-# So that it can be imported from where programs look for it.
-gradcore.cuda.amp = sys.modules["gradcore.cuda.amp"] = sys.modules[__name__]  # type: ignore[attr-defined]

@@ -1,7 +1,4 @@
-"""CUDA devices: what is there, which is current, waiting for them.
-
-Nothing here needs a GPU to be imported; what asks the driver says so in its errors.
-"""
+"""CUDA devices: what is there, which is current, waiting for them."""
 
 from __future__ import annotations
 
@@ -14,16 +11,16 @@ from gradcore.device import DeviceLike
 from gradcore.device import device as Device
 
 __all__ = [
+    "can_device_access_peer",
     "current_device",
     "device",
     "device_count",
-    "empty_cache",
     "fusion",
+    "get_device_capability",
     "get_device_name",
     "index_checks",
+    "index_of",
     "is_available",
-    "max_memory_allocated",
-    "memory_allocated",
     "set_device",
     "set_fusion",
     "set_index_checks",
@@ -54,7 +51,16 @@ def current_device() -> int:
     return index
 
 
-def _index(device: DeviceLike | None) -> int:
+def index_of(device: DeviceLike | None) -> int:
+    """The index of a CUDA device; of the current one for None.
+
+    Raises
+    ------
+    ValueError
+        If it is another kind of device.
+    RuntimeError
+        If there is no such device, or CUDA cannot be used.
+    """
     if device is None:
         return current_device()
     where = Device(device)
@@ -68,7 +74,7 @@ def _index(device: DeviceLike | None) -> int:
 
 def set_device(device: DeviceLike) -> None:
     """Make a CUDA device the current one of this thread."""
-    registry.find("cuda").xp.cuda.Device(_index(device)).use()
+    registry.find("cuda").xp.cuda.Device(index_of(device)).use()
 
 
 @contextlib.contextmanager
@@ -77,37 +83,29 @@ def device(device: DeviceLike | None) -> Any:
     if device is None:
         yield
         return
-    with registry.find("cuda").use_index(_index(device)):
+    with registry.find("cuda").use_index(index_of(device)):
         yield
 
 
 def synchronize(device: DeviceLike | None = None) -> None:
     """Wait until all work on a CUDA device is done."""
-    registry.find("cuda").synchronize(_index(device))
+    registry.find("cuda").synchronize(index_of(device))
 
 
 def get_device_name(device: DeviceLike | None = None) -> str:
     """The name of a CUDA device, for example ``'NVIDIA H200'``."""
     xp = registry.find("cuda").xp
-    name = xp.cuda.runtime.getDeviceProperties(_index(device))["name"]
+    name = xp.cuda.runtime.getDeviceProperties(index_of(device))["name"]
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
-def memory_allocated(device: DeviceLike | None = None) -> int:
-    """Bytes that arrays occupy in the memory pool of a CUDA device."""
-    backend = registry.find("cuda")
-    with backend.use_index(_index(device)):
-        return int(backend.xp.get_default_memory_pool().used_bytes())
+def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
+    """The compute capability of a CUDA device, for example ``(9, 0)``."""
+    capability = registry.find("cuda").xp.cuda.Device(index_of(device)).compute_capability
+    return int(capability[:-1]), int(capability[-1])
 
 
-def max_memory_allocated(device: DeviceLike | None = None) -> int:
-    """Bytes that the memory pool of a CUDA device has taken from the driver, an upper bound of what was ever in use."""
-    backend = registry.find("cuda")
-    with backend.use_index(_index(device)):
-        return int(backend.xp.get_default_memory_pool().total_bytes())
-
-
-def empty_cache() -> None:
-    """Give unused blocks of the memory pool back to the driver."""
-    if is_available():
-        registry.find("cuda").xp.get_default_memory_pool().free_all_blocks()
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether a CUDA device can read the memory of another one."""
+    runtime = registry.find("cuda").xp.cuda.runtime
+    return bool(runtime.deviceCanAccessPeer(index_of(device), index_of(peer_device)))

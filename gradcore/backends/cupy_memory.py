@@ -1,0 +1,96 @@
+"""CuPy's memory pool, watched: the peak, and errors that say what was asked for."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, ClassVar
+
+__all__ = ["OutOfMemoryError", "Peaks", "allocator", "is_pinned_memory", "pinned"]
+
+
+class OutOfMemoryError(RuntimeError):
+    """A CUDA device has not enough free memory. Nothing was changed: what was there before is still usable."""
+
+
+class Peaks:
+    """The most bytes in use on each device since it is watched."""
+
+    _peaks: ClassVar[dict[int, int]] = {}
+    _hook: ClassVar[Any] = None
+    _lock = threading.Lock()
+
+    @classmethod
+    def of(cls, index: int) -> int | None:
+        """The peak of a device in bytes; None if it is not watched."""
+        return cls._peaks.get(index)
+
+    @classmethod
+    def watch(cls, xp: Any, index: int, used: int) -> None:
+        """Begin anew from `used` bytes."""
+        with cls._lock:
+            cls._peaks[index] = used
+            if cls._hook is None:
+                cls._hook = _hook(xp, cls._note)
+                cls._hook.__enter__()
+
+    @classmethod
+    def _note(cls, index: int, used: int) -> None:
+        if used > cls._peaks.get(index, used):
+            cls._peaks[index] = used
+
+
+def _hook(xp: Any, note: Any) -> Any:
+    """A hook of CuPy's that tells `note` how many bytes are in use after each new array."""
+
+    class Hook(xp.cuda.MemoryHook):  # type: ignore[misc]
+        name = "gradcore"
+
+        def malloc_postprocess(self, **named: Any) -> None:
+            note(named["device_id"], xp.get_default_memory_pool().used_bytes())
+
+    return Hook()
+
+
+def allocator(xp: Any, malloc: Any) -> Any:
+    """`malloc` of a pool, with an error that says what was asked for and what is in use."""
+    failure = xp.cuda.memory.OutOfMemoryError
+
+    def allocate(size: int) -> Any:
+        try:
+            return malloc(size)
+        except failure:
+            pool = xp.get_default_memory_pool()
+            free, total = xp.cuda.runtime.memGetInfo()
+            raise OutOfMemoryError(
+                f"CUDA out of memory. Tried to allocate {_readable(size)}. GPU {xp.cuda.runtime.getDevice()} has a total "
+                f"capacity of {_readable(total)} of which {_readable(free)} is free. {_readable(pool.used_bytes())} is in "
+                f"use by arrays and {_readable(pool.free_bytes())} is reserved but unallocated. "
+                "gradcore.cuda.memory_summary() says by which tensors; graphs that are kept alive (losses in a list) hold "
+                "what they saved: use .detach() or .item()."
+            ) from None
+
+    return allocate
+
+
+def pinned(shape: Any, dtype: Any) -> Any:
+    """An uninitialised NumPy array in page-locked memory."""
+    import cupyx
+
+    return cupyx.empty_pinned(shape, dtype)
+
+
+def is_pinned_memory(array: Any) -> bool:
+    """Whether a NumPy array is a view of page-locked memory that CuPy has allocated."""
+    while array is not None:
+        if type(array).__name__ == "PinnedMemoryPointer":
+            return True
+        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+    return False
+
+
+def _readable(size: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.2f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"

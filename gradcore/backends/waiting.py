@@ -1,0 +1,68 @@
+"""Where the host waits for a device, or data crosses between them: counted, and reported if asked for.
+
+Work on CUDA is queued, and fast as long as the host never waits. What makes it wait (reading a number, a mask as an
+index, a copy to the host) calls `note`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from types import FrameType
+from typing import Literal, get_args
+
+__all__ = ["COUNTS", "Mode", "mode", "note", "set_mode"]
+
+Mode = Literal["default", "warn", "error"]
+
+#: How often each of these has happened: ``"wait"``, ``"to host"``, ``"to device"``.
+COUNTS: Counter[str] = Counter()
+
+_WORDS = {
+    "wait": "the host waits for the device",
+    "to host": "data is copied to the host",
+    "to device": "data is copied to the device",
+}
+_mode: Mode = "default"
+
+
+def mode() -> Mode:
+    """What happens at a synchronisation or a copy."""
+    return _mode
+
+
+def set_mode(new: Mode | int) -> None:
+    """Choose what happens at a synchronisation or a copy.
+
+    Raises
+    ------
+    RuntimeError
+        If `new` is no mode.
+    """
+    global _mode
+    names = get_args(Mode)
+    if isinstance(new, int) and not isinstance(new, bool) and 0 <= new < len(names):
+        new = names[new]
+    if new not in names:
+        raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+    _mode = new  # type: ignore[assignment]
+
+
+def note(kind: str) -> None:
+    """Count a synchronisation or a copy; warn, or raise, with the user's line, if that mode is on."""
+    COUNTS[kind] += 1
+    if _mode == "default":
+        return
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back is not None and _is_ours(frame):
+        frame, depth = frame.f_back, depth + 1
+    place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    text = f"called a synchronizing CUDA operation: {_WORDS[kind]} ({place}, in {frame.f_code.co_name})"
+    if _mode == "error":
+        raise RuntimeError(text)
+    warnings.warn(text, UserWarning, stacklevel=depth)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "gradcore"

@@ -1,0 +1,77 @@
+"""Finding what makes the host wait for the device."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+
+from gradcore.backends import waiting
+from gradcore.backends.waiting import Mode
+
+__all__ = ["get_sync_debug_mode", "set_sync_debug_mode", "sync_debug_mode", "transfers"]
+
+
+def set_sync_debug_mode(debug_mode: Mode | int) -> None:
+    """Choose what happens where the host waits for a CUDA device, or data is copied between them.
+
+    Parameters
+    ----------
+    debug_mode : {'default', 'warn', 'error'} or {0, 1, 2}
+        Nothing, a warning, or a `RuntimeError`, both with the line of the caller.
+
+    Raises
+    ------
+    RuntimeError
+        If `debug_mode` is none of these.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.cuda.set_sync_debug_mode("warn")
+    >>> gradcore.cuda.get_sync_debug_mode()
+    1
+    >>> gradcore.cuda.set_sync_debug_mode("default")
+    """
+    waiting.set_mode(debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    """The mode as a number: 0 (nothing), 1 (warnings) or 2 (errors)."""
+    return ("default", "warn", "error").index(waiting.mode())
+
+
+@contextlib.contextmanager
+def sync_debug_mode(debug_mode: Mode | int) -> Iterator[None]:
+    """Context in which that mode holds; see `set_sync_debug_mode`."""
+    before = waiting.mode()
+    waiting.set_mode(debug_mode)
+    try:
+        yield
+    finally:
+        waiting.set_mode(before)
+
+
+@contextlib.contextmanager
+def transfers() -> Iterator[Counter[str]]:
+    """Context that counts how often the host waits, and data is copied, in it.
+
+    Yields
+    ------
+    Counter
+        By the names ``"wait"``, ``"to host"`` and ``"to device"``, once the context has ended.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> with gradcore.cuda.transfers() as counts:
+    ...     y = gradcore.ones(3) * 2
+    >>> counts.total()
+    0
+    """
+    before = Counter(waiting.COUNTS)
+    counts: Counter[str] = Counter()
+    try:
+        yield counts
+    finally:
+        counts.update(waiting.COUNTS - before)

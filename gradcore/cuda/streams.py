@@ -1,0 +1,183 @@
+"""Streams: queues of work of one device, and events, the marks in them.
+
+They are CuPy's own: work that is queued by CuPy in a stream, and by gradcore, is in one queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from gradcore.backends import registry
+from gradcore.backends.streams import STREAMS
+from gradcore.cuda.devices import index_of
+from gradcore.device import DeviceLike
+from gradcore.device import device as Device
+
+__all__ = ["Event", "ExternalStream", "Stream", "current_stream", "default_stream", "set_stream", "stream"]
+
+
+def _cuda() -> Any:
+    return registry.find("cuda").xp.cuda
+
+
+class Event:
+    """A mark in a stream, which the host or other streams can wait for.
+
+    Parameters
+    ----------
+    enable_timing : bool
+        Whether `elapsed_time` will be asked for.
+    blocking : bool
+        Whether the host sleeps while it waits, rather than spins.
+    interprocess : bool
+        Whether other processes may use it.
+    """
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self.cupy = _cuda().Event(block=blocking, disable_timing=not enable_timing, interprocess=interprocess)
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Put the mark at the end of a stream, by default the current one."""
+        self.cupy.record((stream or current_stream()).cupy)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let what is queued later in a stream, by default the current one, wait for the mark."""
+        (stream or current_stream()).cupy.wait_event(self.cupy)
+
+    def query(self) -> bool:
+        """Whether all work before the mark is done."""
+        return bool(self.cupy.done)
+
+    def synchronize(self) -> None:
+        """Wait on the host until all work before the mark is done."""
+        self.cupy.synchronize()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this mark to another one; both must be made with ``enable_timing=True``."""
+        return float(_cuda().get_elapsed_time(self.cupy, end_event.cupy))
+
+
+class Stream:
+    """A queue of work: what is queued in different streams may run at the same time.
+
+    Parameters
+    ----------
+    device : device, str or int, optional
+        By default the current CUDA device.
+    priority : int
+        Work of streams with lower numbers goes first.
+
+    Raises
+    ------
+    RuntimeError
+        If CUDA cannot be used, with the reason.
+    """
+
+    def __init__(self, device: DeviceLike | None = None, priority: int = 0, *, cupy: Any = None) -> None:
+        index = index_of(device)
+        if cupy is None:
+            with registry.find("cuda").use_index(index):
+                cupy = _cuda().Stream(non_blocking=True, priority=priority)
+        self.cupy = cupy
+        self.device = Device("cuda", index)
+
+    @property
+    def cuda_stream(self) -> int:
+        """The stream's handle, a ``cudaStream_t`` as a number."""
+        return int(self.cupy.ptr)
+
+    def wait_event(self, event: Event) -> None:
+        """Let what is queued here from now on wait for an event."""
+        self.cupy.wait_event(event.cupy)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Let what is queued here from now on wait for what is queued in another stream now."""
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Put an event, by default a new one, at the end of this stream, and return it."""
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def query(self) -> bool:
+        """Whether all work in the stream is done."""
+        return bool(self.cupy.done)
+
+    def synchronize(self) -> None:
+        """Wait on the host until all work in the stream is done."""
+        self.cupy.synchronize()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Stream):
+            return NotImplemented
+        return (self.device, self.cuda_stream) == (other.device, other.cuda_stream)
+
+    def __hash__(self) -> int:
+        return hash((self.device, self.cuda_stream))
+
+    def __repr__(self) -> str:
+        return f"<gradcore.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+    def __enter__(self) -> Stream:
+        self._open = [*getattr(self, "_open", ()), stream(self)]
+        self._open[-1].__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._open.pop().__exit__(*exc)
+
+
+class ExternalStream(Stream):
+    """A stream that another library has made, by its handle.
+
+    Parameters
+    ----------
+    stream_ptr : int
+        A ``cudaStream_t``, which must live as long as this object.
+    device : device, str or int, optional
+    """
+
+    def __init__(self, stream_ptr: int, device: DeviceLike | None = None) -> None:
+        super().__init__(device, cupy=_cuda().ExternalStream(stream_ptr))
+
+
+def current_stream(device: DeviceLike | None = None) -> Stream:
+    """The stream in which work of this thread is queued on a CUDA device."""
+    index = index_of(device)
+    with registry.find("cuda").use_index(index):
+        return Stream(index, cupy=_cuda().get_current_stream())
+
+
+def default_stream(device: DeviceLike | None = None) -> Stream:
+    """The stream in which work is queued where no other is chosen."""
+    return Stream(device, cupy=_cuda().Stream.null)
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Choose a stream for this thread from now on; None changes nothing."""
+    if stream is not None:
+        with registry.find("cuda").use_index(stream.device.index):
+            stream.cupy.use()
+        STREAMS.chosen(stream.cupy)
+
+
+@contextlib.contextmanager
+def stream(stream: Stream | None) -> Iterator[None]:
+    """Context in which work is queued in a stream; None changes nothing.
+
+    Backward runs each node in the stream in which its forward ran, after what it needs.
+    """
+    if stream is None:
+        yield
+        return
+    with registry.find("cuda").use_index(stream.device.index):
+        before = _cuda().get_current_stream()
+        STREAMS.chosen(stream.cupy)
+        try:
+            with stream.cupy:
+                yield
+        finally:
+            STREAMS.chosen(before)

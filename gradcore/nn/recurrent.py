@@ -1,0 +1,453 @@
+"""Recurrent networks: cells that make one step, and layers that run over a sequence."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation import empty, zeros
+from gradcore.nn import functional as F
+from gradcore.nn.init import uniform_
+from gradcore.nn.module import Module
+from gradcore.nn.parameter import Parameter
+from gradcore.tensor import Tensor
+
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
+
+States = tuple[Any, ...]
+
+
+# -- one step: from what comes in and the state, both times their weights, to the next state ------------------------
+
+
+def _elman(activation: Callable[[Tensor], Tensor]) -> Callable[..., States]:
+    def step(inflow: Tensor, recurrent: Tensor, state: States) -> States:
+        return (activation(inflow + recurrent),)
+
+    return step
+
+
+def _lstm(inflow: Tensor, recurrent: Tensor, state: States) -> States:
+    let_in, keep, new, let_out = (inflow + recurrent).chunk(4, -1)
+    cell = keep.sigmoid() * state[1] + let_in.sigmoid() * new.tanh()
+    return let_out.sigmoid() * cell.tanh(), cell
+
+
+def _gru(inflow: Tensor, recurrent: Tensor, state: States) -> States:
+    reset_in, keep_in, new_in = inflow.chunk(3, -1)
+    reset_h, keep_h, new_h = recurrent.chunk(3, -1)
+    new = (new_in + (reset_in + reset_h).sigmoid() * new_h).tanh()
+    return (new + (keep_in + keep_h).sigmoid() * (state[0] - new),)
+
+
+#: By mode: how many times the hidden size the weights have, how many tensors a state is, and the step.
+MODES: dict[str, tuple[int, int, Callable[..., States]]] = {
+    "RNN_TANH": (1, 1, _elman(TENSORS.tanh)),
+    "RNN_RELU": (1, 1, _elman(TENSORS.relu)),
+    "LSTM": (4, 2, _lstm),
+    "GRU": (3, 1, _gru),
+}
+
+
+class _Recurrent(Module):
+    """What cells and layers share."""
+
+    hidden_size: int
+
+    def _add(self, shapes: dict[str, tuple[int, ...]], device: Any, dtype: Any) -> None:
+        for name, shape in shapes.items():
+            self.register_parameter(name, Parameter(empty(shape, device=device, dtype=dtype)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters, uniform between plus and minus ``1 / sqrt(hidden_size)``."""
+        bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size else 0.0
+        for parameter in self.parameters():
+            uniform_(parameter, -bound, bound)
+
+
+# -- cells ----------------------------------------------------------------------------------------------------------
+
+
+class RNNCellBase(_Recurrent):
+    """One step of a recurrent network, for subclasses to choose which.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Size of the input and of the state.
+    bias : bool
+        Whether there are offsets.
+    num_chunks : int
+        How many times the hidden size the weights have.
+    device, dtype
+        Of the parameters.
+    """
+
+    mode: str
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        n = num_chunks * hidden_size
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (n, input_size), "weight_hh": (n, hidden_size)}
+        for name in ("bias_ih", "bias_hh"):
+            if bias:
+                shapes[name] = (n,)
+            else:
+                self.register_parameter(name, None)
+        self._add(shapes, device, dtype)
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        """The next state."""
+        name = type(self).__name__
+        if input.ndim not in (1, 2):
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
+        count = MODES[self.mode][1]
+        if hx is None:
+            shape = (*input.shape[:-1], self.hidden_size)
+            hx = (zeros(shape, dtype=input.dtype, device=input.device),) * count
+        state = hx if isinstance(hx, (tuple, list)) else (hx,)
+        for i, h in enumerate(state):
+            if h.ndim not in (1, 2):
+                which = f"hx[{i}]" if count > 1 else "hidden"
+                raise ValueError(f"{name}: Expected {which} to be 1D or 2D, got {h.ndim}D instead")
+        inflow = F.linear(input, self.weight_ih, self.bias_ih)
+        found = MODES[self.mode][2](inflow, F.linear(state[0], self.weight_hh, self.bias_hh), tuple(state))
+        return found if count > 1 else found[0]
+
+    def extra_repr(self) -> str:
+        """Sizes, and settings that are not the usual ones."""
+        shown = f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else f", bias={self.bias}")
+        nonlinearity = getattr(self, "nonlinearity", "tanh")
+        return shown + (f", nonlinearity={nonlinearity}" if nonlinearity != "tanh" else "")
+
+
+class RNNCell(RNNCellBase):
+    """``act(weight_ih @ input + bias_ih + weight_hh @ h + bias_hh)``.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Size of the input and of the state.
+    bias : bool
+        Whether there are offsets.
+    nonlinearity : {"tanh", "relu"}
+    device, dtype
+        Of the parameters.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    @property
+    def mode(self) -> str:  # type: ignore[override]
+        """The name of the step."""
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        return f"RNN_{self.nonlinearity.upper()}"
+
+
+class LSTMCell(RNNCellBase):
+    """One step of an LSTM: from an input and a pair of hidden state and cell to the next pair.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Size of the input and of the state.
+    bias : bool
+        Whether there are offsets.
+    device, dtype
+        Of the parameters.
+    """
+
+    mode = "LSTM"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+
+class GRUCell(RNNCellBase):
+    """One step of a GRU: from an input and a state to the next state.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Size of the input and of the state.
+    bias : bool
+        Whether there are offsets.
+    device, dtype
+        Of the parameters.
+    """
+
+    mode = "GRU"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+
+# -- layers ---------------------------------------------------------------------------------------------------------
+
+
+class RNNBase(_Recurrent):
+    """Layers that run over a sequence, for subclasses to choose the step.
+
+    Parameters
+    ----------
+    mode : str
+        The step: ``"RNN_TANH"``, ``"RNN_RELU"``, ``"LSTM"`` or ``"GRU"``.
+    input_size, hidden_size : int
+        Size of an input and of the state.
+    num_layers : int
+        How many layers stand on each other.
+    bias : bool
+        Whether there are offsets.
+    batch_first : bool
+        Whether the first dim of input and output counts samples, else steps.
+    dropout : float
+        Between layers.
+    bidirectional : bool
+        Whether each layer also runs from the end to the start.
+    proj_size : int
+        If not zero, the size to which an LSTM's hidden state is mapped.
+    device, dtype
+        Of the parameters.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.mode, self.input_size, self.hidden_size, self.num_layers = mode, input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
+        self.bidirectional, self.proj_size = bidirectional, proj_size
+        self._check()
+        self._add(self._shapes(), device, dtype)
+
+    def _check(self) -> None:
+        if isinstance(self.dropout, bool) or not 0 <= self.dropout <= 1:
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
+        if self.dropout and self.num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                f"num_layers greater than 1, but got dropout={self.dropout} and num_layers={self.num_layers}",
+                stacklevel=4,
+            )
+        for name in ("hidden_size", "num_layers"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be greater than zero")
+        if self.proj_size >= self.hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+
+    def _names(self, layer: int, direction: int) -> list[str]:
+        end = f"l{layer}{'_reverse' if direction else ''}"
+        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+        return [f"{name}_{end}" for name in [*names, *(["weight_hr"] if self.proj_size else [])]]
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        out, directions = self.proj_size or self.hidden_size, 2 if self.bidirectional else 1
+        n = MODES[self.mode][0] * self.hidden_size
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer in range(self.num_layers):
+            size = out * directions if layer else self.input_size
+            own: list[tuple[int, ...]] = [(n, size), (n, out), *([(n,), (n,)] if self.bias else [])]
+            own += [(self.proj_size, self.hidden_size)] if self.proj_size else []
+            for direction in range(directions):
+                shapes.update(zip(self._names(layer, direction), own, strict=True))
+        return shapes
+
+    @property
+    def all_weights(self) -> list[list[Tensor]]:
+        """The parameters of each layer and direction."""
+        directions = range(2 if self.bidirectional else 1)
+        return [
+            [getattr(self, name) for name in self._names(layer, d)]
+            for layer in range(self.num_layers)
+            for d in directions
+        ]
+
+    def flatten_parameters(self) -> None:
+        """Do nothing; the layers need no particular layout in memory."""
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+        """The states of the last layer at all steps, and the last states of all layers.
+
+        Parameters
+        ----------
+        input : Tensor
+            Steps, samples and features; without samples, or with samples first if `batch_first`.
+        hx : Tensor or pair of Tensor, optional
+            The first states, zeros by default; for an LSTM hidden states and cells.
+
+        Returns
+        -------
+        output : Tensor
+        h_n : Tensor or pair of Tensor
+        """
+        if input.ndim not in (2, 3):
+            raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
+        batched = input.ndim == 3
+        x = input.unsqueeze(1) if not batched else input.transpose(0, 1) if self.batch_first else input
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
+            )
+        first = self._first_states(x, hx, batched)
+        last: list[States] = []
+        weights = self.all_weights
+        directions = 2 if self.bidirectional else 1
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                x = F.dropout(x, self.dropout, self.training)
+            runs = []
+            for d in range(directions):
+                number = layer * directions + d
+                states = tuple(s[number] for s in first)
+                outputs, state = self._run(x, states, weights[number], backwards=d == 1)
+                runs.append(outputs)
+                last.append(state)
+            x = TENSORS.cat(runs, -1) if directions > 1 else runs[0]
+        ends = tuple(TENSORS.stack(states) for states in zip(*last, strict=True))
+        if not batched:
+            x, ends = x.squeeze(1), tuple(h.squeeze(1) for h in ends)
+        elif self.batch_first:
+            x = x.transpose(0, 1)
+        return x, ends if len(ends) > 1 else ends[0]
+
+    def _first_states(self, x: Tensor, hx: Any, batched: bool) -> States:
+        layers = self.num_layers * (2 if self.bidirectional else 1)
+        sizes = (self.proj_size or self.hidden_size, self.hidden_size)[: MODES[self.mode][1]]
+        expected = [(layers, x.shape[1], size) for size in sizes]
+        if hx is None:
+            return tuple(zeros(shape, dtype=x.dtype, device=x.device) for shape in expected)
+        given = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
+        states = tuple(h if batched else h.unsqueeze(1) for h in given)
+        for shape, h, what in zip(expected, states, ("hidden[0]", "hidden[1]"), strict=False):
+            if tuple(h.shape) != shape:
+                name = what if len(sizes) > 1 else "hidden"
+                raise RuntimeError(f"Expected {name} size {shape}, got {list(h.shape)}")
+        return states
+
+    def _run(self, x: Tensor, state: States, weights: list[Tensor], backwards: bool) -> tuple[Tensor, States]:
+        """One layer in one direction: the states at all steps, and the last one."""
+        step = MODES[self.mode][2]
+        w_ih, w_hh, *rest = weights
+        b_ih, b_hh = rest[:2] if self.bias else (None, None)
+        inflow = F.linear(x, w_ih, b_ih).unbind(0)  # of all steps at once: it does not depend on the state
+        outputs = []
+        for i in range(len(inflow) - 1, -1, -1) if backwards else range(len(inflow)):
+            state = step(inflow[i], F.linear(state[0], w_hh, b_hh), state)
+            if self.proj_size:
+                state = (F.linear(state[0], rest[-1]), *state[1:])
+            outputs.append(state[0])
+        return TENSORS.stack(outputs[::-1] if backwards else outputs), state
+
+    def extra_repr(self) -> str:
+        """Sizes, and settings that are not the usual ones."""
+        shown = [str(self.input_size), str(self.hidden_size)]
+        usual = {
+            "proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False
+        }  # fmt: skip
+        shown += [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
+        return ", ".join(shown)
+
+
+class RNN(RNNBase):
+    """Layers of ``act(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)``; see `RNNBase`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> outputs, last = gradcore.nn.RNN(4, 3, num_layers=2)(gradcore.ones(7, 5, 4))
+    >>> outputs.shape, last.shape
+    (torch.Size([7, 5, 3]), torch.Size([2, 5, 3]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        object.__setattr__(self, "nonlinearity", nonlinearity)
+        more = bias, batch_first, dropout, bidirectional
+        super().__init__(f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, *more, 0, device, dtype)
+
+
+class LSTM(RNNBase):
+    """Layers of long short-term memory; see `RNNBase`. States are pairs of hidden states and cells."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        more = bias, batch_first, dropout, bidirectional, proj_size
+        super().__init__("LSTM", input_size, hidden_size, num_layers, *more, device, dtype)
+
+
+class GRU(RNNBase):
+    """Layers of gated recurrent units; see `RNNBase`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        more = bias, batch_first, dropout, bidirectional
+        super().__init__("GRU", input_size, hidden_size, num_layers, *more, 0, device, dtype)

@@ -1,0 +1,218 @@
+"""Limited-memory BFGS: curvature from the last gradients, for smooth losses of whole data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import enable_grad, no_grad
+from gradcore.optim.checks import check_lr
+from gradcore.optim.line_search import Point, strong_wolfe
+from gradcore.optim.optimizer import Optimizer, ParamsT
+from gradcore.optim.slabs import value_of
+from gradcore.tensor import Tensor
+
+__all__ = ["LBFGS"]
+
+
+class LBFGS(Optimizer):
+    """Newton's method with curvature that is estimated from the last steps.
+
+    Every step of the optimiser takes up to `max_iter` steps of the method, and evaluates the closure for each.
+
+    Parameters
+    ----------
+    params : iterable
+        Tensors; there is one group only.
+    lr : float or Tensor
+        The length of steps; with a line search, of the first one it looks at.
+    max_iter : int
+        The most iterations of one step.
+    max_eval : int, optional
+        The most evaluations of one step: by default a quarter more.
+    tolerance_grad, tolerance_change : float
+        Stop when no gradient is larger, or when neither parameters nor loss change by more.
+    history_size : int
+        How many steps the curvature is estimated from.
+    line_search_fn : {None, 'strong_wolfe'}
+        Whether the length of each step is searched for.
+
+    Raises
+    ------
+    ValueError
+        If the learning rate is negative, or there are several groups.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([-1.0, 2.0], requires_grad=True)
+    >>> optimizer = gradcore.optim.LBFGS([x], line_search_fn="strong_wolfe")
+    >>> def closure():
+    ...     optimizer.zero_grad()
+    ...     loss = (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+    ...     loss.backward()
+    ...     return loss
+    >>> for _ in range(4):
+    ...     loss = optimizer.step(closure)
+    >>> gradcore.allclose(x, gradcore.ones(2), atol=1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        check_lr(lr)
+        defaults = {
+            "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
+            "line_search_fn": line_search_fn,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+
+    @property
+    def _params(self) -> list[Any]:
+        return self.param_groups[0]["params"]  # type: ignore[no-any-return]
+
+    # -- all parameters as one vector ---------------------------------------------------------------------------
+
+    def _gradient(self) -> Any:
+        """The gradients of all parameters in a row, complex ones as pairs."""
+        return TENSORS.cat([_flat(p.grad if p.grad is not None else TENSORS.zeros_like(p)) for p in self._params])
+
+    def _move(self, step: float, direction: Any) -> None:
+        start = 0
+        for p in self._params:
+            target = TENSORS.view_as_real(p) if p.is_complex() else p
+            target += direction[start : start + target.numel()].reshape(target.shape) * step
+            start += target.numel()
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take up to `max_iter` steps of the method.
+
+        Parameters
+        ----------
+        closure : callable
+            Computes the loss, with its gradients, and returns it.
+
+        Returns
+        -------
+        object
+            What `closure` returned first.
+        """
+        if closure is None:
+            raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
+        with no_grad():
+            return self._step(enable_grad()(closure))
+
+    def _step(self, closure: Callable[[], Any]) -> Any:
+        group = self.param_groups[0]
+        state = self.state[self._params[0]]
+        first_loss = closure()
+        loss, gradient, evaluations = float(first_loss), self._gradient(), 1
+        state["func_evals"] = state.get("func_evals", 0) + 1
+        state.setdefault("n_iter", 0)
+        if _largest(gradient) <= group["tolerance_grad"]:
+            return first_loss
+        for iteration in range(1, group["max_iter"] + 1):
+            state["n_iter"] += 1
+            direction = self._direction(state, gradient)
+            state["d"], state["prev_flat_grad"], state["prev_loss"] = direction, gradient, loss
+            step = value_of(group["lr"])
+            if state["n_iter"] == 1:
+                step *= min(1.0, 1.0 / value_of(gradient.abs().sum()))
+            state["t"] = step
+            slope = _dot(gradient, direction)
+            if slope > -group["tolerance_change"]:
+                break
+            last = iteration == group["max_iter"]
+            here = Point(0.0, loss, gradient, slope)
+            there, count = self._advance(closure, here, step, direction, group["max_eval"] - evaluations, last)
+            before, loss, gradient, state["t"] = loss, there.loss, there.gradient, there.step
+            evaluations += count
+            state["func_evals"] += count
+            if (
+                last
+                or evaluations >= group["max_eval"]
+                or _largest(gradient) <= group["tolerance_grad"]
+                or _largest(direction) * abs(there.step) <= group["tolerance_change"]
+                or abs(loss - before) < group["tolerance_change"]
+            ):
+                break
+        return first_loss
+
+    def _direction(self, state: dict[str, Any], gradient: Any) -> Any:
+        """The gradient, turned and scaled by the inverse Hessian that the last steps suggest, downhill."""
+        if state["n_iter"] == 1:
+            state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
+            return -gradient
+        changes, steps, inverses = state["old_dirs"], state["old_stps"], state["ro"]
+        change, moved = gradient - state["prev_flat_grad"], state["d"] * state["t"]
+        curvature = _dot(change, moved)
+        if curvature > 1e-10:
+            if len(changes) == self.param_groups[0]["history_size"]:
+                for history in (changes, steps, inverses):
+                    del history[0]
+            changes.append(change)
+            steps.append(moved)
+            inverses.append(1.0 / curvature)
+            state["H_diag"] = curvature / _dot(change, change)
+        q = -gradient
+        shares = []
+        for y, s, inverse in zip(reversed(changes), reversed(steps), reversed(inverses), strict=True):
+            shares.append(_dot(s, q) * inverse)
+            q -= y * shares[-1]
+        q *= state["H_diag"]
+        for y, s, inverse, share in zip(changes, steps, inverses, reversed(shares), strict=True):
+            q += s * (share - _dot(y, q) * inverse)
+        return q
+
+    def _advance(
+        self, closure: Callable[[], Any], here: Point, step: float, direction: Any, most: int, last: bool
+    ) -> tuple[Point, int]:
+        """Go along `direction`; where that led, and how many evaluations it took."""
+        search = self.param_groups[0]["line_search_fn"]
+        if search is None:
+            self._move(step, direction)
+            if last:  # nobody asks for the loss there
+                return Point(step, here.loss, here.gradient, here.slope), 0
+            loss = float(closure())
+            return Point(step, loss, self._gradient(), 0.0), 1
+        if search != "strong_wolfe":
+            raise RuntimeError("only 'strong_wolfe' is supported")
+        start = [p.clone() for p in self._params]
+
+        def evaluate(step: float) -> Point:
+            self._move(step, direction)
+            loss, gradient = float(closure()), self._gradient()
+            for p, before in zip(self._params, start, strict=True):
+                p.copy_(before)
+            return Point(step, loss, gradient, _dot(gradient, direction))
+
+        there, count = strong_wolfe(evaluate, here, step, _largest(direction), most)
+        self._move(there.step, direction)
+        return there, count
+
+
+def _flat(t: Any) -> Any:
+    return (TENSORS.view_as_real(t) if t.is_complex() else t).reshape(-1)
+
+
+def _dot(a: Any, b: Any) -> float:
+    return a.dot(b).item()  # type: ignore[no-any-return]
+
+
+def _largest(t: Any) -> float:
+    return t.abs().max().item()  # type: ignore[no-any-return]

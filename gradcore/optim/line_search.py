@@ -1,0 +1,107 @@
+"""A search along a line for a step that satisfies the strong Wolfe conditions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["Point", "strong_wolfe"]
+
+#: Of the two conditions; and by how much a parameter has to change for a step to be worth finding.
+SUFFICIENT, CURVATURE, TOLERANCE = 1e-4, 0.9, 1e-9
+
+
+class Point(NamedTuple):
+    """The loss at a step along the line.
+
+    `gradient` is that of all parameters, `slope` its component along the line.
+    """
+
+    step: float
+    loss: float
+    gradient: Any
+    slope: float
+
+
+def _cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
+    """Where the cubic through two points, with their slopes, is smallest; within bounds."""
+    low, high = bounds or sorted((a.step, b.step))
+    d = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step)
+    square = d * d - a.slope * b.slope
+    if not square >= 0:
+        return (low + high) / 2
+    root = math.sqrt(square)
+    left, right = (a, b) if a.step <= b.step else (b, a)
+    share = (right.slope + root - d) / (right.slope - left.slope + 2 * root)
+    return min(max(right.step - (right.step - left.step) * share, low), high)
+
+
+def strong_wolfe(
+    evaluate: Callable[[float], Point], start: Point, step: float, size: float, most: int
+) -> tuple[Point, int]:
+    """Find a step at which the loss has fallen enough, and the slope has become flat enough.
+
+    Parameters
+    ----------
+    evaluate : callable
+        From a step to the point there.
+    start : Point
+        The point at step 0; its slope is negative.
+    step : float
+        Where to look first.
+    size : float
+        How far a step of 1 moves any parameter at most.
+    most : int
+        How many points may be evaluated after the first.
+
+    Returns
+    -------
+    Point
+        The best that was found.
+    int
+        How many points were evaluated.
+    """
+    ends, count, found = _bracket(evaluate, start, step, most)
+    stuck = False
+    while not found and count - 1 < most and abs(ends[1].step - ends[0].step) * size >= TOLERANCE:
+        ends.sort(key=lambda p: p.loss)
+        step, stuck = _next_step(ends, stuck)
+        point = evaluate(step)
+        count += 1
+        best, other = ends
+        if point.loss > start.loss + SUFFICIENT * step * start.slope or point.loss >= best.loss:
+            ends = [best, point]
+            continue
+        found = abs(point.slope) <= -CURVATURE * start.slope
+        ends = [point, best if point.slope * (other.step - best.step) >= 0 else other]
+    return min(ends, key=lambda p: p.loss), count
+
+
+def _bracket(evaluate: Callable[[float], Point], start: Point, step: float, most: int) -> tuple[list[Point], int, bool]:
+    """Two points with a good step between them, or one good point; how many were evaluated, and whether it is one."""
+    before, point, count = start, evaluate(step), 1
+    while count - 1 < most:
+        fell = point.loss <= start.loss + SUFFICIENT * point.step * start.slope
+        if not fell or (count > 2 and point.loss >= before.loss):
+            return [before, point], count, False
+        if abs(point.slope) <= -CURVATURE * start.slope:
+            return [point], count, True
+        if point.slope >= 0:
+            return [before, point], count, False
+        bounds = point.step + 0.01 * (point.step - before.step), point.step * 10
+        before, point = point, evaluate(_cubic_minimum(before, point, bounds))
+        count += 1
+    return [start, point], count, False
+
+
+def _next_step(ends: list[Point], stuck: bool) -> tuple[float, bool]:
+    """The minimum of the cubic, kept away from the ends if it has been near them twice; and whether it is near."""
+    step = _cubic_minimum(ends[0], ends[1])
+    low, high = sorted(p.step for p in ends)
+    margin = 0.1 * (high - low)
+    if min(high - step, step - low) >= margin:
+        return step, False
+    if stuck or not low < step < high:
+        return (high - margin if high - step < step - low else low + margin), False
+    return step, True

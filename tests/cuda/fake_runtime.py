@@ -1,0 +1,156 @@
+"""A CUDA runtime that does nothing but note what it is told: streams, events, capture, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import Backend
+from tests.strict.device import StrictArray, StrictBackend, StrictNamespace, current
+
+LOG: list[Any] = []
+
+
+class FakeStream:
+    count = 0
+
+    def __init__(self, null: bool = False, non_blocking: bool = False, priority: int = 0) -> None:
+        FakeStream.count += 1
+        self.ptr = 0 if null else FakeStream.count
+        self.done, self.capturing = True, False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FakeStream) and self.ptr == other.ptr
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __enter__(self) -> Any:
+        RUNTIME.chosen.append(self)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        RUNTIME.chosen.pop()
+
+    def use(self) -> None:
+        RUNTIME.chosen[-1] = self
+
+    def wait_event(self, event: Any) -> None:
+        LOG.append(("wait", self.ptr, event.stream))
+
+    def synchronize(self) -> None:
+        LOG.append(("synchronize", self.ptr))
+
+    def begin_capture(self) -> None:
+        self.capturing = True
+
+    def end_capture(self) -> Any:
+        self.capturing = False
+        return types.SimpleNamespace(launch=lambda stream: LOG.append(("launch", stream.ptr)))
+
+
+class FakeEvent:
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        self.done, self.stream = True, None
+
+    def record(self, stream: Any = None) -> None:
+        self.stream = (stream or RUNTIME.chosen[-1]).ptr
+
+    def synchronize(self) -> None:
+        LOG.append(("synchronize", "event"))
+
+
+class FakePool:
+    limit = 0
+
+    def malloc(self, size: int) -> Any:
+        if RUNTIME.full:
+            raise OutOfMemory(f"Out of memory allocating {size:,} bytes")
+        return size
+
+    def used_bytes(self) -> int:
+        return RUNTIME.used
+
+    def total_bytes(self) -> int:
+        return 4096
+
+    def free_bytes(self) -> int:
+        return 4096 - RUNTIME.used
+
+    def set_limit(self, fraction: float) -> None:
+        FakePool.limit = fraction
+
+    def free_all_blocks(self) -> None:
+        LOG.append("freed")
+
+
+class OutOfMemory(MemoryError):
+    """As CuPy's."""
+
+
+class MemoryHook:
+    def __enter__(self) -> Any:
+        RUNTIME.hooks.append(self)
+        return self
+
+
+class Runtime:
+    def __init__(self) -> None:
+        FakeStream.count = 0
+        self.null = FakeStream(null=True)
+        self.chosen: list[Any] = [self.null]
+        self.pool, self.hooks = FakePool(), []
+        self.used, self.full, self.allocator = 1024, False, None
+
+    def namespace(self) -> Any:
+        stream = type("Stream", (FakeStream,), {"null": self.null})
+        return types.SimpleNamespace(
+            Stream=stream,
+            ExternalStream=lambda ptr: _external(ptr),
+            Event=FakeEvent,
+            MemoryPool=FakePool,
+            MemoryHook=MemoryHook,
+            memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemory),
+            get_current_stream=lambda: self.chosen[-1],
+            get_elapsed_time=lambda start, end: 2.5,
+            using_allocator=lambda malloc: contextlib.nullcontext(),
+            runtime=types.SimpleNamespace(
+                getDevice=current,
+                memGetInfo=lambda: (3 << 30, 80 << 30),
+                deviceCanAccessPeer=lambda a, b: int(a != b),
+                getDeviceProperties=lambda index: {"name": b"Fake"},
+            ),
+            Device=lambda index=0: types.SimpleNamespace(compute_capability="90", synchronize=lambda: None),
+        )
+
+
+def _external(ptr: int) -> FakeStream:
+    found = FakeStream()
+    found.ptr = ptr
+    return found
+
+
+RUNTIME = Runtime()
+
+
+class FakeNamespace(StrictNamespace):
+    def __getattr__(self, name: str) -> Any:
+        if name == "cuda" and not self._prefix:
+            return RUNTIME.namespace()
+        if name == "get_default_memory_pool":
+            return lambda: RUNTIME.pool
+        if name == "get_default_pinned_memory_pool":
+            return lambda: RUNTIME.pool
+        return super().__getattr__(name)
+
+
+class FakeCudaBackend(StrictBackend):
+    """The strict device under the name ``cuda``, with a runtime."""
+
+    type = "cuda"
+
+    def __init__(self) -> None:
+        Backend.__init__(self, FakeNamespace("", np), StrictArray)
+        self._count = 2
