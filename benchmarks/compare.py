@@ -97,7 +97,7 @@ def jobs(options: argparse.Namespace, ready: Mapping[str, Worker], plan: Plan) -
         makers = {
             name: functools.partial(measure.memory_sample, name, options.device, number)
             for name, worker in ready.items()
-            if name != "torch.compile" and worker.kind.has_program(case)
+            if memory.measurable(name, options.device) and worker.kind.has_program(case)
         }
         yield Result(case.name, "memory", "", unit="B"), makers, []
 

@@ -72,6 +72,13 @@ CASES = (
 )
 
 
+def measurable(library: str, device: str) -> bool:
+    """Whether the memory of a library can be measured: a process's on Linux, that of PyTorch's and CuPy's pools."""
+    if device == "cuda":
+        return library in ("gradcore", "torch", "cupy")
+    return library != "torch.compile" and Path("/proc/self/clear_refs").exists()
+
+
 def _status(key: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
@@ -82,7 +89,8 @@ def peak(library: Any, case: Case) -> int:
     work = library.prepare(case, case.arrays()).run
     if library.device == "cuda":
         return _peak_on_device(library, work)
-    ctypes.CDLL(None).malloc_trim(0)  # what is freed and kept is not held
+    if hasattr(ctypes.CDLL(None), "malloc_trim"):
+        ctypes.CDLL(None).malloc_trim(0)  # what is freed and kept is not held
     Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is held
     before = _status("VmRSS")
     library.wait(work())

@@ -65,8 +65,9 @@ class Timer:
 
     def __init__(self, library: Library, program: Program, plan: Plan) -> None:
         self.library, self.program, self.number = library, program, 1
-        self.sample()
-        once = min(self.sample().total for _ in range(2))
+        once = self.sample().total
+        if once < plan.budget / 30:  # the first run may compile, and fills caches
+            once = min(self.sample().total for _ in range(2))
         self.number = max(1, round(plan.seconds / once))
 
     def sample(self) -> Time:

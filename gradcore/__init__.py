@@ -30,7 +30,12 @@ from gradcore.autograd.grad_mode import (
 )
 from gradcore.backends.memory import empty_cache, memory_stats
 from gradcore.backends.threads import get_num_threads, set_num_threads
-from gradcore.config import cuda_fallback, set_cuda_fallback
+from gradcore.config import (
+    cuda_fallback,
+    get_float32_matmul_precision,
+    set_cuda_fallback,
+    set_float32_matmul_precision,
+)
 from gradcore.creation import *
 from gradcore.device import device, get_default_device, set_default_device
 from gradcore.diagnostics import show_config

@@ -62,7 +62,9 @@ from gradcore.backends.memory import memory_stats as memory_stats
 from gradcore.backends.threads import get_num_threads as get_num_threads
 from gradcore.backends.threads import set_num_threads as set_num_threads
 from gradcore.config import cuda_fallback as cuda_fallback
+from gradcore.config import get_float32_matmul_precision as get_float32_matmul_precision
 from gradcore.config import set_cuda_fallback as set_cuda_fallback
+from gradcore.config import set_float32_matmul_precision as set_float32_matmul_precision
 from gradcore.creation import arange as arange
 from gradcore.creation import as_tensor as as_tensor
 from gradcore.creation import asarray as asarray

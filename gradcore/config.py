@@ -9,10 +9,13 @@ __all__ = [
     "Fallback",
     "Fusion",
     "IndexChecks",
+    "Precision",
     "cuda_fallback",
     "fusion",
+    "get_float32_matmul_precision",
     "index_checks",
     "set_cuda_fallback",
+    "set_float32_matmul_precision",
     "set_fusion",
     "set_index_checks",
 ]
@@ -20,6 +23,7 @@ __all__ = [
 Fallback = Literal["warn", "error", "silent"]
 IndexChecks = Literal["later", "now", "off"]
 Fusion = Literal["on", "off", "1", "0"]
+Precision = Literal["highest", "high", "medium"]
 
 
 def _checked(choices: Any, value: str, source: str) -> Any:
@@ -147,3 +151,38 @@ def set_fusion(enabled: bool) -> None:
     """
     global _fusion
     _fusion = bool(enabled)
+
+
+_precision: Precision = "highest"
+
+
+def get_float32_matmul_precision() -> Precision:
+    """How precise products of float32 matrices are on CUDA; see `set_float32_matmul_precision`."""
+    return _precision
+
+
+def set_float32_matmul_precision(precision: Precision) -> None:
+    """Choose how precise products of float32 matrices are on CUDA. On the CPU nothing changes.
+
+    Parameters
+    ----------
+    precision : {'highest', 'high', 'medium'}
+        ``'highest'`` (the default) multiplies float32 numbers. ``'high'`` and ``'medium'`` may round what is multiplied
+        to TensorFloat32, which has 10 bits after the point in the place of 23, and sum in float32: several times as
+        fast on GPUs of compute capability 8.0 and more.
+
+    Raises
+    ------
+    ValueError
+        If `precision` is none of the three.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.set_float32_matmul_precision("high")
+    >>> gradcore.get_float32_matmul_precision()
+    'high'
+    >>> gradcore.set_float32_matmul_precision("highest")
+    """
+    global _precision
+    _precision = _checked(Precision, precision, "the precision of products of float32 matrices")

@@ -297,8 +297,12 @@ def sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
 def _filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
-    with where.backend.use_index(where.index):
-        array = local.state.run(partial(getattr(where.backend.xp, maker), dtype=wanted.numpy), shape, *value)
+    make, run = getattr(where.backend.xp, maker), local.state.run
+    if where.guarded:
+        with where.backend.use_index(where.index):
+            array = run(make, shape, *value, dtype=wanted.numpy)
+    else:
+        array = run(make, shape, *value, dtype=wanted.numpy)
     return _finished(wrap(array, where, wanted), requires_grad)
 
 

@@ -167,7 +167,8 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "__doc__": f"Backward of `{op.path}`.",
     }
     cls: type[OpNode] = type(name, (OpNode,), body)
-    cls._show_saved(names - {"needs"})
+    settings = {name for i, name in enumerate(op.names) if i not in op.tensors and i not in op.indices}
+    cls._show_saved((names | settings) - {"needs"})
     if simple:
         _plan(cls, op, {keys[0]: formula for keys, formula, _ in rows})
     return cls

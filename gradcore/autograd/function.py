@@ -15,7 +15,7 @@ from gradcore.autograd.nodes import FREED, Node, requires_grad
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable, alias, new, tick, wrap
 
-__all__ = ["BackwardFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+__all__ = ["BackwardCFunction", "BackwardFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 
 class FunctionCtx:
@@ -40,6 +40,10 @@ class FunctionCtx:
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Keep tensors (or None) for `jvp`, which finds them in ``ctx.saved_tensors``."""
+        if not all(t is None or isinstance(t, Variable) for t in tensors):
+            raise AssertionError(
+                "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on ctx."
+            )
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
@@ -85,6 +89,12 @@ class BackwardFunction(FunctionCtx, Node):
         if self._saved is None:
             raise RuntimeError(FREED)
         return tuple(saved.unpack(self) for saved in self._saved)
+
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """The former name of `saved_tensors`."""
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
@@ -316,6 +326,10 @@ class Function:
         # Outputs among these would hold the node that holds them.
         ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
         return result
+
+
+Function._backward_cls = type("FunctionBackward", (BackwardFunction,), {"_forward_cls": Function})
+BackwardCFunction = BackwardFunction
 
 
 class InplaceFunction(Function):

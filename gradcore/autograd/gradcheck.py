@@ -144,6 +144,8 @@ class _Check:
         self.places = [i for i, t in enumerate(inputs) if isinstance(t, Variable) and requires_grad(t)]
         self.check_inputs()
         self.results = as_tuple(func(*inputs))
+        if not any(isinstance(t, Variable) for t in self.results):
+            raise ValueError("gradcheck expects a function that returns a tensor or a tuple with tensors")
         #: Positions of the outputs that are checked, and how the outputs are counted in messages.
         self.chosen = [i for i, t in enumerate(self.results) if isinstance(t, Variable) and requires_grad(t)]
         self.outputs = [self.results[i] for i in self.chosen]

@@ -13,7 +13,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.nodes import Node
 from gradcore.autograd.roots import edge_of, edges_of, roots_of
-from gradcore.autograd.variables import Variable
+from gradcore.autograd.variables import Subclasses, Variable
 
 __all__ = ["ExecutionEngine", "backward", "grad"]
 
@@ -197,6 +197,16 @@ def grad(
             is_grads_batched, materialize_grads,
         )  # fmt: skip
         return dict(zip(inputs, found, strict=True))
+    if Subclasses.used:
+        args = tuple((value,) if isinstance(value, Variable) else value for value in (outputs, inputs))
+        overloaded = Subclasses.overloaded(args)
+        if overloaded:
+            settings = {
+                "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
+                "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
+                "materialize_grads": materialize_grads,
+            }  # fmt: skip
+            return Subclasses.hand_over(grad, overloaded, args, settings)
     outs, ins = edges_of(outputs), edges_of(inputs)
     if not only_inputs:
         warnings.warn(

@@ -335,6 +335,7 @@ class OpNode(Node):
     saves: ClassVar[frozenset[str]] = frozenset()
     #: Of views of a part: which part, a function of the shape and the settings.
     place: ClassVar[Any] = None
+    _saved_exponent: ClassVar[Any]
     #: The numbers of the edges that `shown` leaves out.
     unseen: ClassVar[frozenset[int]] = frozenset()
 
@@ -436,6 +437,8 @@ class OpNode(Node):
             setattr(cls, f"_saved_{name.replace('_shape', '_sym_sizes')}", property(partial(cls._saved, name=name)))
             if name in cls.op.outputs or cls.op.position.get(name) in cls.op.tensors:
                 setattr(cls, f"_raw_saved_{name}", property(partial(cls._raw_saved, name=name)))
+        if cls.op.name == "square":  # which PyTorch computes as a power
+            cls._saved_exponent = 2
 
     def _raw_saved(self, name: str) -> Any:
         from gradcore.autograd.saved import SavedTensorHandle
@@ -446,7 +449,7 @@ class OpNode(Node):
         op = self.op
         position = op.position.get(name)
         if self.saved is None:
-            if position is None or position in op.tensors:
+            if position is None or position in op.tensors or self.results is None:
                 raise RuntimeError(FREED)
             return self.results[position] if position < len(self.results) else op.parameters[position].default
         if name in op.outputs:

@@ -110,6 +110,9 @@ class Subclasses:
     plain: ClassVar[set[type]] = set()
     #: Whether there is a subclass that does.
     used = False
+    #: Which of some values take calls over, and how they are asked to; put here by the floor above.
+    overloaded: Any = None
+    hand_over: Any = None
 
 
 #: As `Meta.grad_dtype`: the tensor's own.

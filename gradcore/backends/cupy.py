@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradcore import config
 from gradcore.backends import philox, waiting
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy_fusion import CudaFusion
@@ -162,6 +163,25 @@ class CupyBackend(CudaFusion, CudaOptimizers, CudaRows, CudaWindows, CudaIndexin
 
     def move_between(self, array: Any, index: int | None) -> Any:
         return self.xp.array(array)  # copies peer to peer onto the current device
+
+    # -- products --------------------------------------------------------------------------------------------
+
+    _precision: config.Precision = "highest"
+
+    def _product(self, a: Any, b: Any) -> Any:
+        wanted = config.get_float32_matmul_precision()
+        if wanted != self._precision:
+            self._set_precision(wanted)
+        return super()._product(a, b)
+
+    def _set_precision(self, wanted: config.Precision) -> None:
+        """Let cuBLAS, as CuPy calls it, round float32 operands to TensorFloat32, or not."""
+        from cupy._core import _routines_linalg as routines
+
+        name = "COMPUTE_TYPE_DEFAULT" if wanted == "highest" else "COMPUTE_TYPE_TF32"
+        number = next(i for i in range(16) if routines.compute_type_to_str(i) == name)
+        routines.set_compute_type(np.dtype("float32"), number)
+        self._precision = wanted
 
     # -- elements --------------------------------------------------------------------------------------------
 

@@ -61,12 +61,12 @@ def allocator(xp: Any, malloc: Any) -> Any:
         except failure:
             pool = xp.get_default_memory_pool()
             free, total = xp.cuda.runtime.memGetInfo()
+            index, used, kept = xp.cuda.runtime.getDevice(), pool.used_bytes(), pool.free_bytes()
             raise OutOfMemoryError(
-                f"CUDA out of memory. Tried to allocate {_readable(size)}. GPU {xp.cuda.runtime.getDevice()} has a total "
-                f"capacity of {_readable(total)} of which {_readable(free)} is free. {_readable(pool.used_bytes())} is in "
-                f"use by arrays and {_readable(pool.free_bytes())} is reserved but unallocated. "
-                "gradcore.cuda.memory_summary() says by which tensors; graphs that are kept alive (losses in a list) hold "
-                "what they saved: use .detach() or .item()."
+                f"CUDA out of memory. Tried to allocate {_readable(size)}. GPU {index} has a total capacity of "
+                f"{_readable(total)} of which {_readable(free)} is free. {_readable(used)} is in use by arrays and "
+                f"{_readable(kept)} is reserved but unallocated. gradcore.cuda.memory_summary() says by which tensors; "
+                "graphs that are kept alive (losses in a list) hold what they saved: use .detach() or .item()."
             ) from None
 
     return allocate

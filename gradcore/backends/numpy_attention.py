@@ -1,4 +1,4 @@
-"""Attention for NumPy: some heads at a time, whose scores stay in cache and are never kept beside the weights.
+"""Large attention for NumPy: some heads at a time, whose scores stay in cache and are never kept beside the weights.
 
 With a causal mask, only the scores of keys that a query may see are computed, but for those within a block of queries.
 """
@@ -19,8 +19,10 @@ from gradcore.backends.products_in_threads import spread_products
 
 __all__ = ["NumpyAttention"]
 
-#: Scores of the heads that are computed at a time, and from which threads take part; queries of a causal block.
-_SCORES, _MANY, _QUERIES = 1 << 17, 1 << 19, 128
+#: Products of a query's and a key's numbers from which blocks are faster than fewer calls.
+_PRODUCTS = 1 << 24
+#: Scores of the heads that are computed at a time; queries of a causal block.
+_SCORES, _QUERIES = 1 << 17, 128
 
 
 class NumpyAttention(Normalization):
@@ -31,7 +33,9 @@ class NumpyAttention(Normalization):
     def attention(
         self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
     ) -> tuple[Any, Any]:
-        if not _usual(query, key, value) or (mask is not None and not _for_all(mask, query)):
+        if not _usual(query.size * key.shape[-2], query, key, value) or (
+            mask is not None and not _for_all(mask, query)
+        ):
             return super().attention(query, key, value, mask, scale, causal)
         lead, queries, keys = query.shape[:-2], query.shape[-2], key.shape[-2]
         heads = prod(lead)
@@ -60,7 +64,12 @@ class NumpyAttention(Normalization):
         causal: bool,
         needs: Sequence[bool],
     ) -> tuple[Any, Any, Any, Any]:
-        if grad is None or grad_weights is not None or needs[3] or not _usual(query, key, value, grad):
+        if (
+            grad is None
+            or grad_weights is not None
+            or needs[3]
+            or not _usual(weights.size * query.shape[-1], query, key, value, grad)
+        ):
             body: Any = self.bodies["attention_backward"]
             return body(self, grad, grad_weights, query, key, value, weights, scale, causal, needs)  # type: ignore[no-any-return]
         shapes = query.shape, key.shape, value.shape
@@ -92,14 +101,16 @@ class NumpyAttention(Normalization):
         return of_query, of_key, of_value, None
 
 
-def _usual(*arrays: Any) -> bool:
-    """Whether the kernels above are made for it: floats with the same batch dims, and some."""
+def _usual(products: int, *arrays: Any) -> bool:
+    """Whether the kernels above are made for it: floats with the same batch dims, and many products."""
+    if products < _PRODUCTS:
+        return False
     lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
     return dtype.char in "fd" and all(a.shape[:-2] == lead and a.dtype == dtype and a.size for a in arrays)
 
 
 def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
-    """Call ``work(part)`` for some heads at a time, by several threads where there is much to do."""
+    """Call ``work(part)`` for some heads at a time, shared among threads."""
     heads = len(weights)
     step = max(1, _SCORES // (weights.size // heads))
 
@@ -107,11 +118,7 @@ def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
         for i in range(start, stop):
             work(slice(i * step, i * step + step))
 
-    count = -(-heads // step)
-    if weights.size < _MANY:
-        some(0, count)
-    else:
-        spread_products(some, count)
+    spread_products(some, -(-heads // step))
 
 
 def _add_product(a: Any, b: Any, out: Any) -> None:

@@ -15,8 +15,10 @@ from gradcore.backends.reductions import Reductions
 
 __all__ = ["HIGH", "LOW", "NumpySoftmax"]
 
+#: Elements from which blocks are faster than fewer calls, in one pass and in several.
+_LARGE, _SEVERAL = 1 << 19, 1 << 14
 #: Columns from which `numpy.vecdot` is faster than a product and a sum.
-_WIDE = 256
+_WIDE = 64
 #: The sums of a row's exponentials for which these are as precise as those of differences from the maximum.
 LOW, HIGH = 2.0**-6, 2.0**16
 
@@ -40,11 +42,11 @@ class NumpySoftmax(Reductions):
         return out.reshape(x.shape)
 
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
-        if not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
+        wide = y.shape[dim] >= _WIDE
+        if not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape or (wide and y.size < _LARGE):
             return super().softmax_product(t, y, dim)
         rows, results = rows_of(t), rows_of(y)
         out = np.empty(rows.shape, y.dtype)
-        wide = rows.shape[1] >= _WIDE
 
         def work(part: slice, _: int) -> None:
             a, b, c = rows[part], results[part], out[part]
@@ -56,8 +58,8 @@ class NumpySoftmax(Reductions):
         return out.reshape(y.shape)
 
     def log_softmax_along(self, x: Any, dim: int) -> Any:
-        if not x.size:
-            return x.copy()
+        if x.size < _SEVERAL:
+            return super().log_softmax_along(x, dim)
         if not _by_rows(x, dim):
             out = np.asarray(x - self.max_over(x, (dim,), True))
             out -= np.log(self.sum_over(exponentials(out, np.empty_like(out)), (dim,), True))
@@ -74,6 +76,8 @@ class NumpySoftmax(Reductions):
         return out.reshape(x.shape)
 
     def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
+        if y.size < _SEVERAL:
+            return super().log_softmax_transposed(t, y, dim)
         if not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
             out = exponentials(y, np.empty_like(y))
             out *= self.sum_over(t, (dim,), True)

@@ -30,9 +30,7 @@ _SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 19
 
 
 class NumpyWindows(Windows):
-    """Images shared among threads, windows of a few elements, and gradients of maxima, put back block by block."""
-
-    added_along: Any  # of the indexing family
+    """Images shared among threads, and windows of a few elements."""
 
     def share_images(self, x: Any, products: int) -> Share:
         return spread_products if x.size * products >= _MANY else super().share_images(x, products)
@@ -54,14 +52,6 @@ class NumpyWindows(Windows):
             return super().max_pool(x, *settings, ceil_mode)
         shape = (*x.shape[:-n], *outputs)
         return values.reshape(shape), indices.reshape(shape)
-
-    def max_pool_spread(self, x: Any, indices: Any, size: Ints) -> Any:
-        planes, volume = prod(x.shape[: -len(size)]), prod(size)
-        if not indices.size:
-            return super().max_pool_spread(x, indices, size)
-        zeros = np.zeros((planes, volume), x.dtype)
-        result = self.added_along(zeros, 1, indices.reshape(planes, -1), x.reshape(planes, -1))
-        return result.reshape(*x.shape[: -len(size)], *size)
 
     def avg_pool(
         self,

@@ -64,4 +64,4 @@ def spread_products(work: Callable[[int, int], None], count: int) -> None:
         work(0, count)
         return
     with _alone:
-        threads.spread(work, count)
+        threads.spread(work, count, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -44,8 +45,8 @@ class CUDAGraph:
                 _abandon(side)
                 if isinstance(error, Exception):
                     raise RuntimeError(
-                        f"a CUDA graph cannot capture this function: {error}. Elementwise work, reductions and kernels of "
-                        "one's own can be captured; waiting for the device, copies to and from the host, and matrix "
+                        f"a CUDA graph cannot capture this function: {error}. Elementwise work, reductions and kernels "
+                        "of one's own can be captured; waiting for the device, copies to and from the host, and matrix "
                         "products through cuBLAS cannot."
                     ) from error
                 raise
@@ -72,10 +73,8 @@ class CUDAGraph:
 
 def _abandon(side: Stream) -> None:
     """End a capture that has failed."""
-    try:
+    with contextlib.suppress(Exception):  # the driver may have ended it already
         side.cupy.end_capture()
-    except Exception:  # the driver has ended it already
-        pass
 
 
 def graph(function: Callable[..., Any], warmup: int = 2) -> Callable[..., Any]:
@@ -122,7 +121,9 @@ def graph(function: Callable[..., Any], warmup: int = 2) -> Callable[..., Any]:
     return call
 
 
-def _record(recorded: dict[str, Any], function: Callable[..., Any], flat: list[Any], structure: Any, warmup: int) -> None:
+def _record(
+    recorded: dict[str, Any], function: Callable[..., Any], flat: list[Any], structure: Any, warmup: int
+) -> None:
     inputs = [t.detach().clone() if isinstance(t, Variable) else t for t in flat]
     side = Stream()
     side.wait_stream(current_stream())
@@ -140,10 +141,14 @@ def _refill(recorded: dict[str, Any], flat: list[Any], structure: Any) -> None:
         raise RuntimeError("a captured function was called with arguments of another structure")
     for kept, given in zip(recorded["inputs"], flat, strict=True):
         if isinstance(kept, Variable):
-            if not isinstance(given, Variable) or (given._array.shape, given._dtype) != (kept._array.shape, kept._dtype):
+            if not isinstance(given, Variable) or _kind(given) != _kind(kept):
                 raise RuntimeError(
                     "a captured function was called with a tensor of another shape or dtype than that of the first call"
                 )
             kept.copy_(given.detach())  # type: ignore[attr-defined]
         elif kept != given:
             raise RuntimeError(f"a captured function was called with {given!r} in the place of {kept!r}")
+
+
+def _kind(t: Any) -> tuple[Any, ...]:
+    return t._array.shape, t._dtype

@@ -5,7 +5,8 @@ recording. What such a call does is known as soon as the operation is declared: 
 kernel runs, what the node keeps. `lines_of` writes it down as a function without loops and look-ups. Whatever is not
 plain it hands to the general call in `gradcore.dispatch.calls`, which does the same for any operation and arguments.
 
-The lines for ``mul(self, other)`` are these, with ``a0`` for `self`; others differ in what they check and keep::
+The lines for ``mul(self, other)`` are in short these, with ``a0`` for `self`; others differ in what they check and
+keep::
 
     state = local.state
     if state.mode > 1 or type(a0) not in plain:
@@ -50,7 +51,7 @@ The lines for ``mul(self, other)`` are these, with ``a0`` for `self`; others dif
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from gradcore import dtypes
@@ -134,8 +135,10 @@ class _Classes(dict[str, Any]):
         return cls
 
 
-def _tuple(parts: Any) -> str:
-    return f"({''.join(f'{part}, ' for part in parts)})"
+def _tuple(parts: Iterable[str]) -> str:
+    """The display of a tuple."""
+    inside = ", ".join(parts)
+    return f"({inside},)" if inside else "()"
 
 
 def _single(op: Op) -> bool:

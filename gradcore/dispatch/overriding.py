@@ -212,3 +212,6 @@ def foreign(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
     if overloaded(args):
         return routed(op, args)
     raise type_error(op, position, value)
+
+
+Subclasses.overloaded, Subclasses.hand_over = overloaded, hand_over

@@ -171,7 +171,7 @@ def _compiled(lines: tuple[str, ...], names: tuple[str, ...] | None = None, posi
 
 
 def _names(op: Op) -> str:
-    return f"({''.join(f'a{i}, ' for i in range(len(op.names)))})"
+    return f"({', '.join(f'a{i}' for i in range(len(op.names)))},)"
 
 
 def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any]:

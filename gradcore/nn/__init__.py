@@ -4,6 +4,7 @@
 
 from gradcore.nn import activations, convolution, functional, init, layers, losses, normalization, padding
 from gradcore.nn.activations import *
+from gradcore.nn.attention import MultiheadAttention
 from gradcore.nn.containers import ModuleDict, ModuleList, Sequential
 from gradcore.nn.convolution import *
 from gradcore.nn.embedding import Embedding, EmbeddingBag
@@ -32,6 +33,7 @@ __all__ = [
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiheadAttention",
     "Parameter",
     "ParameterDict",
     "ParameterList",

@@ -9,6 +9,7 @@ from gradcore.nn import modules as modules
 from gradcore.nn import utils as utils
 from gradcore.nn.activations import PReLU as PReLU
 from gradcore.nn.activations import Softmax2d as Softmax2d
+from gradcore.nn.attention import MultiheadAttention as MultiheadAttention
 from gradcore.nn.containers import ModuleDict as ModuleDict
 from gradcore.nn.containers import ModuleList as ModuleList
 from gradcore.nn.containers import Sequential as Sequential

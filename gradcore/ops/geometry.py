@@ -43,6 +43,8 @@ def expanded(shape: Sequence[int], size: Any) -> tuple[int, ...]:
     """
     size = each(size)
     lead = len(size) - len(shape)
+    if lead >= 0 and size[lead:] == shape and min(size, default=0) >= 0:
+        return size
     if lead < 0:
         raise RuntimeError(
             f"expand(tensor of shape {list(shape)}, size={list(size)}): the number of sizes provided ({len(size)}) "

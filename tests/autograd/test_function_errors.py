@@ -215,6 +215,34 @@ def test_once_differentiable_functions_refuse_a_second_derivative():
         gradient.backward()
 
 
+def test_the_class_itself_has_no_forward():
+    with pytest.raises(NotImplementedError, match="You must implement the forward function"):
+        Function.apply(gc.ones(1, requires_grad=True))
+
+
+def test_only_tensors_are_saved_for_forward_mode():
+    class Keeping(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_forward(5)
+            return x * 1
+
+    with pytest.raises(AssertionError, match="save_for_forward expects all arguments to be tensors"):
+        Keeping.apply(gc.ones(1))
+
+
+def test_the_former_name_of_saved_tensors_warns():
+    class Keeping(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 1
+
+    x = gc.ones(1, requires_grad=True)
+    with pytest.warns(DeprecationWarning, match="'saved_variables' is deprecated; use 'saved_tensors'"):
+        assert Keeping.apply(x).grad_fn.saved_variables[0] is x
+
+
 def test_instances_are_refused():
     class Plain(Function):
         @staticmethod

@@ -177,6 +177,13 @@ def test_misuse(call, error, message, fast_mode):
         call(fast_mode=fast_mode)
 
 
+@pytest.mark.parametrize("result", [5, None, ()])
+def test_a_function_returns_tensors(result, fast_mode):
+    x = gc.ones(2, dtype=gc.float64, requires_grad=True)
+    with pytest.raises(ValueError, match="a function that returns a tensor"):
+        gc.autograd.gradcheck(lambda x: result, x, fast_mode=fast_mode)
+
+
 def test_inputs_are_left_as_they_were(fast_mode):
     x = real(0.5, 1.5)
     weights = real(1.0, 2.0)

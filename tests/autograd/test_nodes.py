@@ -106,6 +106,25 @@ def test_calls_by_hand_check_their_arguments(arguments, message):
         (leaf() * 2).grad_fn(*arguments)
 
 
+SETTINGS = {
+    "sum": (lambda x: x.sum(0, keepdim=True), {"dim": 0, "keepdim": True}),
+    "power": (lambda x: x**3, {"exponent": 3}),
+    "square": (lambda x: x.square(), {"exponent": 2}),
+    "unsqueeze": (lambda x: x.unsqueeze(0), {"dim": 0}),
+    "slice": (lambda x: x[1:], {"dim": 0, "start": 1, "step": 1}),
+    "sum of products": (lambda x: gc.addcmul(x, x, x, value=2.0), {"value": 2.0}),
+    "std": (lambda x: x.std(0, keepdim=True), {"keepdim": True}),
+}
+
+
+@pytest.mark.parametrize(("make", "expected"), SETTINGS.values(), ids=SETTINGS)
+def test_settings_can_be_read(make, expected):
+    node = make(leaf()).grad_fn
+    assert {name: getattr(node, f"_saved_{name}") for name in expected} == expected
+    with pytest.raises(AttributeError, match="has no attribute '_saved_nothing'"):
+        node._saved_nothing  # noqa: B018
+
+
 def test_numbers_grow_with_time():
     x = leaf()
     first, second = (x * 2).grad_fn, (x * 2).grad_fn

@@ -181,7 +181,7 @@ def test_variances_of_numbers_far_from_zero() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("queries", "keys"), [(5, 3), (3, 5), (200, 300), (300, 200), (1, 1)])
+@pytest.mark.parametrize(("queries", "keys"), [(5, 3), (200, 900), (900, 200), (420, 420)])
 @pytest.mark.parametrize("masked", ["no", "causal", "added", "hidden rows"])
 @pytest.mark.parametrize("scale", [0.2, 40.0])
 def test_attention(dtype: str, queries: int, keys: int, masked: str, scale: float) -> None:
@@ -230,7 +230,6 @@ def test_pooling_of_small_arrays(sizes: tuple[int, ...], settings: Any, kind: st
         window = (kernel, stride, padding, (dilation,) * n, settings[3])
         found, expected = FAST.max_pool(x, *window), SLOW.max_pool(x, *window)
         agree(tuple(found), tuple(expected))
-        agree(*(F.max_pool_spread(expected[0], expected[1], sizes) for F in (FAST, SLOW)), 1e-6)
     for include in (False, True):
         window = (kernel, stride, padding, settings[3], include, None)
         means = SLOW.avg_pool(x, *window)

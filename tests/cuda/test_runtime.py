@@ -54,7 +54,7 @@ def test_work_is_queued_in_the_chosen_stream(cuda: Runtime) -> None:
 def test_waiting_for_streams_and_events(cuda: Runtime) -> None:
     a, b = gc.cuda.Stream(), gc.cuda.Stream()
     b.wait_stream(a)
-    assert LOG == [("wait", b.cuda_stream, a.cuda_stream)]
+    assert LOG[-1] == ("wait", b.cuda_stream, a.cuda_stream)
     event = a.record_event()
     assert event.query()
     event.wait(b)
@@ -301,3 +301,58 @@ def test_pinned_memory_is_recognised() -> None:
     array = _pinned((2, 3), np.dtype("float32"))
     assert cupy_memory.is_pinned_memory(array[1:, ::2])
     assert not cupy_memory.is_pinned_memory(np.ones((2, 3)))
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+def test_float32_matmul_precision(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy's setting for float32 follows, at the next product."""
+    routines = pytest.importorskip("cupy._core._routines_linalg")
+    told = []
+    monkeypatch.setattr(routines, "set_compute_type", lambda dtype, kind: told.append((dtype.name, kind)))
+
+    def name() -> Any:
+        assert told[-1][0] == "float32"
+        return routines.compute_type_to_str(told[-1][1])
+
+    a = gc.ones(2, 2, device="cuda")
+    a @ a
+    assert not told
+    try:
+        gc.set_float32_matmul_precision("high")
+        a @ a
+        assert name() == "COMPUTE_TYPE_TF32"
+    finally:
+        gc.set_float32_matmul_precision("highest")
+    a @ a
+    assert name() == "COMPUTE_TYPE_DEFAULT"
+    with pytest.raises(ValueError, match="must be one of 'highest', 'high', 'medium'"):
+        gc.set_float32_matmul_precision("low")
+
+
+# -- several devices --------------------------------------------------------------------------------------------------
+
+
+def test_replicas_on_two_devices_give_the_gradients_of_one(cuda: Runtime) -> None:
+    """Every replica runs on its own device; gradients are summed there and moved once for each parameter."""
+    gc.manual_seed(0)
+    model = gc.nn.Sequential(gc.nn.Linear(4, 8), gc.nn.Tanh(), gc.nn.Linear(8, 3)).to("cuda:0")
+    inputs, targets = gc.randn(6, 4).to("cuda:0"), gc.tensor([0, 1, 2, 1, 0, 2]).to("cuda:0")
+    loss = gc.nn.functional.cross_entropy(model(inputs), targets, reduction="sum")
+    expected = gc.autograd.grad(loss, list(model.parameters()))
+
+    parameters = dict(model.named_parameters())
+    parts = []
+    for i in range(2):
+        place = f"cuda:{i}"
+        replica = {name: p.to(place) for name, p in parameters.items()}
+        rows = slice(3 * i, 3 * i + 3)
+        with gc.cuda.device(1 - i):  # whichever device is current
+            out = gc.func.functional_call(model, replica, (inputs[rows].to(place),))
+            assert out.device == place
+            parts.append(gc.nn.functional.cross_entropy(out, targets[rows].to(place), reduction="sum"))
+    (parts[0] + parts[1].to("cuda:0")).backward()
+    for p, g in zip(model.parameters(), expected, strict=True):
+        assert p.grad.device == "cuda:0"
+        assert gc.allclose(p.grad, g, atol=1e-6)

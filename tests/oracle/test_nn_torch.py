@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 ABSENT = {
     "AdaptiveLogSoftmaxWithLoss", "Container", "CrossMapLRN2d", "DataParallel", "LinearCrossEntropyLoss",
     "LinearCrossEntropyOptions", "NLLLoss2d", "SyncBatchNorm", "UninitializedBuffer", "UninitializedParameter",
-    "MultiheadAttention",
     "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
 }  # fmt: skip
 #: Methods of PyTorch's Module for other hardware, compilation and processes.
@@ -189,6 +188,44 @@ def test_recurrent_layers(text, batched, given):
     sum((t * t).sum() for t in expected).backward()
     sum((t * t).sum() for t in found).backward()
     same(y.grad, x.grad, 1e-4)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        same(p.grad, q.grad, 1e-4)
+
+
+ATTENTION = [
+    "MultiheadAttention(8, 2)", "MultiheadAttention(8, 4, bias=False, add_zero_attn=True)",
+    "MultiheadAttention(8, 2, add_bias_kv=True, batch_first=True)", "MultiheadAttention(8, 1, kdim=8, vdim=6)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"need_weights": False}, {"average_attn_weights": False, "mask": True}], ids=str
+)
+@pytest.mark.parametrize("text", ATTENTION)
+def test_attention(text, settings):
+    torch.manual_seed(0)
+    ours, theirs = twin(text)
+    assert repr(ours) == repr(theirs)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    shapes = (5, 3, 8), (4, 3, 8), (4, 3, 6 if "vdim" in text else 8)
+    if "batch_first" in text:
+        shapes = tuple((b, a, c) for a, b, c in shapes)
+    tensors = [torch.randn(s, requires_grad=True) for s in shapes]
+    copies = [gradcore.tensor(t.detach().numpy(), requires_grad=True) for t in tensors]
+    settings = dict(settings)
+    masks = {}
+    if settings.pop("mask", False):
+        masks = {"attn_mask": np.tri(5, 4, 1) == 0, "key_padding_mask": np.array([[False] * 3 + [True]] * 3)}
+    expected = theirs(*tensors, **settings, **{name: torch.tensor(m) for name, m in masks.items()})
+    found = ours(*copies, **settings, **{name: gradcore.tensor(m) for name, m in masks.items()})
+    for a, b in zip(found, expected, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            same(a, b)
+    (expected[0] ** 2).sum().backward()
+    (found[0] ** 2).sum().backward()
+    for a, b in zip(copies, tensors, strict=True):
+        same(a.grad, b.grad, 1e-4)
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
         same(p.grad, q.grad, 1e-4)
 

@@ -169,10 +169,11 @@ def gradients(lib: Any) -> Any:
     y = (x * x + 1).sum()
     y.backward()
     first = x.grad
+    other = lib.autograd.grad((x * x).sum(), x)
     w = lib.tensor([3.0, 1.0], requires_grad=True)
     z = (w * x.detach()).sum()
     z.backward()
-    return kind([type(y).__name__, x.is_leaf, first, w.grad, type(x.detach()).__name__, x.requires_grad])
+    return kind([type(y).__name__, x.is_leaf, first, w.grad, type(x.detach()).__name__, x.requires_grad, other])
 
 
 def second_derivatives(lib: Any) -> Any:

@@ -178,9 +178,10 @@ def test_writing_in_place_keeps_the_tensor(kept: Any) -> None:
     assert kept.tolist() == [[0.0, 0.0], [4.0, 5.0]]
 
 
-def test_gradients_are_plain_tensors() -> None:
+def test_accumulated_gradients_are_plain_tensors() -> None:
     assert programs.gradients(gc) == [
         "Keeping", True, ("Tensor", [2.0, 4.0], None), ("Tensor", [1.0, 2.0], None), "Keeping", True,
+        [("Keeping", [2.0, 4.0], None)],
     ]  # fmt: skip
 
 
@@ -189,7 +190,7 @@ def test_backward_does_not_go_through_the_protocol(stepping: Any) -> None:
     y = gc.sum(x * x * x)
     Stepping.calls.clear()
     (slope,) = gc.autograd.grad(y, x, create_graph=True)
-    assert Stepping.calls == []
+    assert Stepping.calls == ["grad"]
     assert slope.tolist() == [3.0, 12.0]
     slope.sum().backward()
     assert x.grad.tolist() == [6.0, 12.0]
