@@ -107,7 +107,7 @@ class Subclasses:
     """Which classes of tensors operations take as they are, and whether any takes operations over."""
 
     #: Tensors, and the subclasses that do nothing with operations.
-    plain: ClassVar[set[type]] = set()
+    plain: ClassVar[set[Any]] = set()
     #: Whether there is a subclass that does.
     used = False
     #: Which of some values take calls over, and how they are asked to; put here by the floor above.

@@ -49,6 +49,9 @@ def connect() -> Backend:
         raise Unavailable(f"CuPy finds no usable NVIDIA driver ({error}); install or update the driver") from error
     if not count:
         raise Unavailable("there is a driver but no CUDA device (is CUDA_VISIBLE_DEVICES empty?)")
+    pool = cupy.get_default_memory_pool()
+    if cupy.cuda.get_allocator() == pool.malloc:
+        cupy.cuda.set_allocator(allocator(cupy, pool.malloc))
     return CupyBackend(cupy, count)
 
 
@@ -81,9 +84,6 @@ class CupyBackend(CudaFusion, CudaOptimizers, CudaRows, CudaWindows, CudaIndexin
     def __init__(self, cupy: Any, count: int) -> None:
         super().__init__(cupy, cupy.ndarray)
         self._count = count
-        pool = cupy.get_default_memory_pool()
-        if cupy.cuda.get_allocator() == pool.malloc:
-            cupy.cuda.set_allocator(allocator(cupy, pool.malloc))
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
         """The kernel of that name, which reports that the host waits for numbers, where it does."""

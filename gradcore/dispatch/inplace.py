@@ -149,6 +149,7 @@ def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:
     if not hasattr(kernel, "nout") or args[n:] != tuple([p.default for p in op.parameters[n:]]):
         return False
     arrays = [self._array]
+    other: Any
     for other in args[1:n]:
         if other.__class__ is float or other.__class__ is int:
             other = constant(other, dtype, device)

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from gradcore.autograd.hooks import RemovableHandle
+from gradcore.autograd.modes import PROFILE, local
 from gradcore.autograd.variables import type_name
 from gradcore.optim import state_dicts
+from gradcore.profiler.recording import record_function
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -63,7 +65,11 @@ def _with_hooks(step: Step) -> Step:
                     )
                 (self, *args), named = result
         self._opt_called = True
-        out = step(self, *args, **named)
+        if local.state.mode & PROFILE:
+            with record_function(f"Optimizer.step#{type(self).__name__}.step"):
+                out = step(self, *args, **named)
+        else:
+            out = step(self, *args, **named)
         for hook in (*self._hooks["step_post"].values(), *_global_post_hooks.values()):
             hook(self, (self, *args), named)
         return out

@@ -33,6 +33,14 @@ def test_layers(make, shape, strict):
     assert all(str(p.grad.device) == "cpu" for p in net.parameters())
 
 
+def test_recurrent_layers_and_attention(strict):
+    x = gc.rand(5, 2, 4, device=strict, requires_grad=True)
+    outputs, (h, c) = nn.LSTM(4, 6, 2, bidirectional=True, proj_size=2, device=strict)(x)
+    found, weights = nn.MultiheadAttention(4, 2, add_bias_kv=True, device=strict)(x, x, x)
+    (outputs.sum() + h.sum() + c.sum() + found.sum() + weights.sum()).backward()
+    assert str(x.grad.device) == strict
+
+
 def test_embedding(strict):
     net = nn.Embedding(5, 3, padding_idx=1, device=strict)
     net(gc.tensor([0, 1, 4], device=strict)).sum().backward()

@@ -179,6 +179,14 @@ def test_autocasting_shows_its_conversions(x: Any) -> None:
     assert names(prof)[:3] == ["aten::matmul", "aten::_to_copy", "aten::_to_copy"]
 
 
+def test_steps_of_optimizers_have_a_name(x: Any) -> None:
+    optimizer = gc.optim.SGD([x], lr=0.1)
+    with profile() as prof:
+        (x * 2).sum().backward()
+        optimizer.step()
+    assert names(prof)[-1] == "Optimizer.step#SGD.step"
+
+
 # -- misuse -----------------------------------------------------------------------------------------------------------
 
 
