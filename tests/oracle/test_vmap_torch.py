@@ -12,7 +12,10 @@ import gradcore as gc
 
 torch = pytest.importorskip("torch")
 #: PyTorch uses what it has deprecated.
-pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")]
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+]
 
 X = np.linspace(-1.0, 2.0, 12).reshape(4, 3)
 W = np.array([[1.0, -2.0], [0.5, 1.5], [2.0, 0.25]])
