@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
-from gradcore.backends.batching import Batched
+from gradcore.backends.batching import all_samples
 from gradcore.size import Size
 from gradcore.tensor import Tensor
 
@@ -31,10 +31,7 @@ def holds_anywhere(mask: Tensor) -> bool:
     """Whether a bool tensor holds anywhere, in any sample of a batch; False where there is no data."""
     if mask.is_meta:
         return False
-    array = mask._array
-    while array.__class__ is Batched:
-        array = array.array
-    return bool(array.any())
+    return bool(all_samples(mask._array).any())
 
 
 TENSORS.holds_anywhere = holds_anywhere

@@ -213,7 +213,8 @@ def _page(title: str, sections: Iterable[tuple[str, str, str]], seen: set[int]) 
                 continue
             seen.add(id(value))
             if isinstance(value, type):
-                entries += [f".. autoclass:: {prefix}.{name}", "   :members:", ""]
+                inherited = ["   :inherited-members: object"] if value is gradcore.nn.Module else []
+                entries += [f".. autoclass:: {prefix}.{name}", "   :members:", *inherited, ""]
             else:
                 entries += [f".. autofunction:: {prefix}.{name}", ""]
         if entries:

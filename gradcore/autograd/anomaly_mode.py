@@ -9,6 +9,7 @@ from typing import Any
 from gradcore.autograd.modes import ANOMALY, GRAD, State, local, set_flag
 from gradcore.autograd.origins import Origin, explain_failure, explain_forward, first_not_finite, is_finite, users_frame
 from gradcore.autograd.variables import Variable, tick
+from gradcore.backends.batching import all_samples
 
 __all__ = ["detect_anomaly", "explain", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 
@@ -68,7 +69,7 @@ def watched(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
 
 def _check(node: Any, i: int, grad: Any, piece: Any) -> None:
     """Raise if the gradient for edge `i` has nan; remember the first that is not finite."""
-    array = getattr(piece, "_array", piece)
+    array = all_samples(getattr(piece, "_array", piece))
     if is_finite(array):
         return
     notes = local.state.task.notes

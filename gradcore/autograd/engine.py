@@ -124,7 +124,7 @@ class _Task:
 
     __slots__ = (
         "_entered", "accumulate", "batches", "captures", "create", "device", "found", "heap", "leading", "notes",
-        "owned", "pending", "raw", "reachable", "retain", "roots", "watch",
+        "owned", "pending", "places", "raw", "reachable", "retain", "roots", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +137,7 @@ class _Task:
     ) -> None:
         self.raw, self.retain, self.create, self.accumulate = raw, retain or create, create, accumulate
         self.batches: tuple[Any, ...] = ()
+        self.places: dict[int, Any] = {}
         #: Gradients of nodes that wait: a gradient, or a list of them for nodes with several outputs.
         self.pending: dict[Node, Any] = {}
         #: Nodes whose pending gradient is an array that the engine made and may write into.
@@ -173,7 +174,12 @@ class _Task:
 
     def place(self, device: Any) -> Any:
         """Where the gradients of a device's nodes lie."""
-        return over(self.batches, device) if self.batches else device
+        if not self.batches:
+            return device
+        known = self.places.get(id(device))
+        if known is None:
+            known = self.places[id(device)] = over(self.batches, device)
+        return known
 
     # -- sums -----------------------------------------------------------------------------------------------------
 
@@ -324,10 +330,14 @@ class _Task:
                         new = kind is AccumulateGrad and raw and piece is not None and piece is not grad
                         if new and piece.base is None:
                             owned.add(successor)
-                        if following is not None:
-                            pending[following] = following_grad
-                            heappush(heap, (-following._seq, following))
-                        following, following_grad = successor, piece
+                        if following is None:
+                            following, following_grad = successor, piece
+                            continue
+                        if successor._seq > following._seq:  # the younger one is kept
+                            successor, following = following, successor
+                            piece, following_grad = following_grad, piece
+                        pending[successor] = piece
+                        heappush(heap, (-successor._seq, successor))
                 if not retain:
                     if keeps_settings:
                         node.release()

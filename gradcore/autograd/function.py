@@ -42,7 +42,8 @@ class FunctionCtx:
         """Keep tensors (or None) for `jvp`, which finds them in ``ctx.saved_tensors``."""
         if not all(t is None or isinstance(t, Variable) for t in tensors):
             raise AssertionError(
-                "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on ctx."
+                "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on "
+                "ctx."
             )
         self.saved_for_forward = tensors
 

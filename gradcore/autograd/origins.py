@@ -14,6 +14,7 @@ import numpy as np
 
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable
+from gradcore.backends.batching import all_samples
 
 __all__ = ["Origin", "explain_failure", "first_not_finite", "is_finite", "origin_of"]
 
@@ -94,9 +95,10 @@ def _finite_later(t: Any) -> Any:
     """Whether a tensor's elements are finite: on the CPU a bool, elsewhere their sum, for which nobody has to wait."""
     if not isinstance(t, Variable) or t._dtype.category < 2:
         return True
-    if t._array.__class__ is np.ndarray:
-        return is_finite(t._array)
-    return t._array.real.sum() if t._device.type == "cuda" else True
+    array = all_samples(t._array)
+    if array.__class__ is np.ndarray:
+        return is_finite(array)
+    return array.real.sum() if t._device.type == "cuda" else True
 
 
 def is_finite(array: Any) -> bool:

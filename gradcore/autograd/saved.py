@@ -256,7 +256,7 @@ class save_on_cpu(saved_tensors_hooks):
     Parameters
     ----------
     pin_memory : bool
-        Accepted for compatibility; copies go through ordinary memory.
+        Whether what comes from CUDA waits in page-locked memory, from which copies back do not stop the host.
     device_type : str
         Accepted for compatibility.
 
@@ -272,7 +272,11 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
+        def pack(t: Any) -> tuple[Any, Any]:
+            host = t.cpu()
+            return t.device, host.pin_memory() if pin_memory and t.is_cuda else host
+
+        super().__init__(pack, lambda packed: packed[1].to(packed[0], non_blocking=pin_memory))
 
 
 class disable_saved_tensors_hooks(contextlib.ContextDecorator):

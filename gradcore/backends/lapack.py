@@ -54,10 +54,11 @@ class Lapack(LinearAlgebra):
         if 0 in strides:  # an expanded array: NumPy has no fast way for it
             a = np.ascontiguousarray(a)
         if 0 in other_strides or (
-            # OpenBLAS takes longer for a small transposed second operand than for its copy.
+            # For many rows, OpenBLAS takes longer with a small transposed second operand than with its copy.
             len(other_strides) > 1
             and other_strides[-1] > other_strides[-2]
             and 512 <= b.shape[-1] * b.shape[-2] <= 8192
+            and a.size >= 48 * b.shape[-2]
         ):
             b = np.ascontiguousarray(b)
         if len(strides) == 2 == len(other_strides) and a.dtype is b.dtype and a.dtype.char in "fd":

@@ -1,7 +1,7 @@
 """Softmax and its logarithm for NumPy: a few passes over blocks of rows that stay in cache.
 
-In single precision, softmax is off by at most 16 units of 2**-24 of the row's largest number (found on 10 million
-numbers; half of it comes from `exp2`), its logarithm by 8 units of its own size or of one.
+In single precision, softmax is off by at most 16 units of 2**-24 of the row's largest number, half of which comes from
+`exp2`, and its logarithm by 8 units of its own size or of one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class NumpySoftmax(Reductions):
 
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
         wide = y.shape[dim] >= _WIDE
-        if not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape or (wide and y.size < _LARGE):
+        few = y.size < (_LARGE if wide else _SEVERAL)
+        if few or not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
             return super().softmax_product(t, y, dim)
         rows, results = rows_of(t), rows_of(y)
         out = np.empty(rows.shape, y.dtype)

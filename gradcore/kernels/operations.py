@@ -23,6 +23,9 @@ __all__ = ["operation"]
 
 _numbers = itertools.count()
 
+#: The operations are what `from_kernel` returns, and nothing else.
+_HIDDEN = {"function": False, "method": False}
+
 
 def operation(
     forward: Any,
@@ -110,7 +113,7 @@ def _elementwise_op(
 
     body = _named(("F", *names), compute)
     op = elementwise(
-        name=unique, path=unique, node=node, promotion="float", numbers=tuple(names), inplace=False, function=False, method=False
+        name=unique, path=unique, node=node, promotion="float", numbers=tuple(names), inplace=False, **_HIDDEN
     )(body)
     if kernel is not None or program is None:
         Backend.elementwise.pop(unique)  # the kernel itself runs, not one that is generated from its twin
@@ -175,7 +178,7 @@ def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: 
     body.__doc__ = f"The CUDA kernel `{raw.name}`."
     several = len(raw.outputs) > 1
     outputs = tuple(p.name for p in raw.outputs) if several else ("result",)
-    op = general(name=unique, path=unique, node=node, outputs=outputs, function=False, method=False)(body)
+    op = general(name=unique, path=unique, node=node, outputs=outputs, **_HIDDEN)(body)
     names = [p.name for p in raw.inputs]
     if backward is not None and not isinstance(backward, Mapping):
         backward = {names[0] if len(names) == 1 else tuple(names): backward}

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.batching.array import Batched, physical
+from gradcore.backends.batching.backend import BatchingBackend
+from gradcore.backends.batching.calls import as_samples
 from gradcore.backends.cupy_kernels import CudaKernels
 from gradcore.kernels.signatures import Parameter, Signature
 
@@ -67,6 +70,8 @@ class RawKernel:
 
     def __call__(self, F: Any, *values: Any) -> Any:
         """The outputs for inputs and settings, by the backend `F`."""
+        if isinstance(F, BatchingBackend):
+            return self._of_samples(F, values)
         if isinstance(F, CudaKernels):
             results = self._launch(F, values)
         elif F.type == "meta":
@@ -75,6 +80,17 @@ class RawKernel:
         else:
             return self._twin(values)
         return results if len(results) > 1 else results[0]
+
+    def _of_samples(self, F: BatchingBackend, values: tuple[Any, ...]) -> Any:
+        """The outputs for batched arrays: one call for each sample."""
+        arrays = {i: physical(as_samples(v, F.level), F.level) for i, v in enumerate(values) if i < len(self.inputs)}
+        count = len(next(iter(arrays.values())))
+        found = [
+            self(F.inner, *(arrays[i][k] if i in arrays else v for i, v in enumerate(values))) for k in range(count)
+        ]
+        if len(self.outputs) == 1:
+            return Batched(F.inner.xp.stack(found), F.level)
+        return tuple(Batched(F.inner.xp.stack(each), F.level) for each in zip(*found, strict=True))
 
     def _twin(self, values: tuple[Any, ...]) -> Any:
         if self.reference is None:

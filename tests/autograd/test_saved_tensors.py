@@ -185,9 +185,25 @@ def test_one_saved_tensor_can_have_hooks():
     assert calls == ["pack", "unpack"] * 2
 
 
-def test_save_on_cpu_and_allow_mutation():
+def test_hooks_can_be_forbidden_in_a_function():
+    @disable_saved_tensors_hooks("not here")
+    def function(depth):
+        if depth:
+            function(depth - 1)
+        with saved_tensors_hooks(lambda t: t, lambda t: t):
+            pass
+
+    for depth in (0, 2):
+        with pytest.raises(RuntimeError, match="not here"):
+            function(depth)
+    with saved_tensors_hooks(lambda t: t, lambda t: t):
+        pass
+
+
+@pytest.mark.parametrize("pin_memory", [False, True])
+def test_save_on_cpu_and_allow_mutation(pin_memory):
     x = leaf(1.0, 2.0)
-    with save_on_cpu():
+    with save_on_cpu(pin_memory=pin_memory):
         y = x.exp() * x
     y.sum().backward()
     assert gc.allclose(x.grad, x.exp() * (1 + x))

@@ -14,7 +14,7 @@ from tests.cuda.host import Batch, needs_compiler
 class Fused:
     """Runs programs on the strict device with generated kernels.
 
-    A program is run twice: once to collect its kernels, which then do nothing, and, when these have been compiled
+    A program is run twice: once to collect its kernels, which then write zeros, and, when these have been compiled
     together, once for its results.
     """
 

@@ -112,7 +112,7 @@ def _compiled(text: str, options: tuple[str, ...]) -> ctypes.CDLL:
 
 
 class Batch:
-    """Compiles many sources at once: kernels can be made, and launched, from the start; until `build` they write zeros."""
+    """Compiles many sources at once: kernels can be made and launched at any time; until `build` they write zeros."""
 
     def __init__(self) -> None:
         self.sources: dict[str, str] = {}

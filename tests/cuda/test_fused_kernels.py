@@ -197,7 +197,7 @@ class HostBackend(CupyBackend):
 
 @pytest.fixture(scope="module")
 def backend() -> HostBackend:
-    """Every case once without effect, to collect the kernels; then they are compiled."""
+    """Every case once, to collect the kernels; then they are compiled."""
     needs_compiler()
     pytest.importorskip("ml_dtypes")
     if cupy_include() is None:

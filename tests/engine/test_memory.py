@@ -62,6 +62,8 @@ PROGRAMS = {
     "retained": lambda x: _retaining(x * 2).exp().sum(),
     "saved tensors hooks": lambda x: _packed(x),
     "written by a Function": lambda x: Writing.apply(x * 1).sum(),
+    "vmap": lambda x: gc.vmap(lambda v: (v * x).exp().sum())(x.reshape(2, 2)[:, :, None]).sum(),
+    "vmap of gradients": lambda x: gc.vmap(gc.func.grad(lambda v: (v * v.exp()).sum()))(x.reshape(2, 2)).sum(),
     "linalg": lambda x: gc.linalg.det(x.reshape(2, 2) + 3 * gc.eye(2, dtype=gc.float64)),
 }
 

@@ -7,7 +7,6 @@ import pytest
 import gradcore as gc
 from gradcore import nn
 
-
 CELLS = [(nn.RNN, nn.RNNCell), (nn.LSTM, nn.LSTMCell), (nn.GRU, nn.GRUCell)]
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "RULES",
     "Batched",
     "aligned",
+    "all_samples",
     "apply",
     "counted",
     "entered",
@@ -327,6 +328,13 @@ def counted(n: int, like: Any) -> Any:
     while like.__class__ is Batched:
         like = like.array
     return of_library(np.arange, like)(n)
+
+
+def all_samples(array: Any) -> Any:
+    """The array of all samples of all batches that an array is in; one that is in none itself."""
+    while array.__class__ is Batched:
+        array = array.array
+    return array
 
 
 def without(x: Any, level: Any) -> tuple[Any, bool]:

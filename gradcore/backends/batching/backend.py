@@ -71,6 +71,18 @@ def _function(function: Any, *args: Any, **named: Any) -> Any:
     return RULES[function](level, *args, **named) if function in RULES else function(*args, **named)
 
 
+class _Table:
+    """Kernels by name."""
+
+    __slots__ = ("backend",)
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+
 class BatchingBackend(BatchedKernels, Backend):
     """Kernels for the samples of one level, over the backend of the arrays inside.
 
@@ -84,7 +96,7 @@ class BatchingBackend(BatchedKernels, Backend):
     """
 
     def __init__(self, inner: Backend, level: Any) -> None:
-        super().__init__(Namespace(np, inner, level), Batched)
+        self.xp, self.array_type = Namespace(np, inner, level), Batched
         self.inner, self.level = inner, level
         if inner.array_type is not Batched and inner.array_type is not np.ndarray:
             LIBRARIES[inner.array_type] = inner.xp
@@ -96,9 +108,12 @@ class BatchingBackend(BatchedKernels, Backend):
             raise AttributeError(f"the {self.type!r} backend has no kernel named {name!r}")
         body = functools.partial(self.bodies[name], self)
         several = _takes_sequence(name)
-        kernel = functools.partial(calls.expanded, self.level, body, self.inner.kernels[name], several)
-        setattr(self, name, kernel)
-        return kernel
+        return functools.partial(calls.expanded, self.level, body, self.inner.kernels[name], several)
+
+    @property
+    def kernels(self) -> Any:  # type: ignore[override]
+        """The dispatch table. It keeps no kernels: they would hold what holds them, and every batch has a table."""
+        return _Table(self)
 
     # -- devices ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from weakref import WeakValueDictionary
 
 from gradcore.backends.registry import connect
 from gradcore.device import device
@@ -29,8 +30,8 @@ class Level:
     def __init__(self, size: int, randomness: str = "error") -> None:
         #: Later levels are nested in earlier ones.
         self.order = _numbers()
-        #: The devices whose latest level this is, by name and levels of the device inside.
-        self.devices: dict[tuple[str, tuple[Level, ...]], BatchedDevice] = {}
+        #: The devices whose latest level this is, by name and levels of the device inside; tensors keep them alive.
+        self.devices: WeakValueDictionary[tuple[Any, ...], BatchedDevice] = WeakValueDictionary()
         self.size = size
         self.randomness = randomness
 
@@ -41,7 +42,7 @@ class Level:
 class BatchedDevice(device):
     """Where batched arrays lie: prints as, and equals, the device of the arrays inside."""
 
-    __slots__ = ("inner", "levels", "real")
+    __slots__ = ("__weakref__", "inner", "levels", "real")
 
     #: The device without the latest level.
     inner: device
