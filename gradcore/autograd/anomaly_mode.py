@@ -177,7 +177,8 @@ class set_detect_anomaly:
 class detect_anomaly:
     """Inside, an error or nan in backward is reported with the place where its operation was recorded.
 
-    For debugging: operations and backward take longer.
+    For debugging: operations and backward take longer. What is known of a nan (the line, shapes and dtypes, which value
+    and which gradient were not finite first) is in the error's notes, which Python prints below its message.
 
     Parameters
     ----------
@@ -192,9 +193,13 @@ class detect_anomaly:
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     with gradcore.autograd.detect_anomaly():
-    ...         (x.sqrt() * 0).sum().backward()
-    Traceback (most recent call last):
-    RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.
+    ...         try:
+    ...             (x.sqrt() * 0).sum().backward()
+    ...         except RuntimeError as error:
+    ...             print(error)
+    ...             print(error.__notes__[0].splitlines()[-2])
+    Function 'SqrtBackward0' returned nan values in its 0th output.
+      The gradient that arrived was finite: the derivative itself is not, at these inputs.
     """
 
     def __init__(self, check_nan: bool = True) -> None:

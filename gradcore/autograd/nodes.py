@@ -196,8 +196,6 @@ class Node:
     __slots__ = ("__weakref__", "_device", "_edges", "_hooks", "_metadata", "_seq")
 
     _n_outputs: int = 1
-    #: Per edge a function ``(F, grad, node)``, where the gradients are independent of each other; else None.
-    raw_calls: ClassVar[tuple[Any, ...] | None] = None
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
     _fresh: ClassVar[bool] = False
     is_leaf_sink: ClassVar[bool] = False
@@ -329,9 +327,6 @@ class OpNode(Node):
 
     op: ClassVar[Any]
     _fresh = True
-    #: Per tensor input, the formula's caller for raw arrays and for tensors.
-    tensor_calls: ClassVar[tuple[Any, ...] | None] = None
-    joint: ClassVar[tuple[Any, ...]] = ()
     saves: ClassVar[frozenset[str]] = frozenset()
     #: Of views of a part: which part, a function of the shape and the settings.
     place: ClassVar[Any] = None

@@ -52,7 +52,7 @@ def _packed_class(cls: type[OpNode]) -> type[OpNode]:
         return cls
     known = _packed_classes.get(cls)
     if known is None:
-        body = {"__slots__": (), "__module__": "builtins", "__doc__": cls.__doc__, "packed": True, "raw_calls": None}
+        body = {"__slots__": (), "__module__": "builtins", "__doc__": cls.__doc__, "packed": True}
         known = _packed_classes[cls] = type(cls.__name__, (cls,), body)
     return known
 

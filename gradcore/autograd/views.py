@@ -153,7 +153,7 @@ class CopySlices(Node):
 
     #: The views that lead from the base to the written part.
     chain: tuple[Any, ...]
-    #: The base's dims in the order of its memory; None where that is their own order.
+    #: The base's dims in the order of its memory; None where that is their own order, none where it repeats memory.
     order: tuple[int, ...] | None
     #: Which of the edges is the written tensor's.
     position: int
@@ -179,6 +179,11 @@ class CopySlices(Node):
         if grads is None:
             return [None] * len(self._edges)
         own = self.position
+        if self.order == ():
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation."
+            )
         if raw:
             array = self._device.backend.xp.array
             result = self._laid_out(grads, lambda x: array(x, order="C"), lambda x, dims: x.transpose(dims))
@@ -224,7 +229,7 @@ def _memory_order(array: Any) -> tuple[int, ...] | None:
     """The dims from the largest step in memory to the smallest; None where that is their own order."""
     if array.flags.c_contiguous:
         return None
-    return tuple(sorted(range(array.ndim), key=lambda d: -array.strides[d]))
+    return () if _repeats(array) else tuple(sorted(range(array.ndim), key=lambda d: -array.strides[d]))
 
 
 def _contiguous_clone(t: Any) -> Any:

@@ -104,12 +104,12 @@ def set_num_threads(num_threads: int) -> None:
             set_threads(num_threads)
 
 
-def spread(work: Callable[[int, int], None], count: int, most: int) -> None:
+def spread(work: Callable[[int, int], None], count: int, most: int | None = None) -> None:
     """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, one a thread, and wait for all.
 
-    There are at most `most` parts. What a part spreads in turn stays in its thread.
+    There are at most `most` parts, if it is given. What a part spreads in turn stays in its thread.
     """
-    parts = min(_pool.size, count, most)
+    parts = min(_pool.size, count, count if most is None else most)
     if parts < 2 or getattr(_here, "works", False):
         work(0, count)
         return

@@ -41,9 +41,9 @@ def expanded(shape: Sequence[int], size: Any) -> tuple[int, ...]:
     RuntimeError
         If `shape` does not broadcast to `size`.
     """
-    size = each(size)
+    size = tuple(each(size))
     lead = len(size) - len(shape)
-    if lead >= 0 and size[lead:] == shape and min(size, default=0) >= 0:
+    if lead >= 0 and size[lead:] == shape and min(size, default=0) >= 0:  # nothing but further dims in front
         return size
     if lead < 0:
         raise RuntimeError(

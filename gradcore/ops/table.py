@@ -134,11 +134,6 @@ class Op:
         #: Whether the result depends on how the elements lie in memory.
         self.layout_dependent: bool = options.pop("layout_dependent", False)
         self.random: bool = options.pop("random", False)
-        #: One tensor in front, one result: the short path of a call.
-        self.pair = self.tensors == (0, 1) and not (self.indices or self.variadic or self.view or len(self.outputs) > 1)
-        self.simple = self.tensors == (0,) and not (
-            self.sequence or self.indices or self.variadic or len(self.outputs) > 1
-        )
         self.vjps: dict[str | tuple[str, ...], Formula] = {}
         self.differentials: dict[str, Formula] = {}
         self.jvps: dict[str, Formula] = {}

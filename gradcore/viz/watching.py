@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import defaultdict
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 from gradcore.autograd.graph import gradient_edge
@@ -59,9 +60,9 @@ class KeptGraphs(NamedTuple):
 class watch_graphs(TorchFunctionMode):
     """Inside, a loop that keeps the graphs of all its rounds alive is reported with its line, by a warning.
 
-    Two things are looked for: many separate graphs that come from one line and are alive at the same time, and a sum
-    to which one line adds a separate graph in each round. Steps of one computation, as those of a recurrent network or
-    of an inner optimisation, depend on each other and are neither.
+    Two things are looked for: many separate graphs of the same leaves that come from one line and are alive at the same
+    time, and a sum to which one line adds such a graph in each round. Steps of one computation, as those of a recurrent
+    network or of an inner optimisation, depend on each other and are neither; nor is a sum over different leaves.
 
     Outside it costs nothing. Inside, every operation takes some tens of microseconds more.
 
@@ -140,16 +141,25 @@ class watch_graphs(TorchFunctionMode):
                 warnings.warn(str(kept), stacklevel=5)
 
 
-def _below(node: Any, first: int) -> list[Any]:
-    """The nodes of a node's inputs, without leaves and without what is older than `first`, which rounds share."""
-    return [e[0] for e in node._edges if e is not None and not e[0].is_leaf_sink and e[0]._seq >= first]
+def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
+    """The nodes of a node's inputs: those of its own round, and those that rounds may share.
+
+    The latter are leaves, and what is older than `first`.
+    """
+    own: list[Any] = []
+    shared: list[Any] = []
+    for edge in node._edges:
+        if edge is not None:
+            outside = edge[0].is_leaf_sink or edge[0]._seq < first
+            (shared if outside else own).append(edge[0])
+    return own, shared
 
 
 def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
     """How many graphs nodes belong to that nothing computed further joins; and the nodes of all graphs.
 
-    Graphs may share leaves, and what was there before the first of them. Of nodes that were computed with further, what
-    came of that is alive: they need not be reported.
+    Rounds of a loop share leaves, or what was there before the first of them: graphs that share nothing with another
+    one do not count. Nor do nodes that were computed with further, as what came of that is alive.
     """
     first = min(node._seq for node in alive)
     group: dict[Any, int] = {}
@@ -160,29 +170,37 @@ def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
             parent[i] = i = parent[parent[i]]
         return i
 
-    used = set()
+    used: set[Any] = set()
+    borders: dict[Any, set[int]] = defaultdict(set)
     for start in everything:
         if start in group or start._seq < first:
             continue
-        own = len(parent)
-        parent.append(own)
+        number = len(parent)
+        parent.append(number)
         stack = [start]
         while stack:
             node = stack.pop()
             if node in group:
-                parent[top(group[node])] = top(own)
+                parent[top(group[node])] = top(number)
                 continue
-            group[node] = own
-            below = _below(node, first)
-            used.update(below)
-            stack.extend(below)
-    return len({top(group[node]) for node in alive if node not in used}), list(group)
+            group[node] = number
+            own, shared = _below(node, first)
+            used.update(own)
+            stack.extend(own)
+            for border in shared:
+                borders[border].add(number)
+    together: set[int] = set()
+    for numbers in borders.values():
+        found = {top(i) for i in numbers}
+        together |= found if len(found) > 1 else set()
+    return len({top(group[node]) for node in alive if node not in used} & together), list(group)
 
 
 def _added_up(alive: list[Any]) -> tuple[int, list[Any]]:
     """How many separate graphs a chain of nodes adds up, one in each step; and the nodes of these graphs.
 
-    Steps are nodes of one kind. One counts if an input of it is another one, and the others lead to none at all.
+    Steps are nodes of one kind. One counts if an input of it is another one, the others lead to none at all, and to a
+    leaf to which those of an earlier step led, too.
     """
     kinds: dict[type, list[Any]] = defaultdict(list)
     for node in alive:
@@ -195,20 +213,25 @@ def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
     first = min(node._seq for node in nodes)
     count = 0
     seen: set[Any] = set()
-    for node in nodes:
-        below = _below(node, 0)
-        stack = [n for n in below if n not in steps]
-        if not stack or len(stack) == len(below):
+    borders: set[Any] = set()
+    for node in sorted(nodes, key=attrgetter("_seq")):
+        own, shared = _below(node, first)
+        stack = [n for n in own if n not in steps]
+        if len(stack) == len(own) or not (stack or shared):
             continue
         separate = True
+        reached = set(shared)
         while stack:
             n = stack.pop()
             if n in steps:
                 separate = False
             elif n not in seen:
                 seen.add(n)
-                stack.extend(_below(n, first))
-        count += separate
+                own, shared = _below(n, first)
+                stack.extend(own)
+                reached.update(shared)
+        count += separate and not borders.isdisjoint(reached)
+        borders |= reached
     return count, [*nodes, *seen]
 
 

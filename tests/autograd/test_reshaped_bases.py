@@ -94,6 +94,14 @@ def view_without_recording(base, make=lambda t: t.view(-1)):
         return make(base)
 
 
+def test_a_base_that_repeats_memory_has_no_gradient_of_a_part():
+    base = gc.zeros(4).expand(2, 4).detach()  # each element twice
+    value = gc.ones((), requires_grad=True)
+    base[0] = value * 1  # both rows: the gradient of the part would miss one of them
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
+        base.sum().backward()
+
+
 def first_of_several(t):
     return t.unbind()[0]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.backends import memory
 
 pytestmark = pytest.mark.skipif(not gc.memory_stats(), reason="the C library does not tell")
 
@@ -85,6 +86,13 @@ def test_stats() -> None:
     del x
     assert held - before >= 8_000_000
     assert gc.memory_stats()["used"] <= held - 8_000_000
+
+
+def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_c_library", lambda: None)
+    assert not memory.keep_freed()
+    assert gc.memory_stats() == {}
+    gc.empty_cache()
 
 
 def test_no_growth() -> None:

@@ -118,6 +118,25 @@ def test_along_a_dim(shape: tuple[int, ...], dtype: str, kind: str) -> None:
                 agree(FAST.scan_along(factor, x, dim, reverse), SLOW.scan_along(factor, x, dim, reverse), tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_extrema_that_tie(shape: tuple[int, ...], dtype: str) -> None:
+    """The index is that of the first one, and running extrema have that of the last one."""
+    x = draw(shape, dtype, kind="ties")
+    for dim in range(x.ndim):
+        for name in ("max_along", "min_along", "argmax_along", "argmin_along", "cummax_along", "cummin_along"):
+            agree(getattr(FAST, name)(x, dim), getattr(SLOW, name)(x, dim))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_running_products(shape: tuple[int, ...], dtype: str) -> None:
+    """In the same order, so also where they overflow on the way."""
+    x = draw(shape, dtype, kind="ties") * 3
+    for dim in range(x.ndim):
+        agree(FAST.cumprod_along(x, dim), SLOW.cumprod_along(x, dim), 1e-5)
+
+
 DTYPES_AND_KINDS = [
     *(
         (dtype, kind)

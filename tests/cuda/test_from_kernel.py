@@ -177,6 +177,7 @@ def test_elementwise_kernels_that_are_no_operations() -> None:
         elementwise_kernel("while (y < x) y += 1", "x"), reference=np.ceil, backward=lambda F, t: F.zeros_like(t)
     )
     assert op(gc.tensor([0.5, 2.0])).tolist() == [1.0, 2.0]
+    assert gc.func.vmap(op)(gc.tensor([[0.5], [2.0]])).tolist() == [[1.0], [2.0]]
 
 
 # -- source ----------------------------------------------------------------------------------------------------

@@ -129,6 +129,36 @@ def deep(rounds):
     return x
 
 
+def training_with_penalties(rounds):
+    net = nn.Sequential(nn.Conv1d(1, 4, 3), nn.BatchNorm1d(4), nn.ReLU(), nn.Flatten(), nn.Linear(24, 1))
+    for _ in range(rounds):
+        x = gc.rand(4, 1, 8).requires_grad_()
+        out = net(x).sum()
+        (g,) = gc.autograd.grad(out, x, create_graph=True)
+        loss = out.square() + ((g.norm() - 1) ** 2) + sum((p * p).sum() for p in net.parameters())
+        net.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        with gc.no_grad():
+            for p in net.parameters():
+                p -= 0.01 * p.grad
+    return net
+
+
+def penalties(rounds):
+    parameters = [weights(3) for _ in range(rounds)]
+    norms = [p.norm() for p in parameters]
+    return norms, sum((p * p).sum() for p in parameters)
+
+
+def sequences(rounds):
+    net = nn.LSTM(3, 4, 2, bidirectional=True)
+    for _ in range(rounds // 10):
+        outputs, _ = net(gc.rand(12, 2, 3))
+        outputs.square().mean().backward()
+    return net
+
+
 def unrecorded(rounds):
     w = weights(3)
     with gc.no_grad():
@@ -138,7 +168,8 @@ def unrecorded(rounds):
 @pytest.mark.parametrize(
     "program",
     [
-        clean_training, recurrent, recurrent_in_one_line, steps_of_an_integrator, unrolled_optimisation, deep,
+        clean_training, training_with_penalties, sequences, penalties, recurrent,
+        recurrent_in_one_line, steps_of_an_integrator, unrolled_optimisation, deep,
         unrecorded,
     ],
 )  # fmt: skip
