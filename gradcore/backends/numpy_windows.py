@@ -39,7 +39,7 @@ class NumpyWindows(Windows):
         self, x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
     ) -> tuple[Any, Any]:
         settings = (kernel, stride, padding, dilation)
-        if not 0 < x.size <= _SMALL:
+        if not 0 < x.size <= _SMALL or x.dtype.char not in "fdbBhilq":
             return super().max_pool(x, *settings, ceil_mode)
         n = len(kernel)
         size = x.shape[-n:]
@@ -130,7 +130,7 @@ class Means(NamedTuple):
 
 def _means(dtype: Any, elements: int, size: Ints, *settings: Any) -> Means | None:
     """The means of windows of an array of so many elements; None where a matrix is not worth it."""
-    if dtype.kind != "f" or not 0 < elements <= _SMALL or elements * prod(size) > _MULTIPLICATIONS:
+    if dtype.char not in "fd" or not 0 < elements <= _SMALL or elements * prod(size) > _MULTIPLICATIONS:
         return None
     kernel, stride, padding, *rest = settings
     return _matrix_of_means(dtype, tuple(size), tuple(kernel), tuple(stride), tuple(padding), *rest)

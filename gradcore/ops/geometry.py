@@ -41,10 +41,10 @@ def expanded(shape: Sequence[int], size: Any) -> tuple[int, ...]:
     RuntimeError
         If `shape` does not broadcast to `size`.
     """
-    size = tuple(each(size))
+    size = each(size)
     lead = len(size) - len(shape)
     if lead >= 0 and size[lead:] == shape and min(size, default=0) >= 0:  # nothing but further dims in front
-        return size
+        return tuple(size)
     if lead < 0:
         raise RuntimeError(
             f"expand(tensor of shape {list(shape)}, size={list(size)}): the number of sizes provided ({len(size)}) "

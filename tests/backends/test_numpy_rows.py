@@ -164,24 +164,6 @@ def test_layer_norm(shape: tuple[int, ...], dtype: str, affine: bool, needs: tup
         agree(*(F.layer_norm_backward(grad, None, None, *saved) for F in (FAST, SLOW)), 10 * TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("affine", [False, True])
-@pytest.mark.parametrize("needs", NEEDS, ids=str)
-@pytest.mark.parametrize("shape", [(3, 4), (3, 12, 20, 10), (900, 6), (7, 4, 200), (5, 4, 1, 1)], ids=str)
-def test_norms_of_channels(shape: tuple[int, ...], dtype: str, affine: bool, needs: tuple[bool, ...]) -> None:
-    x, grad = draw(shape, dtype) + 1, draw(shape, dtype, 1)
-    weight, bias = (draw(shape[1:2], dtype, i) for i in (2, 3)) if affine else (None, None)
-    tolerance = 10 * TOLERANCE[dtype]
-    found, expected = (F.native_batch_norm(x, weight, bias, 1e-5) for F in (FAST, SLOW))
-    agree(found, expected, tolerance)
-    saved = (x, weight, *expected[1:], 1e-5, needs)
-    agree(*(F.batch_norm_backward(grad, None, None, *saved) for F in (FAST, SLOW)), tolerance)
-    found, expected = (F.native_group_norm(x, weight, bias, 2, 1e-5) for F in (FAST, SLOW))
-    agree(found, expected, tolerance)
-    saved = (x, weight, *expected[1:], 2, 1e-5, needs)
-    agree(*(F.group_norm_backward(grad, None, None, *saved) for F in (FAST, SLOW)), tolerance)
-
-
 def test_variances_of_numbers_far_from_zero() -> None:
     x = draw((16, 4096), "float32") + np.float32(1000)
     exact = x.astype("float64").var(1)

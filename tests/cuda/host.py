@@ -6,6 +6,7 @@ nothing would do.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import hashlib
@@ -90,7 +91,11 @@ class HostLibrary:
 def _folder() -> Path:
     """Where libraries are kept: between runs if ``GRADCORE_TEST_CACHE`` names a folder."""
     kept = os.environ.get("GRADCORE_TEST_CACHE")
-    return Path(kept) if kept else Path(tempfile.mkdtemp(prefix="gradcore-kernels-"))
+    if kept:
+        return Path(kept)
+    folder = Path(tempfile.mkdtemp(prefix="gradcore-kernels-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _compiled(text: str, options: tuple[str, ...]) -> ctypes.CDLL:
