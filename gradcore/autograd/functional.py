@@ -10,7 +10,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import unit
-from gradcore.autograd.nodes import OpNode, gradient_edge, requires_grad
+from gradcore.autograd.nodes import AccumulateGrad, OpNode, gradient_edge, requires_grad
 from gradcore.autograd.variables import Variable
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -373,7 +373,7 @@ def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool,
     count = out.numel()
     step = 1 if count == 1 else step
 
-    def pull(*row: Any) -> Tensors:
+    def pull(*row: Any) -> Sequence[Any]:
         return _filled(_pulled([out], ins, row, create_graph, True), ins, strict, create_graph, what, JACOBIAN)
 
     chunks = []
@@ -397,8 +397,9 @@ def _runs_unseen(outs: Tensors) -> bool:
     seen = set(stack)
     while stack:
         node = stack.pop()
-        leaf = node.is_leaf_sink
-        if node._hooks is not None or not (leaf or isinstance(node, (OpNode, BatchBackward0))) or (leaf and node.variable._meta.hooks):
+        if node._hooks is not None or (isinstance(node, AccumulateGrad) and node.variable._meta.hooks):
+            return False
+        if not isinstance(node, (AccumulateGrad, OpNode, BatchBackward0)):
             return False
         for edge in node._edges:
             if edge is not None and edge[0] not in seen:

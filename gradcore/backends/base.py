@@ -86,7 +86,7 @@ class Backend(
     #: Operations whose kernels, and those of their formulas, take float16 and bfloat16 and compute them in float32.
     in_half: Any = frozenset()
 
-    #: Kernels that read numbers of their arguments, and so wait for the device: the shape of their results depends on them.
+    #: Kernels that read numbers of their arguments, and so wait for the device: shapes of results depend on them.
     reading: ClassVar[set[str]] = set()
 
     def __init__(self, xp: Any, array_type: builtins.type) -> None:

@@ -6,7 +6,7 @@ Scores have the shape ``(batch, classes, *)`` or ``(classes,)``, targets the sam
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["Targets"]
 
@@ -19,7 +19,7 @@ class Targets:
     check_bounds: Any
     max_over: Any
     sum_over: Any
-    bodies: dict[str, Any]
+    bodies: ClassVar[dict[str, Any]]
 
     def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
         """The score of each target's class."""

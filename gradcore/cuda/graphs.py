@@ -124,7 +124,7 @@ def graph(function: Callable[..., Any], warmup: int = 2) -> Callable[..., Any]:
 def _record(
     recorded: dict[str, Any], function: Callable[..., Any], flat: list[Any], structure: Any, warmup: int
 ) -> None:
-    inputs = [t.detach().clone() if isinstance(t, Variable) else t for t in flat]
+    inputs = [t.detach().clone() if isinstance(t, Variable) else t for t in flat]  # type: ignore[attr-defined]
     side = Stream()
     side.wait_stream(current_stream())
     with stream(side):

@@ -78,8 +78,8 @@ def _(F, t, target, weight, total_weight, reduction, ignore_index):
     return F.sum(t) / total_weight if reduction == "mean" else reduced(F, t, reduction)
 
 
-# With a row's maximum m taken as a constant (the loss does not depend on it), the powers exp(x - m) and their sum s, the
-# loss is log(s) - (x[target] - m). Powers and sum are outputs with derivatives, so that formulas may read them.
+# With a row's maximum m taken as a constant (the loss does not depend on it), the powers exp(x - m) and their sum s,
+# the loss is log(s) - (x[target] - m). Powers and sum are outputs with derivatives, so that formulas may read them.
 
 
 @general(

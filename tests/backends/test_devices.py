@@ -212,7 +212,10 @@ def count():
 class ndarray: ...
 cupy = types.ModuleType("cupy")
 cupy.ndarray = ndarray
-cupy.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDeviceCount=count, getDevice=lambda: 0))
+cupy.cuda = types.SimpleNamespace(
+    runtime=types.SimpleNamespace(getDeviceCount=count, getDevice=lambda: 0), get_allocator=lambda: None
+)
+cupy.get_default_memory_pool = lambda: types.SimpleNamespace(malloc=1)
 cupy.zeros = lambda shape, dtype: ndarray()
 sys.modules["cupy"] = cupy
 """

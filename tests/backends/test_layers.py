@@ -1,4 +1,4 @@
-"""The house has floors: a module imports from its own floor or from below, never from above."""
+"""Modules import each other without circles, and array libraries where they belong; see also `tests.test_floors`."""
 
 from __future__ import annotations
 
@@ -15,44 +15,13 @@ import gradcore
 
 ROOT = Path(gradcore.__file__).parent
 
-#: The floor of a module is that of the longest name here that it begins with; a new room needs a floor.
-FLOORS = {
-    **dict.fromkeys(["config", "device", "dtypes", "errors", "printing", "size", "methods"], 0),
-    "backends": 1,
-    "ops": 2,
-    "autograd": 3,
-    **dict.fromkeys(
-        ["assignment", "conversion", "creation", "cuda", "diagnostics", "dispatch", "fft", "indexing", "interop",
-         "layouts", "linalg", "namespaces", "queries", "random", "return_types", "shaping", "special", "subclasses",
-         "tensor",
-         "transfer"],
-        4,
-    ),
-    "_C": 4,
-    "cuda.amp": 5,
-    **dict.fromkeys(
-        ["amp", "compile", "func", "io", "kernels", "overrides", "profiler", "stubs", "testing", "utils"],
-        5,
-    ),
-    **dict.fromkeys([f"autograd.{name}" for name in ("functional", "gradcheck", "jacobians", "profiler")], 5),
-    **dict.fromkeys(["data", "distributed", "nn", "optim"], 6),
-}  # fmt: skip
 #: What collects the names of its package for users may know all of its rooms.
-FACADES = {"": 7, "autograd": 5}
+FACADES = {"", "autograd", "cuda", "func"}
 
 PATHS = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip("."): path
     for path in sorted(ROOT.rglob("*.py"))
 }
-
-
-def floor(module: str) -> int | None:
-    """The floor of a module, given by its name within the package."""
-    if module in FACADES:
-        return FACADES[module]
-    parts = module.split(".")
-    names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
-    return next((FLOORS[name] for name in names if name in FLOORS), None)
 
 
 def imported(module: str) -> Iterator[str]:
@@ -85,21 +54,6 @@ def top_level(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
             yield from top_level([*node.body, *node.orelse])
         elif isinstance(node, ast.Try):
             yield from top_level([*node.body, *node.orelse, *node.finalbody])
-
-
-def test_every_module_has_a_floor() -> None:
-    assert [module for module in PATHS if floor(module) is None] == []
-    assert floor("backends.tracing.array") == 1
-    assert floor("autograd.engine") == 3
-    assert floor("autograd.functional") == 5
-
-
-@pytest.mark.parametrize("module", PATHS)
-def test_imports_go_down(module: str) -> None:
-    own = floor(module)
-    assert own is not None
-    upward = {name: floor(name) for name in imported(module) if name not in FACADES and (floor(name) or 0) > own}
-    assert not upward, f"{module} is on floor {own} and imports from above: {upward}"
 
 
 def test_imports_form_no_circle() -> None:

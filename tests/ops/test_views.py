@@ -220,7 +220,8 @@ def test_history_after_a_write_by_hand() -> None:
     base = x * 2
     base[1].mul_(y)  # [2, 20, 6]
     assert base.grad_fn.name() == "torch::autograd::CopySlices"
-    assert [edge[0].name() for edge in base.grad_fn.next_functions] == ["MulBackward0", "torch::autograd::AccumulateGrad"]
+    names = [edge[0].name() for edge in base.grad_fn.next_functions]
+    assert names == ["MulBackward0", "torch::autograd::AccumulateGrad"]
     (base * gc.tensor([1.0, 10.0, 100.0])).sum().backward()
     assert x.grad.tolist() == [2.0, 100.0, 200.0]
     assert y.grad.item() == 40.0
