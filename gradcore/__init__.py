@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import gc as _collector
+import importlib as _importlib
+from typing import TYPE_CHECKING, Any
+
 # What is imported here is there for users; the stub file beside this one says which names these are.
-# ruff: noqa: F401, F403
+# ruff: noqa: E402, F401, F403
 
 __version__ = "0.1.0"
+
+_collected = _collector.isenabled()
+_collector.disable()  # what is made here stays: a pass of the collector would take a fifth of the time
 
 from gradcore import (
     autograd,
@@ -63,8 +70,8 @@ globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
 # These read the functions that were installed just now.
-from gradcore import _C, amp, fft, func, linalg, nn, optim, overrides, profiler, serialization, special, utils, viz  # noqa: E402
-from gradcore.amp.autocasting import (  # noqa: E402
+from gradcore import _C, amp, fft, func, linalg, overrides, special, utils
+from gradcore.amp.autocasting import (
     autocast,
     clear_autocast_cache,
     get_autocast_dtype,
@@ -74,7 +81,38 @@ from gradcore.amp.autocasting import (  # noqa: E402
     set_autocast_dtype,
     set_autocast_enabled,
 )
-from gradcore.cuda import amp as _cuda_amp  # noqa: E402
-from gradcore.func import vmap  # noqa: E402
-from gradcore.kernels import from_kernel  # noqa: E402
-from gradcore.serialization import load, save  # noqa: E402
+from gradcore.cuda import amp as _cuda_amp
+from gradcore.func import vmap
+from gradcore.kernels import from_kernel
+
+if TYPE_CHECKING:
+    from gradcore import nn, optim, profiler, serialization, viz
+    from gradcore.serialization import load, save
+
+#: What is imported when first asked for: the modules of these names.
+_LATER = {
+    "load": "serialization",
+    "nn": "nn",
+    "optim": "optim",
+    "profiler": "profiler",
+    "save": "serialization",
+    "serialization": "serialization",
+    "viz": "viz",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module 'gradcore' has no attribute {name!r}")
+    found = _importlib.import_module(f"gradcore.{module}")
+    value = globals()[name] = found if name == module else getattr(found, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+if _collected:
+    _collector.enable()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore.autograd.formulas import TENSORS
-from gradcore.nn.module import Module
-from gradcore.nn.utils.stateless import call_with
 from gradcore.tensor import Tensor
+
+if TYPE_CHECKING:
+    from gradcore.nn.module import Module
 
 __all__ = ["functional_call", "stack_module_state"]
 
@@ -61,6 +62,8 @@ def functional_call(
     given = parameter_and_buffer_dicts
     if not isinstance(given, dict):
         given = _joined(given)
+    from gradcore.nn.utils.stateless import call_with  # not before there is a module
+
     return call_with(module, given, args, kwargs, tie_weights, strict)
 
 
