@@ -313,7 +313,9 @@ class _Task:
                         piece = run(call, F, grad, node) if raw else call(F, grad, node)
                         if metas is not None and piece is not None:
                             shape, dtype = metas[i]
-                            piece = fit(piece, shape, dtype, F, raw)
+                            array = piece if raw else piece._array
+                            if array.shape != shape or array.dtype is not dtype:
+                                piece = fit(piece, shape, dtype, F, raw)
                     kind = type(successor)
                     if successor._device is not device or (kind is not AccumulateGrad and kind not in plans):
                         self.add(successor, number, piece, device)

@@ -279,7 +279,8 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
         fused = _fused_gradients(node, grads, F, needed)
         if fused is not None:
             return fused
-    upcast = raw and node.metas is not None and op.upcast and F.upcasts and _reduced(grads) and op.name not in F.in_half
+    upcast = raw and node.metas is not None and op.upcast and F.upcasts and _reduced(grads)
+    upcast = upcast and not F.takes_half(op.name, grads if isinstance(grads, list) else [grads])
     if upcast:
         grads = _upcast(grads)
     for keys, formula, getters in type(node).rows:

@@ -83,9 +83,6 @@ class Backend(
     LARGE: ClassVar[int] = 1 << 15
     #: Whether elementwise formulas become kernels: `fused_forward` and `fused_gradients` are there.
     fuses: Any = False
-    #: Operations whose kernels, and those of their formulas, take float16 and bfloat16 and compute them in float32.
-    in_half: Any = frozenset()
-
     #: Kernels that read numbers of their arguments, and so wait for the device: shapes of results depend on them.
     reading: ClassVar[set[str]] = set()
 
@@ -93,6 +90,10 @@ class Backend(
         self.xp = xp
         self.array_type = array_type
         self.kernels = Kernels(self.kernel_of)
+
+    def takes_half(self, name: str, arrays: list[Any]) -> bool:
+        """Whether the kernels of an operation take these float16 or bfloat16 arrays and compute them in float32."""
+        return False
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
         """The kernel of an operation, for the dispatch table."""

@@ -51,10 +51,9 @@ class CudaKernels:
     #: Whether the kernels of the package take the place of those that all backends share.
     own_kernels = True
 
-    @property
-    def in_half(self) -> frozenset[str]:
-        """Operations that compute float16 and bfloat16 in float32 inside their kernels."""
-        return _IN_HALF if self.own_kernels else frozenset()
+    def takes_half(self, name: str, arrays: list[Any]) -> bool:
+        """Whether an operation computes these float16 or bfloat16 arrays in float32 inside its kernels."""
+        return name in _IN_HALF and self.takes(*[a for a in arrays if a is not None])
 
     def takes(self, *arrays: Any) -> bool:
         """Whether own kernels take these arrays: of one real floating-point dtype, and not empty; None is left out."""

@@ -50,23 +50,27 @@ class Lapack(LinearAlgebra):
     """Kernels for NumPy arrays."""
 
     def matmul(self, a: Any, b: Any) -> Any:
-        strides, other_strides = a.strides, b.strides
-        if 0 in strides:  # an expanded array: NumPy has no fast way for it
-            a = np.ascontiguousarray(a)
-        if 0 in other_strides or (
+        if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in "fd":
+            rows, inner = a.shape
             # For many rows, OpenBLAS takes longer with a small transposed second operand than with its copy.
-            len(other_strides) > 1
-            and other_strides[-1] > other_strides[-2]
+            if rows >= 48 and b.strides[1] > b.strides[0] and 512 <= b.size <= 8192:
+                b = np.ascontiguousarray(b)
+            if inner != 1:  # nothing of what `Products.matmul` looks for
+                try:
+                    return a.dot(b)  # sooner at BLAS than `numpy.matmul`, and copies what BLAS cannot read
+                except ValueError:
+                    pass
+            return super().matmul(a, b)
+        if 0 in a.strides:  # an expanded array: NumPy has no fast way for it
+            a = np.ascontiguousarray(a)
+        strides = b.strides
+        if 0 in strides or (
+            len(strides) > 1
+            and strides[-1] > strides[-2]
             and 512 <= b.shape[-1] * b.shape[-2] <= 8192
             and a.size >= 48 * b.shape[-2]
         ):
             b = np.ascontiguousarray(b)
-        if len(strides) == 2 == len(other_strides) and a.dtype is b.dtype and a.dtype.char in "fd":
-            try:
-                if a.shape[1] != 1:  # nothing of what `Products.matmul` looks for
-                    return np.matmul(a, b)
-            except ValueError:
-                pass
         return super().matmul(a, b)
 
     # -- LU -----------------------------------------------------------------------------------------------------

@@ -170,6 +170,8 @@ class NumpyReductions(Reductions, Cumulative):
 
     def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         kind = x.dtype.kind
+        if dtype is None and kind in "fc" and x.size < SMALL:
+            return _add(x, dims, None, None, keepdim)
         wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
         if x.size < SMALL or kind not in "fc" or wanted != x.dtype or x.itemsize < 4 or dims == ():
             return _add(x, dims, wanted, None, keepdim)

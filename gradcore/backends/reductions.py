@@ -31,7 +31,7 @@ class Reductions:
         """Sum the dimensions along which `shape` was broadcast to ``x.shape``."""
         lead = x.ndim - len(shape)
         if lead and shape and x.shape[lead:] == shape:
-            return self.sum_over(x, tuple(range(lead)))
+            return self.sum_over(x, (0,) if lead == 1 else tuple(range(lead)))
         dims = (*range(lead), *(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1))
         if dims:
             x = self.sum_over(x, dims)

@@ -113,7 +113,8 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
     for p in op.indices:
         device = in_batches_of(args[p], device)
         raw[p] = tuple(index_array(t, device) for t in args[p])
-    if reduced and op.upcast and device.backend.upcasts and op.name not in device.backend.in_half:
+    backend = device.backend
+    if reduced and op.upcast and backend.upcasts and not backend.takes_half(op.name, [raw[p] for p in op.tensors]):
         results = _upcast_call(op, raw, device, state)
     else:
         results = state.run(device.kernels[op.kernel], *raw)
