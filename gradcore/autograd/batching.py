@@ -19,7 +19,7 @@ from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.nodes import Node, gradient_edge
 from gradcore.autograd.variables import new, tick, version_counter, wrap
 from gradcore.backends.batching import Level, entered, left, over, under
-from gradcore.backends.batching.array import Batched
+from gradcore.backends.batching.array import Batched, levels_of
 
 __all__ = ["BatchBackward0", "basis", "enter", "leave", "lift", "mapped", "repeated", "running"]
 
@@ -58,19 +58,13 @@ def _mapped(t: Any, device: Any, map: Map, adjoint: Map) -> Any:
             forward.attach(out, level, _mapped(forward.tangent_of(t, level), device, map, adjoint))
             return out
     array = map(t._array)
-    device = over(tuple(_levels(array)), device)
+    device = over(tuple(levels_of(array)), device)
     out = wrap(array, device, t._dtype)
     if state.mode & GRAD and t._dtype.category > 1:
         edge = gradient_edge(t)
         if edge is not None:
             out._edge = (_node(edge, device, t._device, map, adjoint), 0)
     return out
-
-
-def _levels(array: Any) -> Iterator[Any]:
-    while array.__class__ is Batched:
-        yield array.level
-        array = array.array
 
 
 def _node(edge: Any, device: Any, source: Any, map: Map, adjoint: Map) -> BatchBackward0:

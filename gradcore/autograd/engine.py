@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from operator import add, iadd
+from operator import add, attrgetter, iadd
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, leaves, reentrant
@@ -21,12 +21,14 @@ from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, loc
 from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node, OpNode, requires_grad
 from gradcore.autograd.variables import OWN, Clock, Meta, Subclasses, bump, tensor_type, wrap
 from gradcore.backends.batching import Batched, over
+from gradcore.backends.batching.array import levels_of
 from gradcore.backends.streams import STREAMS
 
 __all__ = ["accumulate", "keep", "run_backward"]
 
 #: Held while a leaf's gradient is updated: backward may run in several threads that share leaves.
 _summing = threading.RLock()
+_creation = attrgetter("_seq")
 
 
 def run_backward(
@@ -91,27 +93,21 @@ def _batches_of(roots: Sequence[tuple[Node, int, Any]], running: tuple[Any, ...]
 def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
     """The nodes on the way from `roots` to any of `targets`."""
     oldest = min([node._seq for node in targets], default=0)
-    users: dict[Node, list[Node]] = {node: [] for node in roots}
-    stack = list(users)
+    seen = set(roots)
+    stack = list(seen)
     while stack:
-        node = stack.pop()
-        for edge in node._edges:
-            if edge is None:
-                continue
-            successor = edge[0]
-            known = users.get(successor)
-            if known is not None:
-                known.append(node)
-            elif successor._seq >= oldest:
-                users[successor] = [node]
-                stack.append(successor)
+        for edge in stack.pop()._edges:
+            if edge is not None:
+                successor = edge[0]
+                if successor not in seen and successor._seq >= oldest:
+                    seen.add(successor)
+                    stack.append(successor)
     leading = set(targets)
-    stack = [node for node in leading if node in users]
-    while stack:
-        for node in users[stack.pop()]:
-            if node not in leading:
+    for node in sorted(seen, key=_creation):  # those that a node leads to are older
+        for edge in node._edges:
+            if edge is not None and edge[0] in leading:
                 leading.add(node)
-                stack.append(node)
+                break
     return leading
 
 
@@ -216,10 +212,15 @@ class _Task:
             return piece
         if not self.raw:
             return total + piece
-        alike = total.__class__ is piece.__class__ and total.dtype == piece.dtype and total.shape == piece.shape
-        if may_own and alike and node in self.owned:
-            return local.state.run(iadd, total, piece)
         if may_own:
+            if (
+                node in self.owned
+                and total.__class__ is piece.__class__
+                and total.dtype is piece.dtype
+                and total.shape == piece.shape
+                and (not self.batches or _holds(total, piece))
+            ):
+                return local.state.run(iadd, total, piece)
             self.owned.add(node)
         total = local.state.run(add, total, piece)
         backend = self.place(node._device).backend
@@ -234,7 +235,7 @@ class _Task:
         if edge is None or edge[0] not in self.owned or edge[0]._device is not node._device:
             return False
         total = self.pending.get(edge[0])
-        if total is None or total.dtype != grad.dtype:
+        if total is None or total.dtype != grad.dtype or (self.batches and not _holds(total, grad)):
             return False
         part = total[node.place(*node.saved)]
         local.state.run(iadd, part, grad)
@@ -516,8 +517,12 @@ class _Task:
         """Whether a node that has its gradient is to do something with it."""
         if node.is_leaf_sink:
             return self.accumulate and node in self.captures
-        leading = self.leading or ()
-        return any(edge is not None and edge[0] in leading for edge in node._edges)
+        leading = self.leading
+        if leading:
+            for edge in node._edges:
+                if edge is not None and edge[0] in leading:
+                    return True
+        return False
 
     def prehooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         self.owned.discard(node)
@@ -579,6 +584,11 @@ def accumulate(node: Any, grad: Any) -> None:
     raw = grad is None or not (local.state.mode & GRAD and requires_grad(grad))
     task = _Task(raw, True, False, None, True)
     task.accumulate_grad(node, task.as_carried(grad))
+
+
+def _holds(total: Any, piece: Any) -> bool:
+    """Whether every sample that differs in `piece` has memory of its own in `total`."""
+    return set(levels_of(piece)) <= set(levels_of(total))
 
 
 def _check_unbatched(grad: Any, leaf: Any) -> None:

@@ -16,6 +16,9 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
 from gradcore.autograd.nodes import chain_of, gradient_edge, replay, requires_grad
 from gradcore.autograd.variables import Meta, Variable, alias
+from gradcore.autograd.views import link
+from gradcore.backends.batching.array import levels_of
+from gradcore.backends.batching.devices import over
 from gradcore.ops.table import Formula, Op
 
 __all__ = [
@@ -165,6 +168,9 @@ def apply_dual(op: Op, args: tuple[Any, ...], level: Level, apply: Callable[...,
     primals = tuple(_map(op, args, lambda t: primal(t, level)))
     out = apply(op, primals)
     outs = list(out) if isinstance(out, (tuple, list)) else [out]
+    if op.view and primals[0] is not args[0]:
+        for i, view in enumerate(outs):
+            _view_of_dual(view, op, args, i if op.variadic else None)
     chosen = range(len(outs)) if op.variadic else op.differentiable
     if not op.differentiable or not any(outs[i]._dtype.category > 1 for i in chosen):
         return out
@@ -175,6 +181,15 @@ def apply_dual(op: Op, args: tuple[Any, ...], level: Level, apply: Callable[...,
             attach(outs[i], level, in_own_memory(_fitted(tangent, outs[i]), outs[i], sources))
     _keep_duals(op, args, primals, outs)
     return out
+
+
+def _view_of_dual(view: Any, op: Op, args: tuple[Any, ...], index: int | None) -> None:
+    """Make what is a view of the primal a view of the dual, whose history changes when the view is written to."""
+    if not view._is_view():
+        return
+    tangents = view._meta.tangents
+    link(view, args[0], op, args[1:], index, local.state)
+    view._meta.tangents = tangents
 
 
 def in_own_memory(tangent: Any, out: Any, others: Iterable[Any]) -> Any:
@@ -381,14 +396,22 @@ def _none(value: Any, level: Level) -> bool:
     return all(not isinstance(t, Variable) or tangent_of(t, level) is None for t in group)
 
 
+def _more_levels(target: Any, source: Any) -> tuple[Any, ...]:
+    """The batches whose samples may differ in `source` and share the memory of `target`."""
+    return tuple({*source._device.levels, *target._device.levels}.difference(levels_of(target._array)))
+
+
 def write_tangents(self: Any, result: Any) -> None:
     """After an in-place write: `self` has the tangents of `result`, in its own tangents' memory where it is a view."""
     for level in local.state.levels:
         tangent, before = tangent_of(result, level), tangent_of(self, level)
         base = None if self._meta is None else self._meta.base
-        if before is not None and tangent is not None and before._array.__class__ is not tangent._array.__class__:
+        more = () if before is None or tangent is None else _more_levels(before, tangent)
+        if more:  # samples that shared memory get memory of their own
             owner = self if base is None else base
-            attach(owner, level, laid_out_as(TENSORS.repeated(tangent_of(owner, level), tangent._device), owner))
+            tangents_of(self).pop(level, None)
+            shared = tangent_of(owner, level) if base is not None else before
+            attach(owner, level, laid_out_as(TENSORS.repeated(shared, over(more, shared._device)), owner))
             before = tangent_of(self, level)
         if before is None and tangent is not None and base is not None:
             attach(base, level, laid_out_as(TENSORS.zeros_like(base), base))

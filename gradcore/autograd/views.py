@@ -21,6 +21,8 @@ from gradcore.autograd.nodes import (
     requires_grad,
 )
 from gradcore.autograd.variables import Clock, Meta, VersionCounter, alias, new, tensor_type, tick
+from gradcore.backends.batching.array import levels_of
+from gradcore.backends.batching.devices import over
 
 __all__ = ["CopySlices", "check_recordable", "check_writable", "link", "rebase", "same_as", "view_of"]
 
@@ -194,10 +196,15 @@ class CopySlices(Node):
             result = self._laid_out(grads, _contiguous_clone, TENSORS.permute)
             part = replay(result, self.chain)
             pieces = self._through(TENSORS.clone(part), False)
-            if pieces[own] is None or _repeats(part._array):  # memory that a view repeats can only have been filled
-                TENSORS.zero_(part)
-            else:
-                TENSORS.copy_(part, pieces[own])
+            written = pieces[own]
+            if written is None or _repeats(part._array):  # memory that a view repeats can only have been filled
+                written = TENSORS.zeros_like(part)
+            more = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
+            if more:  # samples that shared memory get memory of their own
+                apart = TENSORS.repeated(result, over(more, result._device))
+                result = self._laid_out(apart, _contiguous_clone, TENSORS.permute)
+                part = replay(result, self.chain)
+            TENSORS.copy_(part, written)
         return _replaced(pieces, own, result)
 
     def _laid_out(self, grads: Any, copy: Any, permute: Any) -> Any:

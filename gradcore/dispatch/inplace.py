@@ -11,7 +11,6 @@ from gradcore import dtypes
 from gradcore.autograd import forward, views
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import (
-    Meta,
     Variable,
     alias,
     bump,
@@ -129,8 +128,9 @@ def _uncast(state: State) -> Iterator[None]:
 def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
     self = args[0]
     check_inplace(self, state)
-    if state.mode & GRAD and any(isinstance(a, Variable) and requires_grad(a) for a in args):
-        if _reads_input(op):
+    dual = state.mode & DUAL
+    if state.mode & GRAD and (dual or any(isinstance(a, Variable) and requires_grad(a) for a in args)):
+        if dual or _reads_input(op):
             args = (_original(self), *args[1:])
     elif _write_at_once(op, args, state):
         return self
@@ -185,9 +185,10 @@ def _original(self: Any) -> Any:
     """A copy of a tensor that is about to be overwritten, in the same place of the graph."""
     out = alias(self, gradient_edge(self))
     out._array, out._vc = self._device.kernels["clone"](self._array), None
-    if self._meta is not None and self._meta.tangents:
-        out._meta = Meta()
-        out._meta.tangents = self._meta.tangents
+    for level in local.state.levels:  # tangents are overwritten too
+        tangent = forward.tangent_of(self, level)
+        if tangent is not None:
+            forward.attach(out, level, TENSORS.clone(tangent))
     return out
 
 

@@ -117,9 +117,21 @@ def cosh(self):
     """Hyperbolic cosine of every element."""
 
 
-@elementwise(lambda F, t, result: t * (1 - result * result), promotion="float", aliases=("nn.functional.tanh",))
+@elementwise(lambda F, t, result: F.tanh_backward(t, result), promotion="float", aliases=("nn.functional.tanh",))
 def tanh(self):
     """Hyperbolic tangent of every element."""
+
+
+@elementwise(
+    grad_output=lambda F, t, output: F.tanh_backward(t, output),
+    output=lambda F, t, grad_output, output: t * (grad_output * output * -2),
+    node="TanhBackwardBackward0",
+    function=False,
+    method=False,
+)
+def tanh_backward(F, grad_output, output):
+    """The gradient of `tanh`, given its result: one node of the graph where backward is recorded."""
+    return grad_output * (1 - output * output)
 
 
 @elementwise(lambda F, t, self: t * F.rsqrt(self * self + 1), promotion="float", aliases=("arcsinh",))

@@ -31,6 +31,7 @@ __all__ = [
     "counted",
     "entered",
     "left",
+    "levels_of",
     "of_library",
     "outermost",
     "physical",
@@ -313,6 +314,13 @@ def outermost(values: Any) -> Any:
         if level is not None and (found is None or level.order > found.order):
             found = level
     return found
+
+
+def levels_of(array: Any) -> Iterator[Any]:
+    """The levels at which samples of an array have memory of their own, from the latest."""
+    while array.__class__ is Batched:
+        yield array.level
+        array = array.array
 
 
 def physical(x: Any, level: Any) -> Any:

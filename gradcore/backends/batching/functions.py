@@ -182,11 +182,11 @@ def _take(level: Any, a: Any, indices: Any, axis: Any = None, out: Any = None, m
     if axis is None:
         a, axis = a.reshape(-1), 0
     axis = normalize_axis_index(axis, a.ndim)
-    if without(indices, level)[1]:
+    if indices.__class__ is Batched:  # at this level or at another
         a = a if a.__class__ is Batched and a.level is level else Batched(physical(a, level), level)
         return a[(slice(None),) * axis + (indices,)]
     a = physical(a, level)
-    return Batched(of_library(np.take, a)(a, without(indices, level)[0], axis + 1), level)
+    return Batched(of_library(np.take, a)(a, indices, axis + 1), level)
 
 
 @rule("take_along_axis")

@@ -14,13 +14,18 @@ __all__ = ["accumulate", "read", "write"]
 
 def read(x: Any, key: Any) -> Any:
     """``x[key]`` for every sample; `x` is batched, and arrays in `key` may be."""
+    from gradcore.backends.batching.array import outermost, physical
+
     level = _level(x, key)
     entries = _entries(x, key)
     chosen = [i for i, entry in enumerate(entries) if _is_array(entry)]
     if not chosen:
         return _batched(x.array[(slice(None), *entries)], x.level)
-    array = _samples(x, level)
+    array = physical(x, level)
     arranged, back = _with_rows(array, entries, level)
+    inner = None if hasattr(array, "level") else outermost(arranged)
+    if inner is not None:  # indices that differ between the samples of another batch
+        array = _batched(physical(array, inner), inner)
     return _batched(array[arranged].transpose(back), level)
 
 
@@ -61,12 +66,6 @@ def _batched(array: Any, level: Any) -> Any:
     from gradcore.backends.batching.array import Batched
 
     return Batched(array, level)
-
-
-def _samples(x: Any, level: Any) -> Any:
-    from gradcore.backends.batching.array import physical
-
-    return physical(x, level)
 
 
 def _fitted(value: Any, level: Any, ndim: int) -> Any:

@@ -332,12 +332,19 @@ class BatchedKernels:
             found.append(index)
         return tuple(found)
 
+    def index_write(self, x: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> Any:
+        """A copy with `values` at `indices`: samples of all batches have memory of their own."""
+        out = self.xp.empty(x.shape, x.dtype)
+        out[...] = x
+        self.index_into(out, values, indices, accumulate)
+        return out
+
     def index_into(self, out: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> None:
         """Write `values` to `indices`, or add them there; a mask for each sample takes one value."""
         indices = self._shared_masks(indices)
         given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
         dim, mask = given[0] if given else (0, np.zeros(0))
-        if len(given) == 1 and mask.dtype.kind == "b" and calls.in_batch(self.level, mask) and values.size == 1:
+        if len(given) == 1 and mask.dtype.kind == "b" and mask.__class__ is Batched and values.size == 1:
             mask = mask.reshape((1,) * dim + mask.shape + (1,) * (out.ndim - dim - mask.ndim))
             value = values.reshape(())
             out[...] = np.where(mask, out + value if accumulate else value, out)
