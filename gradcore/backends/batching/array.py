@@ -61,7 +61,7 @@ def of_library(function: Any, *arrays: Any) -> Any:
 #: Methods of arrays that are functions of NumPy.
 METHODS = (
     "all any argmax argmin argpartition argsort clip conj conjugate cumprod cumsum diagonal dot max mean min nonzero "
-    "prod ravel repeat reshape round searchsorted squeeze std sum swapaxes take trace var"
+    "prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
 )
 
 
@@ -157,6 +157,19 @@ class Batched:
             axes = tuple(axes[0] or ())
         order = normalize_axis_tuple(axes, self.ndim) if axes else range(self.ndim)[::-1]
         return Batched(self.array.transpose((0, *(i + 1 for i in order))), self.level)
+
+    def reshape(self, *shape: Any, order: Any = "C") -> Batched:
+        new = tuple(shape[0]) if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+        size = self.size
+        if -1 in new:
+            known = prod(n for n in new if n != -1)
+            fits = new.count(-1) == 1 and bool(known) and not size % known
+            new = tuple(size // known if n == -1 else n for n in new) if fits else new
+        else:
+            fits = prod(new) == size
+        if not fits:
+            raise ValueError(f"cannot reshape array of size {size} into shape {tuple(new)}")
+        return Batched(self.array.reshape((self.array.shape[0], *new), order=order), self.level)
 
     @property
     def T(self) -> Batched:
@@ -283,9 +296,9 @@ def _method(name: str) -> Any:
     function = getattr(np, name)
 
     def method(self: Batched, *args: Any, **named: Any) -> Any:
-        if name == "reshape" and len(args) > 1:
-            args = (args,)
-        return function(self, *args, **named)
+        if args and args[0].__class__ is Batched:  # perhaps of a later level
+            return function(self, *args, **named)
+        return RULES[function](self.level, self, *args, **named)
 
     method.__name__ = name
     method.__doc__ = f"See `numpy.{name}`."

@@ -240,15 +240,7 @@ for _function in find("matrix_transpose moveaxis permute_dims rollaxis swapaxes 
 
 @rule("reshape")
 def _reshape(level: Any, a: Any, shape: Any, order: str = "C", **named: Any) -> Any:
-    new = list(sizes(shape))
-    if -1 in new:
-        known = int(np.prod([n for n in new if n != -1], dtype=np.int64))
-        if new.count(-1) > 1 or not known or a.size % known:
-            raise ValueError(f"cannot reshape array of size {a.size} into shape {tuple(new)}")
-        new[new.index(-1)] = a.size // known
-    elif np.prod(new, dtype=np.int64) != a.size:
-        raise ValueError(f"cannot reshape array of size {a.size} into shape {tuple(new)}")
-    return Batched(a.array.reshape((level.size, *new), order=order), level)
+    return a.reshape(shape, order=order)
 
 
 @rule("ravel")

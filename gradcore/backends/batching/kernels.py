@@ -334,6 +334,8 @@ class BatchedKernels:
 
     def index_write(self, x: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> Any:
         """A copy with `values` at `indices`: samples of all batches have memory of their own."""
+        if not calls.in_batch(self.level, (x, values, *indices)):
+            return self.inner.index_write(x, values, indices, accumulate)
         out = self.xp.empty(x.shape, x.dtype)
         out[...] = x
         self.index_into(out, values, indices, accumulate)
