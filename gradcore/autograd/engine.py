@@ -94,14 +94,15 @@ def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
     """The nodes on the way from `roots` to any of `targets`."""
     oldest = min([node._seq for node in targets], default=0)
     seen = set(roots)
-    stack = list(seen)
+    stack = [node._edges for node in seen]
     while stack:
-        for edge in stack.pop()._edges:
+        for edge in stack.pop():
             if edge is not None:
                 successor = edge[0]
-                if successor not in seen and successor._seq >= oldest:
+                edges = successor._edges
+                if edges and successor not in seen and successor._seq >= oldest:
                     seen.add(successor)
-                    stack.append(successor)
+                    stack.append(edges)
     leading = set(targets)
     for node in sorted(seen, key=_creation):  # those that a node leads to are older
         for edge in node._edges:

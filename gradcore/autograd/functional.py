@@ -251,7 +251,10 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """The product of the Hessian of a scalar function with `v`; equal to `vhp`, which costs less, where both exist.
+    """The product of the Hessian of a scalar function with `v`.
+
+    Where all derivatives are gradcore's own, the matrix is symmetric, and this is `vhp`; else, and if `strict`, it
+    takes one backward more.
 
     Parameters
     ----------
@@ -285,7 +288,7 @@ def _second(
         _scalar(outs, many, where)
         first = _filled(_pulled(outs, ins, None, True), ins, strict, False, OUTPUT)
         _check_gradient(first, strict)
-        if backwards:
+        if backwards or (not strict and _is_symmetric(first, ins)):
             found = _filled(_pulled(first, ins, v, create_graph), ins, strict, create_graph, JACOBIAN, HESSIAN)
         else:
             upstream = tuple(TENSORS.zeros_like(t).requires_grad_() for t in ins)
@@ -294,6 +297,11 @@ def _second(
             found = _pulled(pulled, upstream, v, create_graph)
             found = _filled(found, ins, strict, create_graph, DOUBLE_BACK_TRICK, HESSIAN)
     return _results(outs, many, create_graph), _results(found, several, create_graph)
+
+
+def _is_symmetric(first: Tensors, ins: Tensors) -> bool:
+    """Whether the Hessian is known to be: of real inputs, by derivatives that are nobody's own."""
+    return not any(t._dtype.is_complex for t in ins) and _runs_unseen(tuple(t for t in first if requires_grad(t)))
 
 
 # -- matrices -------------------------------------------------------------------------------------------------------

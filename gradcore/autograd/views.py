@@ -8,7 +8,7 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS, node_class
 from gradcore.autograd.messages import refusal
-from gradcore.autograd.modes import GRAD, INFERENCE, State
+from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
 from gradcore.autograd.nodes import (
     Chosen,
     Node,
@@ -151,7 +151,7 @@ def rebase(t: Any, edge: Any, position: int = 0) -> None:
 class CopySlices(Node):
     """The base's history after a write through a view: the written part goes through the write's own node."""
 
-    __slots__ = ("_inner", "chain", "order", "position")
+    __slots__ = ("_inner", "chain", "dual", "order", "position")
 
     #: The views that lead from the base to the written part.
     chain: tuple[Any, ...]
@@ -159,6 +159,8 @@ class CopySlices(Node):
     order: tuple[int, ...] | None
     #: Which of the edges is the written tensor's.
     position: int
+    #: Whether a tangent's formula may have read what was written: then the write's node runs by itself as well, later.
+    dual: bool
 
     def name(self) -> str:
         """``'torch::autograd::CopySlices'``."""
@@ -169,13 +171,14 @@ class CopySlices(Node):
         """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""
         node = new(cls)
         node._inner, node.chain, node.position = edge[0], chain, position
-        node.order = _memory_order(base._array)
+        node.order, node.dual = _memory_order(base._array), bool(local.state.mode & DUAL)
         node._device, node._hooks, node._seq = base._device, None, tick()
         node._edges = _replaced(node._inner._edges, position, gradient_edge(base))
         return node
 
     def release(self) -> None:
-        self._inner.release()
+        if not self.dual:
+            self._inner.release()
 
     def backward(self, grads: Any, raw: bool) -> Any:
         if grads is None:

@@ -20,7 +20,7 @@ from gradcore.backends.reductions import Dims, Reductions
 
 __all__ = ["NumpyReductions"]
 
-#: Elements below which the call of BLAS costs more than it saves.
+#: Elements below which the call of BLAS costs more than it saves, but for the sum over the rows of a matrix.
 SMALL = 8192
 #: Rows that are added one to another before blocks of them are.
 BLOCK = 4096
@@ -170,8 +170,13 @@ class NumpyReductions(Reductions, Cumulative):
 
     def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         kind = x.dtype.kind
-        if dtype is None and kind in "fc" and x.size < SMALL:
-            return _add(x, dims, None, None, keepdim)
+        if dtype is None and kind in "fc":
+            small = x.size < SMALL
+            if dims == (0,) and x.ndim == 2 and not keepdim and x.dtype.char in "fd":
+                if small or (len(x) < BLOCK * 2 and x.flags.forc):
+                    return ones(len(x), x.dtype).dot(x)
+            elif small:
+                return _add(x, dims, None, None, keepdim)
         wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
         if x.size < SMALL or kind not in "fc" or wanted != x.dtype or x.itemsize < 4 or dims == ():
             return _add(x, dims, wanted, None, keepdim)
@@ -191,6 +196,9 @@ class NumpyReductions(Reductions, Cumulative):
             total = _sum_run(total, reduced[start], reduced[stop - 1] + 1)
             stop = start
         return total.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)]) if keepdim else total
+
+    def sum_rows(self, x: Any) -> Any:
+        return self.sum_over(x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), (0,))
 
     def dot_over(self, x: Any, y: Any, dim: int) -> Any:
         if x.dtype != y.dtype or x.dtype.kind != "f" or dim % x.ndim != x.ndim - 1:

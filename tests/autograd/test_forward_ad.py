@@ -272,3 +272,68 @@ def test_both_modes_of_a_custom_operation_pass_the_check():
     x = gc.tensor([0.3, -0.7], dtype=gc.float64, requires_grad=True)
     assert gc.autograd.gradcheck(Square.apply, x, check_forward_ad=True)
     assert gc.autograd.gradgradcheck(Square.apply, x, check_fwd_over_rev=True)
+
+
+def _twice_with_itself(y, x):
+    y.mul_(x)
+    return y
+
+
+def _to_a_part(y, x):
+    y[0].mul_(3)
+    return y
+
+
+def _to_a_part_of_a_part(y, x):
+    y[0][1].mul_(x[0, 0])
+    return y
+
+
+def _with_its_result(y, x):
+    y[:, 0].exp_()
+    return y
+
+
+def _from_elsewhere(y, x):
+    y[0] = x[1]
+    return y
+
+
+def _with_its_input(y, x):
+    y.add_(1)
+    y.pow_(3)
+    return y
+
+
+def _through_a_view_from_before(y, x):
+    view = y[0]
+    y.mul_(x)
+    return y + view
+
+
+WRITES_TO_DUALS = [
+    _twice_with_itself,
+    _to_a_part,
+    _to_a_part_of_a_part,
+    _with_its_result,
+    _from_elsewhere,
+    _with_its_input,
+    _through_a_view_from_before,
+]
+
+
+@pytest.mark.parametrize("write", WRITES_TO_DUALS, ids=lambda f: f.__name__.strip("_"))
+def test_writes_where_both_modes_meet(write):
+    def f(x):
+        return (write(x * 2, x) * x).square().sum()
+
+    x, t = (
+        gc.tensor([[0.5, -1.0], [1.5, 2.0]], dtype=gc.float64),
+        gc.tensor([[1.0, 2.0], [-1.0, 0.5]], dtype=gc.float64),
+    )
+    gradient, change = gc.func.jvp(gc.func.grad(f), (x,), (t,))
+    step = 1e-6
+    numerical = (gc.func.grad(f)(x + step * t) - gc.func.grad(f)(x - step * t)) / (2 * step)
+    assert gradient.allclose(gc.func.grad(f)(x))
+    assert change.allclose(numerical, rtol=1e-5, atol=1e-5)
+    assert gc.func.grad(lambda x: gc.func.jvp(f, (x,), (t,))[1])(x).allclose(change)

@@ -128,3 +128,27 @@ def test_independence_is_an_error_in_strict_mode(call, message):
 def test_misuse(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+class Skewed(gc.autograd.Function):
+    """A function whose derivative is nobody's gradient: its matrix of second derivatives is not symmetric."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * gc.stack([x[0] * x[1], x[0] ** 3])
+
+
+@pytest.mark.parametrize("custom", [False, True])
+def test_products_with_hessians_from_both_sides(custom):
+    x, v = gc.tensor([1.0, 2.0], dtype=gc.float64), gc.tensor([1.0, 10.0], dtype=gc.float64)
+    func = Skewed.apply if custom else lambda x: x[0] ** 2 * x[1] ** 3
+    matrix = gc.autograd.functional.hessian(func, x)
+    assert gc.equal(matrix, matrix.T) is not custom
+    assert gc.allclose(gc.autograd.functional.hvp(func, x, v)[1], matrix @ v)
+    assert gc.allclose(gc.autograd.functional.vhp(func, x, v)[1], v @ matrix)
