@@ -288,7 +288,7 @@ def _second(
         _scalar(outs, many, where)
         first = _filled(_pulled(outs, ins, None, True), ins, strict, False, OUTPUT)
         _check_gradient(first, strict)
-        if backwards or (not strict and _is_symmetric(first, ins)):
+        if backwards or (not strict and _is_symmetric(outs, ins)):
             found = _filled(_pulled(first, ins, v, create_graph), ins, strict, create_graph, JACOBIAN, HESSIAN)
         else:
             upstream = tuple(TENSORS.zeros_like(t).requires_grad_() for t in ins)
@@ -299,9 +299,9 @@ def _second(
     return _results(outs, many, create_graph), _results(found, several, create_graph)
 
 
-def _is_symmetric(first: Tensors, ins: Tensors) -> bool:
+def _is_symmetric(outs: Tensors, ins: Tensors) -> bool:
     """Whether the Hessian is known to be: of real inputs, by derivatives that are nobody's own."""
-    return not any(t._dtype.is_complex for t in ins) and _runs_unseen(tuple(t for t in first if requires_grad(t)))
+    return not any(t._dtype.is_complex for t in ins) and _runs_unseen(outs)
 
 
 # -- matrices -------------------------------------------------------------------------------------------------------
