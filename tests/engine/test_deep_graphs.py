@@ -1,11 +1,13 @@
 """Graphs that are deep, wide or shared: no recursion, linear time."""
 
 import gc as collector
+import operator
 import sys
 
 import pytest
 
 import gradcore as gc
+from gradcore.autograd import engine
 
 DEPTH = 200_000
 
@@ -93,3 +95,35 @@ def test_only_what_leads_to_the_inputs_is_computed():
     assert grad.tolist() == [1.0, 1.0]
     assert calls == []
     assert b.grad is None
+
+
+FANS = {
+    "uses of one tensor": lambda x: sum([x[:1].sum() for _ in range(len(x))]),
+    "elements in a loop": lambda x: sum([x[i] * x[i] for i in range(len(x))]),
+    "a stack of elements": lambda x: gc.stack([x[i] for i in range(len(x))]).sum(),
+    "elements by iteration": lambda x: gc.stack([part * part for part in x]).sum(),
+}
+
+
+@pytest.mark.parametrize("fan", FANS.values(), ids=FANS)
+def test_gradients_of_parts_are_added_in_linear_time(fan, monkeypatch):
+    def elements_that_are_added(n):
+        count = 0
+
+        def counted(function):
+            def run(a, b):
+                nonlocal count
+                count += b.size
+                return function(a, b)
+
+            return run
+
+        x = gc.ones(n, requires_grad=True)
+        result = fan(x)
+        with monkeypatch.context() as patch:
+            for name in ("add", "iadd"):
+                patch.setattr(engine, name, counted(getattr(operator, name)))
+            result.backward()
+        return count
+
+    assert elements_that_are_added(1000) <= 2.5 * elements_that_are_added(500) + 2000
