@@ -108,6 +108,12 @@ def diff(x: Array, n: int = 1, dim: int = -1, prepend: Any = None, append: Any =
     return np.diff(np.concatenate(parts, dim), n, dim)
 
 
+def gradient(x: Array, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> Any:
+    dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    steps = spacing if hasattr(spacing, "__len__") else [1.0 if spacing is None else spacing] * len(dims)
+    return tuple(np.gradient(x, step, axis=d, edge_order=edge_order) for d, step in zip(dims, steps, strict=True))
+
+
 def trapezoid(function: Callable[..., Array]) -> Reference:
     return lambda y, x=None, dx=1.0, dim=-1: function(y, x=x, dx=dx, axis=dim)
 
@@ -234,6 +240,7 @@ REDUCTIONS: dict[str, Reference] = {
     "cumprod": cumulative(np.cumprod),
     "logcumsumexp": cumulative(np.logaddexp.accumulate),
     "diff": diff,
+    "gradient": gradient,
     "trapezoid": trapezoid(integrate.trapezoid),
     "cumulative_trapezoid": trapezoid(integrate.cumulative_trapezoid),
     "sort": ordered(sorted_pair),
