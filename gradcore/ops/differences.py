@@ -68,8 +68,8 @@ def _steps(F: Any, input: Any, spacing: Any, dims: Any, everywhere: bool) -> lis
     if len(spacing) != len(dims):
         which = f"'self.dim() = {input.ndim}', since dim argument was not given" if everywhere else "'dim'"
         raise RuntimeError(
-            f"{_NAME} expected spacing to be unspecified, a scalar, or a list of length equal to {which}, but got a list "
-            f"of length {len(spacing)}"
+            f"{_NAME} expected spacing to be unspecified, a scalar, or a list of length equal to {which}, but got a "
+            f"list of length {len(spacing)}"
         )
     return [_distances(F, input, s, d) if hasattr(s, "__len__") else s for s, d in zip(spacing, dims, strict=True)]
 
