@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc as _collector
 import importlib as _importlib
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 # What is imported here is there for users; the stub file beside this one says which names these are.
 # ruff: noqa: E402, F401, F403
@@ -85,7 +85,7 @@ from gradcore.cuda import amp as _cuda_amp
 from gradcore.func import vmap
 from gradcore.kernels import from_kernel
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from gradcore import nn, optim, profiler, serialization, viz
     from gradcore.serialization import load, save
 
@@ -101,7 +101,7 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     module = _LATER.get(name)
     if module is None:
         raise AttributeError(f"module 'gradcore' has no attribute {name!r}")

@@ -134,7 +134,6 @@ from gradcore.random import set_rng_state as set_rng_state
 from gradcore.size import Size as Size
 from gradcore.tensor import Tensor as Tensor
 
-Any: Any
 BFloat16Tensor: Any
 BoolTensor: Any
 ByteTensor: Any
@@ -145,7 +144,6 @@ HalfTensor: Any
 IntTensor: Any
 LongTensor: Any
 ShortTensor: Any
-TYPE_CHECKING: Any
 
 __version__: str
 

@@ -406,15 +406,15 @@ def write_tangents(self: Any, result: Any) -> None:
     for level in local.state.levels:
         tangent, before = tangent_of(result, level), tangent_of(self, level)
         base = None if self._meta is None else self._meta.base
+        if before is None and tangent is not None and base is not None:
+            attach(base, level, laid_out_as(TENSORS.zeros_like(base), base))
+            before = tangent_of(self, level)
         more = () if before is None or tangent is None else _more_levels(before, tangent)
         if more:  # samples that shared memory get memory of their own
             owner = self if base is None else base
             tangents_of(self).pop(level, None)
             shared = tangent_of(owner, level) if base is not None else before
             attach(owner, level, laid_out_as(TENSORS.repeated(shared, over(more, shared._device)), owner))
-            before = tangent_of(self, level)
-        if before is None and tangent is not None and base is not None:
-            attach(base, level, laid_out_as(TENSORS.zeros_like(base), base))
             before = tangent_of(self, level)
         if tangent is None:
             if before is not None:

@@ -199,15 +199,14 @@ class CopySlices(Node):
             result = self._laid_out(grads, _contiguous_clone, TENSORS.permute)
             part = replay(result, self.chain)
             pieces = self._through(TENSORS.clone(part), False)
-            written = pieces[own]
-            if written is None or _repeats(part._array):  # memory that a view repeats can only have been filled
-                written = TENSORS.zeros_like(part)
+            repeats = _repeats(part._array)  # then it can only have been filled
+            written = TENSORS.zeros_like(part) if pieces[own] is None or repeats else pieces[own]
             more = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
             if more:  # samples that shared memory get memory of their own
                 apart = TENSORS.repeated(result, over(more, result._device))
                 result = self._laid_out(apart, _contiguous_clone, TENSORS.permute)
                 part = replay(result, self.chain)
-            TENSORS.copy_(part, written)
+            TENSORS.zero_(part) if repeats else TENSORS.copy_(part, written)
         return _replaced(pieces, own, result)
 
     def _laid_out(self, grads: Any, copy: Any, permute: Any) -> Any:

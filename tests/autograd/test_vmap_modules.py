@@ -161,6 +161,16 @@ def test_programs(name: str, transformation: str) -> None:
     np.testing.assert_allclose(found.numpy(), expected.numpy(), 1e-8, 1e-9)
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_forward_mode_through_the_batch(name: str) -> None:
+    f, shape = PROGRAMS[name]
+    samples = gc.tensor(np.random.default_rng(0).standard_normal((2, *shape)))
+    found = jacfwd(vmap(f))(samples)
+    for i, sample in enumerate(samples):
+        np.testing.assert_allclose(found[i, i].numpy(), grad(f)(sample).numpy(), 1e-8, 1e-9)
+        assert not found[i, 1 - i].any()
+
+
 def test_masks_that_differ_between_samples() -> None:
     def f(x):
         y = x.clone()
