@@ -85,10 +85,6 @@ from gradcore.cuda import amp as _cuda_amp
 from gradcore.func import vmap
 from gradcore.kernels import from_kernel
 
-if _typing.TYPE_CHECKING:
-    from gradcore import nn, optim, profiler, serialization, viz
-    from gradcore.serialization import load, save
-
 #: What is imported when first asked for: the modules of these names.
 _LATER = {
     "load": "serialization",

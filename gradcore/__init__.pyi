@@ -24,19 +24,23 @@ from gradcore import layouts as layouts
 from gradcore import linalg as linalg
 from gradcore import methods as methods
 from gradcore import namespaces as namespaces
+from gradcore import nn as nn
 from gradcore import ops as ops
+from gradcore import optim as optim
 from gradcore import overrides as overrides
 from gradcore import printing as printing
 from gradcore import profiler as profiler
 from gradcore import queries as queries
 from gradcore import random as random
 from gradcore import return_types as return_types
+from gradcore import serialization as serialization
 from gradcore import shaping as shaping
 from gradcore import size as size
 from gradcore import special as special
 from gradcore import subclasses as subclasses
 from gradcore import transfer as transfer
 from gradcore import utils as utils
+from gradcore import viz as viz
 from gradcore.amp.autocasting import autocast as autocast
 from gradcore.amp.autocasting import clear_autocast_cache as clear_autocast_cache
 from gradcore.amp.autocasting import get_autocast_dtype as get_autocast_dtype
@@ -131,6 +135,8 @@ from gradcore.random import randn_like as randn_like
 from gradcore.random import randperm as randperm
 from gradcore.random import seed as seed
 from gradcore.random import set_rng_state as set_rng_state
+from gradcore.serialization.reading import load as load
+from gradcore.serialization.writing import save as save
 from gradcore.size import Size as Size
 from gradcore.tensor import Tensor as Tensor
 

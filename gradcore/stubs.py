@@ -16,8 +16,12 @@ from typing import Any
 
 import gradcore
 from gradcore import dtypes, namespaces
-from gradcore.ops.table import OPS, Op
+from gradcore.ops import table
+from gradcore.ops.table import Op
 from gradcore.tensor import Tensor
+
+#: The package's own operations, without those that a program has declared.
+OPS = {name: op for name, op in table.OPS.items() if op.module.startswith("gradcore.ops.")}
 
 __all__ = ["stubs", "write"]
 
@@ -188,9 +192,10 @@ def _reexports(module: ModuleType) -> list[str]:
     """Everything public of a package that is not an operation, from where it is defined."""
     others = {*namespaces.functions(""), *dtypes.DTYPES, *dtypes.ALIASES, "annotations"}
     imports, values = [], []
-    for name, value in vars(module).items():
+    for name in dir(module):
         if name.startswith("_") or name in others:
             continue
+        value = getattr(module, name)
         if isinstance(value, ModuleType):
             if value.__name__ == f"{module.__name__}.{name}" and name not in LATER:
                 imports.append((module.__name__, name))
@@ -243,7 +248,7 @@ def _apart(lines: list[str]) -> list[str]:
 
 def _modules() -> str:
     """The modules of `gradcore.nn`: those that are written out from where they are, those made from tables in full."""
-    package = gradcore.nn
+    package: Any = gradcore.nn
     imports, classes = [], []
     for name in vars(package)["__all__"]:
         value = vars(package)[name]

@@ -346,7 +346,8 @@ def _evaluate(op: Op, function: Any, F: Any, grads: Any, values: list[Any], raw:
 def _unseen(function: Any, F: Any, grads: Any, values: list[Any]) -> Any:
     """A formula's value on tensors, with subclasses of tensors taken for plain ones."""
     state = local.state
-    before, state.mode = state.mode, (state.mode | PLAINLY) & ~FUNCTIONS
+    watched = any(getattr(mode, "sees_formulas", False) for mode in state.functions)
+    before, state.mode = state.mode, (state.mode | PLAINLY) & ~(0 if watched else FUNCTIONS)
     try:
         return function(F, grads, *values)
     finally:

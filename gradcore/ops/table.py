@@ -77,7 +77,7 @@ class Op:
         self.kind = kind
         self.name: str = options.pop("name", function.__name__)
         #: The module that declares it: its family.
-        self.module: str = function.__module__
+        self.module: str = function.__module__ or ""
         #: The kernel of the general call, where settings make it another one than that of the plain call.
         self.kernel: str = options.pop("kernel", self.name)
         self.doc = function.__doc__ or ""

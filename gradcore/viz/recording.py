@@ -36,6 +36,9 @@ class record(TorchFunctionMode):
     ['result', 'sum', 'mul', 'x']
     """
 
+    #: Whether operations of derivative formulas are seen, too.
+    sees_formulas = True
+
     def __init__(self, times: bool = False) -> None:
         self.times = times
 

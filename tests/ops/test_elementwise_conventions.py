@@ -314,3 +314,12 @@ def test_derivatives_of_a_power_end_in_zeros(exponent: float) -> None:
     for _ in range(int(exponent) + 1):
         (y,) = gc.autograd.grad(y, x, create_graph=True)
     assert y.item() == 0.0
+
+
+def test_the_recorded_gradient_of_tanh_is_one_node():
+    x = gc.tensor([0.5], requires_grad=True)
+    (slope,) = gc.autograd.grad(x.tanh(), x, gc.ones(1), create_graph=True)
+    assert slope.grad_fn.name() == "TanhBackwardBackward0"
+    (curvature,) = gc.autograd.grad(slope, x)
+    value = math.tanh(0.5)
+    assert curvature.item() == pytest.approx(-2 * value * (1 - value**2), rel=1e-5)

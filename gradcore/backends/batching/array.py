@@ -242,7 +242,7 @@ class Batched:
         return Batched(self.array.copy(order), self.level)
 
     def flatten(self, order: str = "C") -> Batched:
-        return self.reshape(-1).copy()  # type: ignore[attr-defined, no-any-return]
+        return self.reshape(-1).copy()
 
     def __copy__(self) -> Batched:
         return self.copy()
