@@ -198,7 +198,10 @@ class NumpyReductions(Reductions, Cumulative):
         return total.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)]) if keepdim else total
 
     def sum_rows(self, x: Any) -> Any:
-        return self.sum_over(x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), (0,))
+        rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        if x.dtype.kind not in "fc":
+            return np.add.reduce(rows, axis=0, dtype=x.dtype)
+        return self.sum_over(rows, (0,))
 
     def dot_over(self, x: Any, y: Any, dim: int) -> Any:
         if x.dtype != y.dtype or x.dtype.kind != "f" or dim % x.ndim != x.ndim - 1:
