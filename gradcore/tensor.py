@@ -13,6 +13,7 @@ from gradcore.autograd import gradients, graph
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, wrap
 from gradcore.autograd.hooks import RemovableHandle
+from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import INFERENCE, local
 from gradcore.autograd.variables import OWN, Subclasses
 from gradcore.backends.batching import Batched, under
@@ -192,7 +193,12 @@ class Tensor(Variable, Methods):
     def grad_fn(self) -> Any:
         """The node that computed this tensor; None for leaves."""
         edge = gradient_edge(self)
-        return None if edge is None or edge[0].is_leaf_sink else edge[0]
+        if edge is None or edge[0].is_leaf_sink:
+            return None
+        node = edge[0]
+        if node._n_outputs == 1:
+            node._kinds = (kind_of(self),)
+        return node
 
     @property
     def output_nr(self) -> int:

@@ -9,6 +9,7 @@ from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.batching import lift
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Node, Variable, gradient_edge, new, tick, wrap
+from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
 from gradcore.backends.batching import Batched, over
 from gradcore.backends.cupy_memory import is_pinned_memory
@@ -89,6 +90,7 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state
         if edge is not None:
             node = new(ToCopyBackward0)
             node._device, node._edges, node._hooks, node._seq, node.dtype = device, (edge,), None, tick(), t._dtype
+            node._kinds = (kind_of(out),)
             out._edge = (node, 0)
             if state.mode & ANOMALY:
                 anomaly_mode.note(node, (t,), (out,))

@@ -15,6 +15,7 @@ from typing import Any
 
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.nodes import Node, gradient_edge
 from gradcore.autograd.variables import new, tick, version_counter, wrap
@@ -64,6 +65,7 @@ def _mapped(t: Any, device: Any, map: Map, adjoint: Map) -> Any:
         edge = gradient_edge(t)
         if edge is not None:
             out._edge = (_node(edge, device, t._device, map, adjoint), 0)
+            out._edge[0]._kinds = (kind_of(out),)
     return out
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gradcore.autograd.hooks import RemovableHandle
+from gradcore.autograd.metadata import Kind, kind_of
 from gradcore.autograd.modes import local
 from gradcore.autograd.nodes import (
     FREED,
@@ -24,7 +25,6 @@ from gradcore.autograd.nodes import (
     requires_grad,
     with_edge,
 )
-from gradcore.autograd.roots import Kind, kind_of
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,

@@ -193,7 +193,7 @@ class Node:
     the last name goes.
     """
 
-    __slots__ = ("__weakref__", "_device", "_edges", "_hooks", "_metadata", "_seq")
+    __slots__ = ("__weakref__", "_device", "_edges", "_hooks", "_kinds", "_metadata", "_seq")
 
     _n_outputs: int = 1
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
@@ -208,6 +208,8 @@ class Node:
     _edges: tuple[Edge | None, ...]
     _hooks: Hooks | None
     _seq: int
+    #: What the outputs are like, where that was noted; see `gradcore.autograd.metadata`.
+    _kinds: Any
 
     def name(self) -> str:
         """The node's name, for example ``'AddBackward0'``."""
@@ -239,6 +241,13 @@ class Node:
         except AttributeError:
             self._metadata: dict[Any, Any] = {}
             return self._metadata
+
+    @property
+    def _input_metadata(self) -> tuple[Any, ...]:
+        """For each output, the shape, dtype and device that its gradient must have."""
+        from gradcore.autograd.metadata import metadata_of
+
+        return metadata_of(self)
 
     def _register_hook_dict(self, hooks: dict[int, Any]) -> None:
         self._own_hooks().tensor.setdefault(0, {}).update(hooks)

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.nodes import Node, gradient_edge
 from gradcore.autograd.variables import Variable, wrap
 
-__all__ = ["Kind", "edge_of", "edges_of", "kind_of", "roots_of"]
-
-
-class Kind(NamedTuple):
-    """What a gradient must be like."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    device: Any
-
-
-def kind_of(t: Any) -> Kind:
-    """What the gradient of a tensor must be like."""
-    return Kind(t._array.shape, t._dtype, t._device)
+__all__ = ["edge_of", "edges_of", "roots_of"]
 
 
 def edges_of(values: Any) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS, node_class
 from gradcore.autograd.messages import refusal
+from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
 from gradcore.autograd.nodes import (
     Chosen,
@@ -174,6 +175,7 @@ class CopySlices(Node):
         node.order, node.dual = _memory_order(base._array), bool(local.state.mode & DUAL)
         node._device, node._hooks, node._seq = base._device, None, tick()
         node._edges = _replaced(node._inner._edges, position, gradient_edge(base))
+        node._kinds = (kind_of(base),)
         return node
 
     def release(self) -> None:
