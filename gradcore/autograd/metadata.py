@@ -89,8 +89,8 @@ def _known(node: Any) -> Sequence[Kind] | None:
             return [Kind(shape, dtypes.from_numpy(dtype), node._device) for shape, dtype in several]
         if node.results and type(node.results[0]) is tuple:
             array = node.results[0][0]
-            if hasattr(array, "shape"):
-                dtype = array.dtype if isinstance(array, Variable) else dtypes.from_numpy(array.dtype)
+            if hasattr(array, "shape"):  # else packed by a hook
+                dtype = array._dtype if isinstance(array, Variable) else dtypes.from_numpy(array.dtype)
                 return (Kind(tuple(array.shape), dtype, node._device),)
         return None
     results = getattr(node, "_outputs", None)  # of a Function
