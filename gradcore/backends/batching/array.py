@@ -160,16 +160,15 @@ class Batched:
 
     def reshape(self, *shape: Any, order: Any = "C") -> Batched:
         new = tuple(shape[0]) if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
-        size = self.size
-        if -1 in new:
-            known = prod(n for n in new if n != -1)
-            fits = new.count(-1) == 1 and bool(known) and not size % known
-            new = tuple(size // known if n == -1 else n for n in new) if fits else new
-        else:
-            fits = prod(new) == size
-        if not fits:
-            raise ValueError(f"cannot reshape array of size {size} into shape {tuple(new)}")
-        return Batched(self.array.reshape((self.array.shape[0], *new), order=order), self.level)
+        samples = self.array.shape[0]
+        try:
+            return Batched(self.array.reshape((samples, *new), order=order), self.level)
+        except ValueError as error:
+            known, size = prod(n for n in new if n != -1), self.size
+            if samples or new.count(-1) != 1 or not known or size % known:
+                raise ValueError(f"cannot reshape array of size {size} into shape {tuple(new)}") from error
+        rest = tuple(size // known if n == -1 else n for n in new)  # of no samples at all
+        return Batched(self.array.reshape((samples, *rest), order=order), self.level)
 
     @property
     def T(self) -> Batched:
@@ -314,16 +313,15 @@ for _name in METHODS.split():
 
 def outermost(values: Any) -> Any:
     """The latest level among arrays in nested tuples, lists and dictionaries; None if there is none."""
-    kind = values.__class__
-    if kind is Batched:
-        return values.level
-    if kind is dict:
-        values = values.values()
-    elif kind is not tuple and kind is not list:
-        return None
     found = None
-    for value in values:
-        level = value.level if value.__class__ is Batched else outermost(value)
+    for value in values.values() if values.__class__ is dict else values:
+        kind = value.__class__
+        if kind is Batched:
+            level = value.level
+        elif kind is tuple or kind is list or kind is dict:
+            level = outermost(value)
+        else:
+            continue
         if level is not None and (found is None or level.order > found.order):
             found = level
     return found
@@ -423,7 +421,7 @@ def _placed(array: Any, axis: int) -> Any:
 
 def apply(ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
     """A universal function, or a method of one, on any arrays: batched ones, or those of a library."""
-    level = outermost((inputs, named))
+    level = outermost((inputs, named) if named else inputs)
     if level is None:
         return getattr(of_library(ufunc, *inputs), method)(*inputs, **named)
     return _UFUNC_METHODS[method](level, ufunc, *inputs, **named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -12,6 +13,7 @@ from gradcore.device import device
 __all__ = ["BatchedDevice", "Level", "over", "under"]
 
 _numbers = itertools.count(1).__next__
+_order = attrgetter("order")
 
 
 class Level:
@@ -54,11 +56,16 @@ class BatchedDevice(device):
 
 def over(levels: tuple[Level, ...], place: Any) -> Any:
     """The device `place` beneath `levels`, and those that it has already."""
-    new = set(levels).difference(place.levels)
-    if not new:
+    known = place.levels
+    for level in levels:
+        if level not in known:
+            break
+    else:
         return place
+    if not known and len(levels) == 1:
+        return _above(place, level)
     found = place.real
-    for level in sorted(new.union(place.levels), key=lambda level: level.order):
+    for level in sorted({*levels, *known}, key=_order):
         found = _above(found, level)
     return found
 

@@ -58,7 +58,7 @@ def accumulate(ufunc: Any, x: Any, key: Any, value: Any) -> None:
 def _level(x: Any, others: Any) -> Any:
     from gradcore.backends.batching.array import outermost
 
-    found = outermost(others)
+    found = outermost((others,))
     return x.level if found is None or found.order < x.level.order else found
 
 
