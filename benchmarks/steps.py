@@ -1,13 +1,16 @@
 """What one operation and one node cost, step by step: ``python -m benchmarks.steps``.
 
 The function that gradcore writes for a product (`gradcore.dispatch.direct`) is cut after each of its steps, and what is
-left is timed: the difference of two neighbours is what a step costs. Times are the smallest of many short runs, all in
-turns, on arrays of 16 numbers, where arithmetic costs little.
+left is timed: the difference of two neighbours is what a step costs. A last table has calls and nodes of several
+operations, beside PyTorch's where that is installed. Times are the smallest of many short runs, all in turns, on arrays
+of 16 numbers, where arithmetic costs little.
 """
 
 from __future__ import annotations
 
 import gc as collector
+import importlib
+import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any
@@ -70,8 +73,57 @@ def chain(x: Any, factor: Any) -> Any:
     return x
 
 
+def run_nodes(lib: Any, step: Callable[[Any], Any], start: Any) -> Callable[[], Any]:
+    """A backward through `NODES` nodes that `step` records."""
+    out = start
+    for _ in range(NODES):
+        out = step(out)
+    ones = lib.ones(*out.shape)
+    return lambda: out.backward(ones, retain_graph=True)
+
+
+def operations(lib: Any) -> tuple[dict[str, Callable[[], Any]], dict[str, Callable[[], Any]]]:
+    """Calls of operations that are recorded, and backward passes through chains of them."""
+    values = lib.linspace(0.5, 1.0, 16)
+    leaf, square = values.clone().requires_grad_(), values.clone().view(4, 4).requires_grad_()
+    x, y, a, b = leaf * 1.0, leaf * 1.0, square * 1.0, square * 1.0
+    factor = values.view(4, 4) / 4
+    calls = {
+        "`x * y`": lambda: x * y,
+        "`x.exp()`": lambda: x.exp(),
+        "`x.sum()`": lambda: x.sum(),
+        "`x.view(4, 4)`": lambda: x.view(4, 4),
+        "`cat([x, y])`": lambda: lib.cat([x, y]),
+        "`a @ b`, 4 x 4": lambda: a @ b,
+    }
+    nodes = {
+        "`x + c`": run_nodes(lib, lambda x: x + values, leaf),
+        "`x * c`": run_nodes(lib, lambda x: x * values, leaf),
+        "`x * x`": run_nodes(lib, lambda x: x * x, leaf),
+        "`x.tanh()`": run_nodes(lib, lambda x: x.tanh(), leaf),
+        "`x.view(16)`": run_nodes(lib, lambda x: x.view(16), leaf),
+        "`a @ c`, 4 x 4": run_nodes(lib, lambda a: a @ factor, square),
+    }
+    return calls, nodes
+
+
+def print_operations() -> None:
+    """Print what calls and nodes take in gradcore and, where it is installed, in PyTorch."""
+    libraries = {"gradcore": gradcore}
+    if importlib.util.find_spec("torch"):
+        libraries["PyTorch"] = torch = importlib.import_module("torch")
+        torch.set_num_threads(1)
+    made = {name: operations(lib) for name, lib in libraries.items()}
+    for kind, title, calls, each in ((0, "calls, recorded", 200, 1), (1, "nodes of backward", 3, NODES)):
+        labels = list(made["gradcore"][kind])
+        times = smallest({f"{lib} {label}": made[lib][kind][label] for label in labels for lib in made}, 100, calls)
+        print(f"\n{title} (ns): {', '.join(made)}")
+        for label in labels:
+            print("".join(f"{times[f'{lib} {label}'] / each:8.0f}" for lib in made), f" {label}")
+
+
 def main() -> None:
-    """Print the two tables."""
+    """Print the tables."""
     values = gradcore.linspace(0.5, 1.0, 16)
     x, y = (values.clone().requires_grad_() * 1.0 for _ in range(2))
     x * y  # from the second call on, the function is its own
@@ -111,6 +163,7 @@ def main() -> None:
     print(f"{each - call:8.0f}  the loop: order, checks, where the gradient goes")
     print(f"{each:8.0f}  together")
     print(f"{whole['leaf']:8.0f}  a backward call with one node and one leaf")
+    print_operations()
 
 
 if __name__ == "__main__":
