@@ -16,7 +16,7 @@ __all__ = ["PLANS", "TENSORS", "all_gradients", "are_real", "fit", "node_class",
 
 
 class Namespace:
-    """``F`` for tensors: every operation as a function that records. Filled by the floor above."""
+    """``F`` for tensors: every operation as a function that records. Filled by the layer above."""
 
     def __init__(self) -> None:
         #: What makes functions that few programs use, by name.

@@ -110,7 +110,7 @@ class Subclasses:
     plain: ClassVar[set[Any]] = set()
     #: Whether there is a subclass that does.
     used = False
-    #: Which of some values take calls over, and how they are asked to; put here by the floor above.
+    #: Which of some values take calls over, and how they are asked to; put here by the layer above.
     overloaded: Any = None
     hand_over: Any = None
 
@@ -169,7 +169,7 @@ class Variable:
 
 
 class _TensorType:
-    """The class of new tensors, put here by the floor above."""
+    """The class of new tensors, put here by the layer above."""
 
     cls: Any = Variable
 

@@ -22,7 +22,7 @@ class Streams:
     used : bool
         Whether any thread has ever chosen a stream: else nothing needs to look.
     clock : callable
-        Draws numbers as nodes are numbered; the floor of nodes puts it here.
+        Draws numbers as nodes are numbered; the layer of nodes puts it here.
     """
 
     def __init__(self) -> None:

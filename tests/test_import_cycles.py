@@ -1,4 +1,4 @@
-"""Modules import each other without circles, and array libraries where they belong; see also `tests.test_floors`."""
+"""Modules import each other without cycles, and array libraries where they belong; see also test_import_layers.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import gradcore
 
 ROOT = Path(gradcore.__file__).parent
 
-#: What collects the names of its package for users may know all of its rooms.
+#: What collects the names of its package for users may import all of its modules.
 FACADES = {"", "autograd", "cuda", "func"}
 
 PATHS = {
@@ -56,8 +56,8 @@ def top_level(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
             yield from top_level([*node.body, *node.orelse, *node.finalbody])
 
 
-def test_imports_form_no_circle() -> None:
-    """Facades aside, whose rooms are imported through them."""
+def test_imports_form_no_cycle() -> None:
+    """Facades aside, through which their own modules are imported."""
     graph = {module: {name for name in imported(module) if name not in FACADES} for module in PATHS}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
