@@ -1,4 +1,4 @@
-"""Linear algebra on CUDA: what NumPy's interface lacks, by CuPy's twin of scipy.linalg."""
+"""Linear algebra on CUDA: what NumPy's interface lacks, by CuPy's counterpart of scipy.linalg."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def from_kernel(
 ) -> Callable[..., Any]:
     """A differentiable operation from a CUDA kernel.
 
-    It runs on every device: on CUDA the kernel, elsewhere its twin, which for expressions is made by itself. It
+    It runs on every device: on CUDA the kernel, elsewhere its reference in NumPy, which follows from an expression. It
     records, works in forward mode, under `gradcore.func` and, if its derivative is a formula, in derivatives of any
     order.
 
@@ -47,7 +47,7 @@ def from_kernel(
           names. With several outputs, `grad` is a list,
         - what `from_kernel` returned for a kernel with the inputs `grad` and some of these names.
     reference : callable, optional
-        The twin: a function of arrays and settings, written with NumPy. Needed where `forward` is not an expression.
+        What runs where there is no CUDA: a function of NumPy arrays and settings. Needed where `forward` is not an expression.
     name : str, optional
         Of the operation and, in camel case, of its nodes.
     inputs : sequence of str, optional

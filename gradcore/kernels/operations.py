@@ -77,14 +77,14 @@ def _finished(op: Op) -> Callable[..., Any]:
 
 
 def _parsed(text: Any, reference: Any) -> Program | None:
-    """The program of an expression; None if it is none and there is a twin in its place."""
+    """The program of an expression; None if it cannot be traced and there is a reference."""
     try:
         program = parse(text)
         check_functions(program)
     except Unparsable as error:
         if reference is not None:
             return None
-        raise ValueError(f"{error}; give the twin for other devices, reference=, or use simpler expressions") from None
+        raise ValueError(f"{error}; give reference=, a function of NumPy arrays, or use simpler expressions") from None
     return program
 
 
@@ -100,7 +100,7 @@ def _elementwise_op(
     unique: str,
     node: str,
 ) -> Op:
-    """An operation of single elements: an expression, or a kernel with an expression or a function for its twin."""
+    """An operation of single elements: an expression, or a kernel with an expression or a function as its reference."""
     if program is not None and set(program.reads) - set(names):
         missing = ", ".join(sorted(set(program.reads) - set(names)))
         raise ValueError(f"the kernel reads {missing}, which is not among its inputs {', '.join(names)}")
@@ -120,7 +120,7 @@ def _elementwise_op(
         name=unique, path=unique, node=node, promotion="float", numbers=tuple(names), inplace=False, **_HIDDEN
     )(body)
     if kernel is not None or program is None:
-        Backend.elementwise.pop(unique)  # the kernel itself runs, not one that is generated from its twin
+        Backend.elementwise.pop(unique)  # the kernel itself runs, not one that is generated from its reference
     for each in names:
         formula = _elementwise_formula(program, backward, each, names)
         if formula is not None:

@@ -22,7 +22,7 @@ _SIZES = ("n", "size", "count")
 
 
 class RawKernel:
-    """A kernel as a function of arrays: on CUDA it is launched, elsewhere its twin is called.
+    """A kernel as a function of arrays: on CUDA it is launched, elsewhere its reference is called.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class RawKernel:
             shapes, dtypes = self._results(values)
             results = tuple(F.xp.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
         else:
-            return self._twin(values)
+            return self._reference_result(values)
         return results if len(results) > 1 else results[0]
 
     def _of_samples(self, F: BatchingBackend, values: tuple[Any, ...]) -> Any:
@@ -92,11 +92,11 @@ class RawKernel:
             return Batched(F.inner.xp.stack(found), F.level)
         return tuple(Batched(F.inner.xp.stack(each), F.level) for each in zip(*found, strict=True))
 
-    def _twin(self, values: tuple[Any, ...]) -> Any:
+    def _reference_result(self, values: tuple[Any, ...]) -> Any:
         if self.reference is None:
             raise RuntimeError(
-                f"the kernel {self.name!r} runs on CUDA only: give from_kernel its twin for other devices, "
-                "reference=, a function of NumPy arrays"
+                f"the kernel {self.name!r} runs on CUDA only: give from_kernel a reference for other "
+                "devices, reference=, a function of NumPy arrays"
             )
         return self.reference(*values)
 
