@@ -24,11 +24,11 @@ LOG = logging.getLogger(__name__)
 
 #: File, title, and sections: a heading, the prefix under which users find the names, and the module that lists them.
 PAGES = (
-    ("creation", "Making tensors", (("From data, filled, in sequences", "gradcore", "gradcore.creation"),)),
+    ("creation", "Creating tensors", (("From data, filled, in sequences", "gradcore", "gradcore.creation"),)),
     ("random", "Random numbers", (("", "gradcore", "gradcore.random"),)),
     ("dtypes", "Dtypes, sizes, printing", (
         ("Dtypes", "gradcore", "gradcore.dtypes"),
-        ("Questions", "gradcore", "gradcore.queries"),
+        ("Predicates", "gradcore", "gradcore.queries"),
         ("Sizes and layouts", "gradcore", "gradcore.size gradcore.layouts"),
         ("Printing", "gradcore", "gradcore.printing"),
     )),
@@ -43,33 +43,33 @@ PAGES = (
         ("Gradients", "gradcore.autograd", "gradcore.autograd"),
         ("In the top namespace", "gradcore", "gradcore.autograd.grad_mode gradcore.autograd.anomaly_mode"),
         ("The graph and its hooks", "gradcore.autograd.graph", ""),
-        ("Functions of one's own", "gradcore.autograd.function", "gradcore.autograd.function"),
-        ("Forward mode by hand", "gradcore.autograd.forward_ad", "gradcore.autograd.forward_ad"),
+        ("Custom functions", "gradcore.autograd.function", "gradcore.autograd.function"),
+        ("Forward mode", "gradcore.autograd.forward_ad", "gradcore.autograd.forward_ad"),
         ("Jacobians", "gradcore.autograd.functional", "gradcore.autograd.functional"),
     )),
     ("overrides", "Subclasses of tensors", (("", "gradcore.overrides", "gradcore.overrides"),)),
     ("amp", "Mixed precision", (
         ("", "gradcore.amp", "gradcore.amp"),
         ("Settings of a thread", "gradcore", "gradcore.amp.autocasting"),
-        ("Old names", "gradcore.cuda.amp", "gradcore.cuda.amp"),
+        ("Deprecated names", "gradcore.cuda.amp", "gradcore.cuda.amp"),
     )),
     ("profiler", "Profiling", (
         ("", "gradcore.autograd.profiler", "gradcore.autograd.profiler"),
         ("Step by step", "gradcore.profiler", "gradcore.profiler"),
     )),
-    ("func", "Functions of functions", (("", "gradcore.func", "gradcore.func"),)),
+    ("func", "Function transforms", (("", "gradcore.func", "gradcore.func"),)),
     ("nn", "Neural networks", (
         ("", "gradcore.nn", "gradcore.nn"),
         ("Hooks on all modules", "gradcore.nn.modules.module", "gradcore.nn.module"),
-        ("First values", "gradcore.nn.init", "gradcore.nn.init"),
+        ("Initialization", "gradcore.nn.init", "gradcore.nn.init"),
         ("Utilities", "gradcore.nn.utils", "gradcore.nn.utils"),
         ("Sequences", "gradcore.nn.utils.rnn", "gradcore.nn.utils.rnn"),
         ("Parametrizations", "gradcore.nn.utils.parametrize", "gradcore.nn.utils.parametrize"),
-        ("Ready-made parametrizations", "gradcore.nn.utils.parametrizations", "gradcore.nn.utils.parametrizations"),
+        ("Built-in parametrizations", "gradcore.nn.utils.parametrizations", "gradcore.nn.utils.parametrizations"),
     )),
     ("optim", "Optimisers", (
         ("", "gradcore.optim", "gradcore.optim"),
-        ("Schedulers", "gradcore.optim.lr_scheduler", "gradcore.optim.lr_scheduler"),
+        ("Learning-rate schedulers", "gradcore.optim.lr_scheduler", "gradcore.optim.lr_scheduler"),
     )),
     ("utils", "Utilities", (("Checkpointing", "gradcore.utils.checkpoint", "gradcore.utils.checkpoint"),)),
     ("serialization", "Saving and loading", (
@@ -77,7 +77,7 @@ PAGES = (
         ("What files may contain", "gradcore.serialization", "gradcore.serialization"),
     )),
     ("viz", "Seeing graphs", (("", "gradcore.viz", "gradcore.viz"),)),
-    ("extending", "Operations and backends of one's own", (
+    ("extending", "Custom operations and backends", (
         ("Declaring operations", "gradcore.ops.table", "gradcore.ops.table"),
         ("Describing their calls", "gradcore.ops.samples", "gradcore.ops.samples"),
         ("Registering", "gradcore", "gradcore.namespaces"),
@@ -112,7 +112,7 @@ def _find(path: str) -> Any:
     """The object that users find under a dotted path, None if there is none."""
     where, _, name = path.rpartition(".")
     module = _module(where)
-    return None if module is None else vars(module).get(name)
+    return getattr(module, name, None)  # some are imported when first asked for
 
 
 # -- operations -------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def _undocumented(seen: set[int]) -> list[str]:
     legacy = type(gradcore.FloatTensor)
     return [
         name
-        for name, value in vars(gradcore).items()
+        for name, value in ((name, getattr(gradcore, name)) for name in dir(gradcore))
         if not name.startswith("_") and callable(value) and id(value) not in known
         and not isinstance(value, legacy) and not name.endswith("_")
     ]  # fmt: skip

@@ -47,7 +47,8 @@ def from_kernel(
           names. With several outputs, `grad` is a list,
         - what `from_kernel` returned for a kernel with the inputs `grad` and some of these names.
     reference : callable, optional
-        What runs where there is no CUDA: a function of NumPy arrays and settings. Needed where `forward` is not an expression.
+        What runs where there is no CUDA: a function of NumPy arrays and settings. Needed where `forward` is not an
+        expression.
     name : str, optional
         Of the operation and, in camel case, of its nodes.
     inputs : sequence of str, optional
