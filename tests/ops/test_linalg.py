@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -347,3 +348,34 @@ def test_nodes_have_pytorchs_names() -> None:
     }  # fmt: skip
     for name, out in names.items():
         assert out.grad_fn.name() == name
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.complex64], ids=str)
+@pytest.mark.parametrize("shape", [(16, 16), (2, 3, 20, 17), (17, 20), (0, 16, 16)], ids=str)
+def test_decompositions_in_single_precision(shape: tuple[int, ...], dtype: gc.dtype) -> None:
+    """From a size on they have a way of their own."""
+    a = gc.randn(*shape, dtype=dtype)
+    close = functools.partial(np.testing.assert_allclose, rtol=0, atol=2e-5)
+    for full in (False, True):
+        u, s, vh = gc.linalg.svd(a, full_matrices=full)
+        k = s.shape[-1]
+        close(((u[..., :k] * s.unsqueeze(-2)) @ vh[..., :k, :]).numpy(), a.numpy())
+        close((u.mH @ u).numpy(), np.broadcast_to(np.eye(u.shape[-1]), (*shape[:-2], *u.shape[-1:] * 2)))
+    close(gc.linalg.svdvals(a).numpy(), s.numpy())
+    assert u.is_contiguous()
+    assert vh.is_contiguous()
+    assert s.dtype is gc.float32
+    h = a.mH @ a / shape[-2]
+    for uplo in "LU":
+        half = h.tril() if uplo == "L" else h.triu()  # the other half is not looked at
+        values, vectors = gc.linalg.eigh(half, UPLO=uplo)
+        close((vectors * values.unsqueeze(-2) @ vectors.mH).numpy(), h.numpy())
+        close(gc.linalg.eigvalsh(half, UPLO=uplo).numpy(), values.numpy())
+
+
+@pytest.mark.parametrize("n", [4, 20])
+def test_decompositions_of_what_is_not_finite(n: int) -> None:
+    a = gc.full((n, n), float("nan"))
+    for decompose in (gc.linalg.svd, gc.linalg.svdvals, gc.linalg.eigh, gc.linalg.eigvalsh):
+        with pytest.raises(RuntimeError, match="converge"):
+            decompose(a)
