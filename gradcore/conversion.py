@@ -161,6 +161,8 @@ def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
     forward.refuse_dual(self, "Trying to use forward AD with set_ that does not support it; use a new name")
     chosen = empty(0, dtype=self._dtype, device=self._device) if source is None else source
     self._array, self._device, self._dtype = chosen._array, chosen._device, chosen._dtype
+    if self._meta is not None:
+        self._meta.accumulator = None  # earlier graphs do not end at what the tensor is now
     bump(self)
     return self
 

@@ -8,26 +8,25 @@ pass over the graph beforehand, unless only certain inputs are asked for.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+from functools import partial
+from heapq import heapify, heappop, heappush
 from operator import add, attrgetter, iadd
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, leaves, reentrant
 from gradcore.autograd.formulas import PLANS, TENSORS, all_gradients, are_real, fit
 from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
+from gradcore.autograd.leaves import accumulate
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
-from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node, OpNode, requires_grad
-from gradcore.autograd.variables import OWN, Clock, Meta, Subclasses, bump, tensor_type, wrap
-from gradcore.backends.batching import Batched, over
+from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node, OpNode
+from gradcore.autograd.variables import OWN, Clock, Meta, Subclasses, tensor_type, wrap
+from gradcore.backends.batching import over
 from gradcore.backends.batching.array import levels_of
 from gradcore.backends.streams import STREAMS
 
-__all__ = ["accumulate", "keep", "run_backward"]
+__all__ = ["run_backward"]
 
-#: Held while a leaf's gradient is updated: backward may run in several threads that share leaves.
-_summing = threading.RLock()
 _creation = attrgetter("_seq")
 
 
@@ -49,7 +48,7 @@ def run_backward(
         Nodes whose incoming gradients are wanted: ``{node: [(output number, key), ...]}``. Then only what leads
         there is computed.
     accumulate : bool
-        Whether captured leaves also receive the gradient in ``.grad``.
+        Whether these nodes also run: leaves get the gradient in ``.grad``, and the hooks of the others are called.
 
     Returns
     -------
@@ -67,8 +66,8 @@ def run_backward(
     raw = not create_graph and not state.mode & DUAL
     task = _Task(raw, retain_graph, create_graph, captures, accumulate)
     task.batches = _batches_of(roots, state.batches)
-    before, outer = state.mode, state.task
-    state.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
+    before, outer, pack_hooks = state.mode, state.task, state.pack_hooks
+    state.mode = task.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
     try:
         for node, number, grad in roots:
@@ -77,7 +76,7 @@ def run_backward(
         if task.notes:
             reentrant.call_back(task.notes)
     finally:
-        state.mode, state.task = before, outer
+        state.mode, state.task, state.pack_hooks = before, outer, pack_hooks
         task.leave_device()
     return task.found
 
@@ -120,8 +119,8 @@ class _Task:
     """The state of one backward call."""
 
     __slots__ = (
-        "_entered", "accumulate", "batches", "captures", "create", "device", "found", "heap", "leading", "notes",
-        "owned", "pending", "places", "raw", "reachable", "retain", "roots", "watch",
+        "_entered", "accumulate", "batches", "captures", "create", "device", "found", "heap", "leading", "mode",
+        "notes", "owned", "pending", "places", "raw", "reachable", "retain", "roots", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -134,6 +133,8 @@ class _Task:
     ) -> None:
         self.raw, self.retain, self.create, self.accumulate = raw, retain or create, create, accumulate
         self.batches: tuple[Any, ...] = ()
+        #: The mode in which every node starts, whatever a hook has switched on or off.
+        self.mode = 0
         self.places: dict[int, Any] = {}
         #: Gradients of nodes that wait: a gradient, or a list of them for nodes with several outputs.
         self.pending: dict[Node, Any] = {}
@@ -258,6 +259,14 @@ class _Task:
             total = part if total is None else total + part
         return total
 
+    def lead_to_captures(self) -> None:
+        """Find the nodes that lead to what is asked for, and leave out the roots that do not."""
+        self.leading = _leading_to(self.captures, self.pending)
+        waiting = [entry for entry in self.heap if entry[1] in self.leading]
+        if len(waiting) < len(self.heap):
+            self.heap[:] = waiting
+            heapify(self.heap)
+
     # -- the loop -------------------------------------------------------------------------------------------------
 
     def run(self, run: Any) -> None:
@@ -267,7 +276,7 @@ class _Task:
         """
         self.roots = list(self.pending)
         if self.captures:
-            self.leading = _leading_to(self.captures, self.pending)
+            self.lead_to_captures()
         heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
         leading, captures = self.leading, self.captures
         device: Any = None
@@ -377,6 +386,7 @@ class _Task:
     def run_alone(self, node: Any, grad: Any) -> None:
         """Run any node with its hooks, captures, leaves, several outputs."""
         captures, hooks = self.captures, node._hooks
+        local.state.mode = self.mode
         if type(grad) is _PerDevice or type(grad) is list:
             grad = self.gathered(grad, node._device)
         leaf = node.is_leaf_sink
@@ -390,12 +400,13 @@ class _Task:
         if not leaf:
             self.spread(node, grad)
             return
+        own, batched = node in self.owned, bool(self.batches)
         if self.watch & PROFILE:
-            local.state.profiler.node(node, grad, lambda: self.accumulate_grad(node, grad))
+            added = local.state.profiler.node(node, grad, partial(accumulate, node, grad, self.raw, own, batched))
         else:
-            self.accumulate_grad(node, grad)
+            added = accumulate(node, grad, self.raw, own, batched)
         if hooks is not None and hooks.post:
-            self.posthooks(node, hooks, (), grad)
+            self.posthooks(node, hooks, (), added)
 
     def will_run(self, node: Node) -> bool:
         """Whether this call computes the gradient that arrives at a node."""
@@ -496,12 +507,6 @@ class _Task:
             self.found[key] = self.as_tensor(grad[number] if type(grad) is list else grad, node._device)
         return grad
 
-    def cast(self, grad: Any, dtype: Any) -> Any:
-        """A gradient in the dtype that its leaf asks for, if it does for any."""
-        if dtype is None or grad.dtype == (dtype.numpy if self.raw else dtype):
-            return grad
-        return grad.astype(dtype.numpy) if self.raw else TENSORS.to(grad, dtype)
-
     def tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         several = type(grad) is list
         grads = [self.as_tensor(g, node._device) for g in (grad if several else [grad])]
@@ -510,14 +515,14 @@ class _Task:
         for number, reference in hooks.retain.items():
             tensor = reference()
             if tensor is not None and grads[number] is not None:
-                keep(tensor, grads[number])
+                leaves.keep(tensor, grads[number])
         carried = [self.as_carried(g) for g in grads]
         return carried if several else carried[0]
 
     def executes(self, node: Node) -> bool:
         """Whether a node that has its gradient is to do something with it."""
-        if node.is_leaf_sink:
-            return self.accumulate and node in self.captures
+        if node in self.captures and self.accumulate:
+            return True
         leading = self.leading
         if leading:
             for edge in node._edges:
@@ -544,70 +549,7 @@ class _Task:
         found = call_posthooks(hooks.post, node.shown(inputs), outputs)
         return [self.as_carried(p) for p in node.spread(found)]
 
-    def accumulate_grad(self, node: Any, grad: Any) -> None:
-        """Add to a leaf's ``.grad``: in place where it exists, without a copy where the engine made the array."""
-        leaf = node.variable
-        meta: Meta = leaf._meta
-        if self.batches and grad is not None:
-            _check_unbatched(grad._array if not self.raw else grad, leaf)
-        with _summing:
-            old = meta.grad
-            if grad is None:
-                pass
-            elif not self.raw:
-                meta.grad = TENSORS.clone(grad) if old is None else old + grad
-            elif old is None:
-                array = grad
-                if array.__class__ is not node._device.backend.array_type:
-                    array = node._device.backend.asarray(array)
-                elif node not in self.owned:
-                    array = array.copy()
-                if array.ndim > 1 and array.strides != leaf._array.strides:
-                    array = leaves.laid_out_as(leaf._array, array)
-                meta.grad = wrap(array, leaf._device, leaf._dtype if array.dtype is leaf._array.dtype else None)
-            else:
-                try:
-                    old._array = local.state.run(iadd, old._array, grad)
-                except ValueError as error:  # the leaf has another shape than when it got its gradient
-                    raise RuntimeError(
-                        f"a gradient of size {list(grad.shape)} cannot be added to .grad, which has size "
-                        f"{list(old._array.shape)}; set .grad to None first"
-                    ) from error
-                bump(old)
-        if meta.post_accumulate_hooks:
-            for hook in list(meta.post_accumulate_hooks.values()):
-                if hook(leaf) is not None:
-                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
-
-
-def accumulate(node: Any, grad: Any) -> None:
-    """Add a tensor to the gradient of the leaf of an AccumulateGrad, outside of any backward."""
-    raw = grad is None or not (local.state.mode & GRAD and requires_grad(grad))
-    task = _Task(raw, True, False, None, True)
-    task.accumulate_grad(node, task.as_carried(grad))
-
 
 def _holds(total: Any, piece: Any) -> bool:
     """Whether every sample that differs in `piece` has memory of its own in `total`."""
     return set(levels_of(piece)) <= set(levels_of(total))
-
-
-def _check_unbatched(grad: Any, leaf: Any) -> None:
-    """Refuse to keep the gradients of single samples where one gradient is kept."""
-    levels = set()
-    while grad.__class__ is Batched:
-        levels.add(grad.level)
-        grad = grad.array
-    if not levels <= set(leaf._device.levels):
-        raise RuntimeError(
-            "vmap: backward() would accumulate the gradients of single samples in .grad of a tensor from outside of "
-            "vmap. Use autograd.grad() or func.grad(), and return the gradients."
-        )
-
-
-def keep(tensor: Any, grad: Any) -> None:
-    """Add a gradient to ``.grad`` of a tensor that is no leaf, in memory of its own."""
-    if tensor._meta is None:
-        tensor._meta = Meta()
-    before = tensor._meta.grad
-    tensor._meta.grad = TENSORS.clone(grad) if before is None else before + grad

@@ -55,6 +55,10 @@ class FunctionCtx:
         """Say which results carry no derivative; `backward` still gets a gradient (zeros) for each."""
         self.non_differentiable = tensors
 
+    def forget_notes(self) -> None:
+        """Let go of what `forward` has noted: outputs among it would hold the node that holds them."""
+        self.to_save = self.saved_for_forward = self.dirty_tensors = self.non_differentiable = None
+
     def set_materialize_grads(self, value: bool) -> None:
         """Choose whether `backward` gets zeros (the default) or None where a result has no gradient.
 
@@ -324,8 +328,7 @@ class Function:
                 return by_rule()
             args = lifted(args)
         ctx, result = call(cls, args, separate)
-        # Outputs among these would hold the node that holds them.
-        ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
+        ctx.forget_notes()
         return result
 
 

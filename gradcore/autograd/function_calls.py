@@ -63,7 +63,11 @@ def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
     finally:
         state.mode = before
     ctx._hooks, ctx._seq = None, tick()
-    result = finish(ctx, args, result, record, separate)
+    try:
+        result = finish(ctx, args, result, record, separate)
+    except BaseException:  # a hook on saved tensors may raise, to end a recomputation early
+        ctx.forget_notes()
+        raise
     if record and state.mode & ANOMALY:
         tensors = [a for a in args if isinstance(a, Variable)]
         anomaly_mode.note(ctx, tensors, result if isinstance(result, tuple) else (result,))

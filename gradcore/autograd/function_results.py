@@ -87,7 +87,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
             t = views.same_as(t, (ctx, i))
         else:
             _give_history(ctx, t, i, creation)
-        if is_input and not is_dirty and t._meta is not None and t._meta.base is not None:
+        if not is_dirty and t._meta is not None and t._meta.base is not None:
             t._meta.creation = creation
         outputs.append(t)
     if record:

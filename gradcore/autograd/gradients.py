@@ -8,7 +8,7 @@ from typing import Any
 
 from gradcore.autograd import reentrant
 from gradcore.autograd.batching import mapped
-from gradcore.autograd.engine import keep, run_backward
+from gradcore.autograd.engine import run_backward
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.nodes import Node
@@ -119,24 +119,21 @@ def backward(
     outputs = edges_of(tensors)
     grads = (None,) * len(outputs) if grad_tensors is None else _tuple(grad_tensors)
     captures: dict[Node, list[tuple[int, int]]] | None = None
-    wanted: tuple[Any, ...] = ()
     if inputs is not None:
         wanted = edges_of(inputs.values() if isinstance(inputs, dict) else inputs)
         if not wanted:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
         captures = {}
-        for i, t in enumerate(wanted):
-            node, number = edge_of(t, "can't retain_grad on Tensor that has requires_grad=False")
-            captures.setdefault(node, []).append((number, i))
-    found = run_backward(
+        for t in wanted:
+            captures[edge_of(t, "can't retain_grad on Tensor that has requires_grad=False")[0]] = []
+            if isinstance(t, Variable):
+                t.retain_grad()  # type: ignore[attr-defined]
+    run_backward(
         roots_of(outputs, grads),
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
         captures=captures,
     )
-    for i, t in enumerate(wanted):
-        if isinstance(t, Variable) and not t.is_leaf and not t.retains_grad and found.get(i) is not None:  # type: ignore[attr-defined]
-            keep(t, found[i])
 
 
 def grad(
@@ -227,12 +224,13 @@ def grad(
     grads = (None,) * len(outs) if grad_outputs is None else _tuple(grad_outputs)
     if is_grads_batched:
         return _batched(outs, ins, grads, retain_graph, create_graph, allow_unused, materialize_grads)
+    roots = roots_of(outs, grads)
     captures: dict[Node, list[tuple[int, int]]] = {}
     for i, t in enumerate(ins):
         node, number = edge_of(t, "One of the differentiated Tensors does not require grad")
         captures.setdefault(node, []).append((number, i))
     found = run_backward(
-        roots_of(outs, grads),
+        roots,
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
         captures=captures,
@@ -248,7 +246,10 @@ def grad(
     if materialize_grads:
         if any(g is None and not isinstance(t, Variable) for t, g in zip(ins, results, strict=True)):
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
-        results = [TENSORS.zeros_like(t) if g is None else g for t, g in zip(ins, results, strict=True)]
+        results = [
+            TENSORS.zeros_like(t, requires_grad=create_graph) if g is None else g
+            for t, g in zip(ins, results, strict=True)
+        ]
     return tuple(results)
 
 
@@ -264,6 +265,15 @@ def _batched(
     sizes = {len(g) for g in grads if g is not None}
     if len(sizes) != 1:
         raise RuntimeError("is_grads_batched=True needs grad_outputs that share the size of their first dim")
+    for i, (out, g) in enumerate(zip(outs, grads, strict=False)):
+        if g is not None and isinstance(out, Variable) and g.shape[1:] != out._array.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                "dimension. The sizes of the remaining dimensions are expected to match the shape of corresponding "
+                f"output, but a mismatch was detected: grad_output[{i}] has a shape of {g.shape[1:]} and output[{i}] "
+                f"has a shape of torch.Size({list(out._array.shape)}). If you only want some tensors in `grad_output` "
+                "to be considered batched, consider using vmap."
+            )
 
     def pull(*rows: Any) -> tuple[Any, ...]:
         return grad(outs, ins, rows, retain, create, True, allow_unused, False, materialize)  # type: ignore[no-any-return]

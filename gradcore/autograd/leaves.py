@@ -2,12 +2,110 @@
 
 from __future__ import annotations
 
+import threading
+from operator import iadd
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import local
+from gradcore.autograd.variables import Meta, bump, wrap
+from gradcore.backends.batching import Batched
 
-__all__ = ["cast", "laid_out_as"]
+__all__ = ["accumulate", "cast", "keep", "laid_out_as"]
+
+#: Held while a leaf's gradient is updated: backward may run in several threads that share leaves.
+_summing = threading.RLock()
+
+
+def accumulate(node: Any, grad: Any, raw: bool, own: bool = False, batched: bool = False) -> Any:
+    """Add to ``.grad`` of the leaf of an AccumulateGrad, and call its hooks.
+
+    Parameters
+    ----------
+    node : AccumulateGrad
+    grad : array or Tensor or None
+        A raw array if `raw`.
+    raw : bool
+        Whether this is not recorded.
+    own : bool
+        Whether the engine made the array, so that the leaf may keep it.
+    batched : bool
+        Whether the gradient may be a batch.
+
+    Returns
+    -------
+    array or Tensor or None
+        What was added: `grad`, or what the leaf keeps of it.
+
+    Raises
+    ------
+    RuntimeError
+        If the leaf has become the result of an operation.
+    """
+    leaf = node.variable
+    meta: Meta = leaf._meta
+    if grad is not None and meta.requires_grad:
+        if batched:
+            _check_unbatched(grad if raw else grad._array, leaf)
+        with _summing:
+            grad = _added(node, leaf, meta, grad, own) if raw else _recorded(meta, grad)
+    elif grad is not None and leaf._edge is not None:
+        raise RuntimeError("leaf variable has been moved into the graph interior")
+    if meta.post_accumulate_hooks:
+        for hook in list(meta.post_accumulate_hooks.values()):
+            if hook(leaf) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+    return grad
+
+
+def _recorded(meta: Meta, grad: Any) -> Any:
+    """``.grad`` gets a history: a new tensor."""
+    meta.grad = TENSORS.clone(grad) if meta.grad is None else meta.grad + grad
+    return grad
+
+
+def _added(node: Any, leaf: Any, meta: Meta, grad: Any, own: bool) -> Any:
+    """In place where there is a gradient, without a copy where the engine made the array."""
+    old = meta.grad
+    if old is not None:
+        try:
+            old._array = local.state.run(iadd, old._array, grad)
+        except ValueError as error:  # the leaf has another shape than when it got its gradient
+            raise RuntimeError(
+                f"a gradient of size {list(grad.shape)} cannot be added to .grad, which has size "
+                f"{list(old._array.shape)}; set .grad to None first"
+            ) from error
+        bump(old)
+        return grad
+    if grad.__class__ is not node._device.backend.array_type:
+        grad = node._device.backend.asarray(grad)
+    elif not own:
+        grad = grad.copy()
+    if grad.ndim > 1 and grad.strides != leaf._array.strides:
+        grad = laid_out_as(leaf._array, grad)
+    meta.grad = wrap(grad, leaf._device, leaf._dtype if grad.dtype is leaf._array.dtype else None)
+    return grad
+
+
+def _check_unbatched(grad: Any, leaf: Any) -> None:
+    """Refuse to keep the gradients of single samples where one gradient is kept."""
+    levels = set()
+    while grad.__class__ is Batched:
+        levels.add(grad.level)
+        grad = grad.array
+    if not levels <= set(leaf._device.levels):
+        raise RuntimeError(
+            "vmap: backward() would accumulate the gradients of single samples in .grad of a tensor from outside of "
+            "vmap. Use autograd.grad() or func.grad(), and return the gradients."
+        )
+
+
+def keep(tensor: Any, grad: Any) -> None:
+    """Add a gradient to ``.grad`` of a tensor that is no leaf, in memory of its own."""
+    if tensor._meta is None:
+        tensor._meta = Meta()
+    before = tensor._meta.grad
+    tensor._meta.grad = TENSORS.clone(grad) if before is None else before + grad
 
 
 def cast(grad: Any, dtype: Any, raw: bool) -> Any:

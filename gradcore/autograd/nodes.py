@@ -320,9 +320,10 @@ class AccumulateGrad(Node):
         return "torch::autograd::AccumulateGrad"
 
     def backward(self, grads: Any, raw: bool) -> Any:
-        from gradcore.autograd.engine import accumulate
+        from gradcore.autograd.leaves import accumulate
 
-        accumulate(self, grads)
+        plain = grads is not None and not (local.state.mode & GRAD and requires_grad(grads))
+        accumulate(self, grads._array if plain else grads, plain)
         return ()
 
 

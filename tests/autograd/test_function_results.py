@@ -78,6 +78,13 @@ def test_views_made_by_a_function_must_not_be_written_to(function):
     assert repr(y).endswith("grad_fn=<Invalid>)")
 
 
+def test_views_that_a_function_made_without_recording_must_not_be_written_to():
+    with gc.no_grad():
+        y = Flattened.apply(leaf(2, 2))
+    with pytest.raises(RuntimeError, match=r"A view was created in no_grad mode .* inside a custom Function"):
+        y.mul_(2)
+
+
 def test_a_written_argument_gets_the_functions_history():
     x = leaf(3)
     z = x * 1

@@ -179,3 +179,52 @@ def test_backward_with_create_graph_warns_once_of_cycles(monkeypatch):
     assert [w.category for w in warned] == [UserWarning]
     assert str(warned[0].message).startswith("Using backward() with create_graph=True will create a reference cycle")
     x.grad = None
+
+
+# -- leaves that are none any more ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", [lambda x: x.requires_grad_(False), lambda x: x.detach_()])
+def test_nothing_is_added_to_what_no_longer_requires_grad(stop):
+    x, other, called = leaf(), leaf(), []
+    x.register_post_accumulate_grad_hook(lambda t: called.append(t.grad))
+    loss = (x * other).sum()
+    stop(x)
+    loss.backward()
+    assert (x.grad, other.grad.tolist(), called) == (None, [1.0, 1.0], [None])
+
+
+def test_a_leaf_that_has_become_a_result_is_refused():
+    x = leaf()
+    loss = (x * 2).sum()
+    x.requires_grad_(False)
+    x.mul_(leaf())
+    with pytest.raises(RuntimeError, match="leaf variable has been moved into the graph interior"):
+        loss.backward()
+
+
+def test_other_memory_makes_another_leaf():
+    x = leaf()
+    edge = gc.autograd.graph.get_gradient_edge(x)
+    y = (x * 2).sum()
+    with gc.no_grad():
+        x.set_(gc.zeros(2))
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        gc.autograd.grad(y, x, retain_graph=True)
+    assert gc.autograd.grad(y, edge)[0].tolist() == [2.0, 2.0]
+    assert gc.autograd.grad((x * 3).sum(), x)[0].tolist() == [3.0, 3.0]
+
+
+def test_a_leaf_keeps_the_gradient_that_its_nodes_hooks_see():
+    x, seen = leaf(), []
+    y = x * 2
+
+    def add_half(t):
+        t.grad += 0.5
+
+    x.register_post_accumulate_grad_hook(add_half)
+    y.grad_fn.next_functions[0][0].register_hook(lambda inputs, outputs: seen.append(outputs[0].tolist()))
+    y.sum().backward(retain_graph=True)
+    assert seen == [[2.5, 2.5]]
+    y.sum().backward()
+    assert (seen[1], x.grad.tolist()) == ([2.0, 2.0], [5.0, 5.0])

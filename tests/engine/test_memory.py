@@ -244,3 +244,19 @@ def test_a_partner_that_needs_no_gradient_is_not_kept():
     del x
     assert saved() is None
     y.sum().backward()
+
+
+def test_results_of_a_call_that_a_saved_tensors_hook_ended_are_not_kept():
+    made = []
+
+    class Saving(gc.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.clone()
+            ctx.save_for_backward(y)
+            made.append(weakref.ref(y))
+            return y
+
+    with gc.autograd.graph.saved_tensors_hooks(lambda t: 1 / 0, lambda t: t), pytest.raises(ZeroDivisionError):
+        Saving.apply(gc.ones(2, requires_grad=True))
+    assert made[0]() is None

@@ -7,6 +7,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.autograd import Function, Variable, reentrant
+from gradcore.autograd.modes import local
 
 engine = Variable._execution_engine
 
@@ -192,3 +193,30 @@ def test_multithreading_can_be_asked_for_and_changes_nothing():
         return gc.autograd.is_multithreading_enabled()
 
     assert (inside(), gc.autograd.is_multithreading_enabled()) == (False, True)
+
+
+# -- what hooks switch on or off -------------------------------------------------------------------------------------
+
+
+def test_modes_that_a_hook_leaves_on_end_with_its_node():
+    x, seen = leaf(), []
+    y = x * 2
+    y.register_hook(lambda grad: gc.set_grad_enabled(True) and None)
+    x.register_hook(lambda grad: seen.append((gc.is_grad_enabled(), grad.requires_grad)))
+    (y * 3).sum().backward()
+    assert (seen, gc.is_grad_enabled()) == ([(False, False)], True)
+
+
+def test_hooks_on_saved_tensors_that_backward_enters_or_leaves_are_as_before_at_its_end():
+    def unpack(t):
+        outer.__exit__(None, None, None)
+        inner.__enter__()
+        return t
+
+    outer = gc.autograd.graph.saved_tensors_hooks(lambda t: t, unpack)
+    inner = gc.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    with outer:
+        loss = leaf().sin().sum()
+        loss.backward()
+        assert local.state.pack_hooks == ((outer.pack_hook, outer.unpack_hook),)
+    assert local.state.pack_hooks == ()
