@@ -14,7 +14,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, wrap
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.metadata import kind_of
-from gradcore.autograd.modes import INFERENCE, local
+from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.variables import OWN, Subclasses
 from gradcore.backends.batching import Batched, under
 from gradcore.backends.registry import CPU, resolve
@@ -187,13 +187,13 @@ class Tensor(Variable, Methods):
     def is_leaf(self) -> bool:
         """Whether it was made by the user rather than by a recorded operation."""
         edge = gradient_edge(self)
-        return edge is None or edge[0].is_leaf_sink
+        return edge is None or edge[0].of_leaf
 
     @property
     def grad_fn(self) -> Any:
         """The node that computed this tensor; None for leaves."""
         edge = gradient_edge(self)
-        if edge is None or edge[0].is_leaf_sink:
+        if edge is None or edge[0].of_leaf:
             return None
         node = edge[0]
         if node._n_outputs == 1:
@@ -211,7 +211,7 @@ class Tensor(Variable, Methods):
         """The accumulated gradient of a leaf, or of a tensor that retains it."""
         meta = self._meta
         if meta is None or meta.grad is None:
-            if self._edge is not None and not (meta is not None and meta.retains_grad):
+            if self._edge is not None and not self.is_leaf and not (meta is not None and meta.retains_grad):
                 _warn_non_leaf_grad()
             return None
         return meta.grad  # type: ignore[no-any-return]
@@ -440,13 +440,13 @@ class Tensor(Variable, Methods):
         Raises
         ------
         RuntimeError
-            If the tensor requires grad (use ``.detach().numpy()``).
+            If the tensor requires grad and operations are recorded (use ``.detach().numpy()``).
         TypeError
             If it does not lie on the CPU (use ``.cpu()``).
         """
         if force:
             return self.detach().cpu().numpy()
-        if self.requires_grad:
+        if local.state.mode & GRAD and self.requires_grad:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if self._device.levels:
             return self.host()  # which says why not
@@ -567,7 +567,7 @@ class Tensor(Variable, Methods):
             suffixes.append("grad_fn=<Invalid>")
         else:
             if edge is not None:
-                leaf = edge[0].is_leaf_sink
+                leaf = edge[0].of_leaf
                 suffixes.append("requires_grad=True" if leaf else f"grad_fn=<{type(edge[0]).__name__}>")
         tangents = None if self._meta is None else self._meta.tangents
         if tangents:

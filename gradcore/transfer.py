@@ -77,7 +77,8 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state
         if level is not None:
             out = to_copy(forward.primal(t, level), device, dtype)
             if dtype.category > 1:
-                forward.attach(out, level, to_copy(forward.tangent_of(t, level), device, dtype))
+                tangent = forward.tangent_of(t, level)
+                forward.attach(out, level, to_copy(tangent, over(tangent._device.levels, device), dtype))
             return out
     array = t._array
     if dtype is not t._dtype:

@@ -14,7 +14,7 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
-from gradcore.autograd.nodes import chain_of, gradient_edge, replay, requires_grad
+from gradcore.autograd.nodes import Packed, chain_of, gradient_edge, replay, requires_grad
 from gradcore.autograd.variables import Meta, Variable, alias
 from gradcore.autograd.views import link
 from gradcore.backends.batching.array import levels_of
@@ -227,9 +227,9 @@ def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
     saved = list(node.saved)  # type: ignore[union-attr]
     for p in op.tensors:
         if p == 0 and op.sequence:
-            if type(saved[0]) is tuple and saved[0] and isinstance(saved[0][0], Variable):
+            if type(saved[0]) is tuple and saved[0] and isinstance(saved[0][0], (Variable, Packed)):
                 saved[0] = tuple(map(_dual_for, saved[0], primals[0], args[0]))
-        elif isinstance(saved[p], Variable) and isinstance(args[p], Variable):
+        elif isinstance(saved[p], (Variable, Packed)) and isinstance(args[p], Variable):
             saved[p] = _dual_for(saved[p], primals[p], args[p])
     node.saved = saved  # type: ignore[union-attr]
     if node.results is not None:  # type: ignore[union-attr]
@@ -242,12 +242,20 @@ def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
 def _dual_for(saved: Any, primal: Any, dual: Any) -> Any:
     if primal is dual:
         return saved
-    if saved is primal:
-        return dual
-    state = local.state  # the operation computed in another dtype
+    if saved.__class__ is Packed:
+        if saved.dtype is not dual._dtype:
+            dual = _converted(dual, saved.dtype)
+        saved.tangents = tangents_of(dual)
+        return saved
+    return dual if saved is primal else _converted(dual, saved._dtype)
+
+
+def _converted(dual: Any, dtype: Any) -> Any:
+    """What an operation that computed in another dtype has kept of a dual."""
+    state = local.state
     before, state.mode = state.mode, state.mode & ~GRAD
     try:
-        return TENSORS.to(dual, saved._dtype)
+        return TENSORS.to(dual, dtype)
     finally:
         state.mode = before
 

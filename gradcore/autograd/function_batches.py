@@ -44,7 +44,7 @@ def batched_call(cls: Any, args: tuple[Any, ...], has_rule: bool) -> Callable[[]
     RuntimeError
         If the class says nothing of batches, or two things.
     """
-    levels = {level for a in args if isinstance(a, Variable) for level in a._device.levels}
+    levels = _levels(args)
     if not levels:
         return None
     if has_rule and cls.generate_vmap_rule:
@@ -64,19 +64,68 @@ def batched_call(cls: Any, args: tuple[Any, ...], has_rule: bool) -> Callable[[]
     return lambda: _by_rule(cls, args, level)
 
 
+def _levels(args: Any) -> set[Any]:
+    """The batches that tensors among some values, or in containers among them, are in."""
+    found = set()
+    for a in args:
+        if isinstance(a, Variable):
+            found.update(a._device.levels)
+        elif a.__class__ in _CONTAINERS:
+            found |= _levels(a.values() if a.__class__ is dict else a)
+    return found
+
+
+_CONTAINERS = (tuple, list, dict)
+
+
 def _by_rule(cls: Any, args: tuple[Any, ...], level: Any) -> Any:
-    dims = tuple([0 if _has_samples(a, level) else None for a in args])
-    whole = [_shared(a, level) if d is None else leave(a, level, 0) for a, d in zip(args, dims, strict=True)]
+    whole, dims = _outside(args, level)
     found = cls.vmap(VmapInfo(level.size, level.randomness), dims, *whole)
     if not isinstance(found, tuple) or len(found) != 2:
+        got = f"{len(found)} returns" if isinstance(found, tuple) else f"a {type(found)}"
         raise RuntimeError(
-            f"{cls.__name__}.vmap: expected to return two outputs: the output and its out_dims, but got {type(found)}"
+            "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure "
+            f"compatible with the output. Got {got} instead"
         )
-    outputs, places = found
-    if not isinstance(outputs, tuple):
-        return _entered(outputs, places, level)
-    places = places if isinstance(places, (tuple, list)) else (places,) * len(outputs)
-    return tuple([_entered(out, place, level) for out, place in zip(outputs, places, strict=True)])
+    try:
+        return _inside(*found, level)
+    except _StructuresDifferError:
+        raise RuntimeError(
+            "The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected "
+            f"out_dims={found[1]} to be compatible with the structure of `output`: {type(found[0])}"
+        ) from None
+
+
+def _outside(a: Any, level: Any) -> tuple[Any, Any]:
+    """An argument outside of the batch, and the dim of the samples in it; for a container, a container of dims."""
+    kind = a.__class__
+    if kind is dict:
+        pairs = {key: _outside(value, level) for key, value in a.items()}
+        return {key: pair[0] for key, pair in pairs.items()}, {key: pair[1] for key, pair in pairs.items()}
+    if kind in _CONTAINERS:
+        found = [_outside(value, level) for value in a]
+        return kind([value for value, _ in found]), kind([dim for _, dim in found])
+    return (leave(a, level, 0), 0) if _has_samples(a, level) else (_shared(a, level), None)
+
+
+class _StructuresDifferError(Exception):
+    """There is no dim for each result."""
+
+
+def _inside(out: Any, dim: Any, level: Any) -> Any:
+    """A result as samples; `dim` is where they lie, for all that is in a container or for each."""
+    kind = out.__class__
+    if kind not in _CONTAINERS:
+        if dim.__class__ in _CONTAINERS:
+            raise _StructuresDifferError
+        return out if dim is None or not isinstance(out, Variable) else enter(out, level, dim % out._array.ndim)
+    if dim.__class__ not in _CONTAINERS:
+        dim = dict.fromkeys(out, dim) if kind is dict else kind([dim]) * len(out)
+    if dim.__class__ is not kind or len(dim) != len(out):
+        raise _StructuresDifferError
+    if kind is dict:
+        return {key: _inside(value, dim[key], level) for key, value in out.items()}
+    return kind([_inside(value, d, level) for value, d in zip(out, dim, strict=True)])
 
 
 def _has_samples(a: Any, level: Any) -> bool:
@@ -92,10 +141,6 @@ def _shared(a: Any, level: Any) -> Any:
     if not isinstance(a, Variable) or level not in a._device.levels:
         return a
     return wrap(a._array, under(a._device, level), a._dtype)
-
-
-def _entered(out: Any, place: int | None, level: Any) -> Any:
-    return out if place is None or not isinstance(out, Variable) else enter(out, level, place % out._array.ndim)
 
 
 def lifted(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -95,9 +95,9 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.L
         if tangent is not None:
             forward.attach(outs[i], level, tangent)
     # What was saved are duals: for backward in this level, and for `jvp` at inner levels.
-    for saved in ctx._saved or ():
-        if id(saved.value) in duals:
-            saved.value = duals[id(saved.value)][0]
+    for saved, t in zip(ctx._saved or (), ctx.to_save or (), strict=False):  # not saved if not recorded
+        if id(t) in duals:
+            saved.keep_dual(duals[id(t)][0])
     for name in ("to_save", "saved_for_forward"):
         kept = getattr(ctx, name)
         if kept:

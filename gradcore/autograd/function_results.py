@@ -128,7 +128,7 @@ def _give_history(ctx: Any, t: Any, i: int, creation: str) -> None:
 def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) -> None:
     """History of an input that forward has written in place."""
     edge = gradient_edge(t)
-    if edge is not None and edge[0].is_leaf_sink:
+    if edge is not None and edge[0].of_leaf:
         raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
     if t._meta is not None:
         views.check_writable(t)

@@ -10,6 +10,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import unit
+from gradcore.autograd.modes import local
 from gradcore.autograd.nodes import AccumulateGrad, OpNode, gradient_edge, requires_grad
 from gradcore.autograd.variables import Variable
 
@@ -37,6 +38,13 @@ def _tensors(value: Any, what: str, where: str) -> tuple[bool, Tensors]:
 
 def _inputs(tensors: Tensors, create_graph: bool) -> Tensors:
     """The arguments as starting points of a graph of their own, behind which the caller's goes on if wanted."""
+    if local.state.transforms and not create_graph:
+        raise RuntimeError(
+            "You are attempting to call Tensor.requires_grad_() (or perhaps using autograd.functional.* APIs) inside "
+            "of a function being transformed by a functorch transform. This is unsupported, please attempt to use the "
+            "transforms of func (e.g. grad, vjp, jacrev, jacfwd, hessian), or create_graph=True: what is found without "
+            "it has no derivative."
+        )
     return tuple(
         TENSORS.view_as(t, t) if create_graph and requires_grad(t) else t.detach().requires_grad_() for t in tensors
     )

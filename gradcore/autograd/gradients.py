@@ -102,6 +102,11 @@ def backward(
     >>> x.grad
     tensor([ 2., 40.])
     """
+    if local.state.transforms:
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use func.grad or func.vjp "
+            "instead or call backward() outside of functorch transforms."
+        )
     if create_graph:
         _warn_of_cycles()
     if grad_tensors is None and inputs is None and grad_variables is None and isinstance(tensors, Variable):

@@ -53,6 +53,8 @@ class State:
         The open forward-mode levels, innermost last.
     batches : tuple
         The levels of the `vmap` calls that are running, innermost last.
+    transforms : tuple
+        The transformations of `func` that differentiate and are running, innermost last.
     pack_hooks : tuple
         Pairs of functions around saved tensors, innermost last.
     hooks_disabled : str or None
@@ -73,7 +75,7 @@ class State:
 
     __slots__ = (
         "autocast", "batches", "check_nan", "evaluated", "functions", "hooks_disabled", "levels", "mode", "pack_hooks",
-        "profiler", "run", "task",
+        "profiler", "run", "task", "transforms",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -83,6 +85,7 @@ class State:
         self.run: Callable[..., Any] = context.run
         self.levels: tuple[Any, ...] = ()
         self.batches: tuple[Any, ...] = ()
+        self.transforms: tuple[Any, ...] = ()
         self.pack_hooks: tuple[Any, ...] = ()
         self.hooks_disabled: str | None = None
         self.task: Any = None

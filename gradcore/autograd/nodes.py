@@ -199,6 +199,8 @@ class Node:
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
     _fresh: ClassVar[bool] = False
     is_leaf_sink: ClassVar[bool] = False
+    #: Whether tensors with this history are leaves: made by the user, or inputs of a transformation.
+    of_leaf: ClassVar[bool] = False
     #: A node that backward of this one runs, see `CopySlices`.
     _inner: Any = None
     #: The devices of the gradients for the edges, where they may be others than the node's.
@@ -312,7 +314,7 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
-    is_leaf_sink = True
+    is_leaf_sink = of_leaf = True
     variable: Any
 
     def name(self) -> str:
@@ -390,7 +392,7 @@ class OpNode(Node):
                 value = self.saved[position]
                 for t in value if type(value) is tuple else (value,):
                     vc = getattr(t, "_vc", None)
-                    if vc is Inference.counter:
+                    if vc is Inference.counter and not local.state.transforms:
                         raise RuntimeError(INFERENCE_SAVED)
                     if vc is not None and vc.written > self._seq:
                         raise modified_in_place(t, gradient_edge(t), vc.at(self._seq))
@@ -515,7 +517,7 @@ class Packed:
         Whether `t` is an output of the node that saves it; then its history is not kept, which is that node.
     """
 
-    __slots__ = ("packed", "unpack_hook")
+    __slots__ = ("dtype", "packed", "tangents", "unpack_hook")
 
     #: As if nobody could write to it in place: the hooks answer for what they return.
     _vc = None
@@ -535,6 +537,9 @@ class Packed:
                 "cannot be modified by in-place operations as this can lead to unexpected side-effects."
             )
         self.packed = alias(t, None) if own and packed is t else packed
+        #: Forward mode: tangents by level, which hooks do not see.
+        self.tangents: Any = None if t._meta is None else t._meta.tangents
+        self.dtype = t._dtype
 
     def unpack(self) -> Any:
         """The tensor that the hook makes of what it packed."""
@@ -543,4 +548,8 @@ class Packed:
             raise TypeError(
                 f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}"
             )
+        if self.tangents:
+            t = alias(t, gradient_edge(t))
+            t._meta = Meta()
+            t._meta.tangents = self.tangents
         return t

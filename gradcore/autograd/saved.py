@@ -29,7 +29,12 @@ HOOKS_TWICE = (
 
 
 def refuse_inference(*tensors: Any) -> None:
-    """Raise if one of the tensors, which are about to be saved for backward, was made in inference mode."""
+    """Raise if one of the tensors, which are about to be saved for backward, was made in inference mode.
+
+    Transformations run backward before they return: there it does no harm.
+    """
+    if local.state.transforms:
+        return
     for t in tensors:
         if isinstance(t, Variable) and t._meta is not None and t._meta.inference:
             raise RuntimeError(INFERENCE_SAVED)
@@ -175,6 +180,13 @@ class SavedTensor:
             self.value = Packed(t, hooks, own)
         else:
             self.value = alias(t, None) if own else t
+
+    def keep_dual(self, dual: Any) -> None:
+        """Keep a dual in the place of its primal."""
+        if self.value.__class__ is Packed:
+            self.value.tangents = dual._meta.tangents
+        else:
+            self.value = dual
 
     def unpack(self, node: Any) -> Any:
         """The tensor, for the node that keeps it."""

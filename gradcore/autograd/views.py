@@ -108,17 +108,21 @@ def same_as(t: Any, edge: Any) -> Any:
     return out
 
 
+def _is_leaf(t: Any) -> bool:
+    return t._edge is None or t._edge[0].of_leaf
+
+
 def check_writable(t: Any) -> None:
     """Raise where a recorded in-place write to `t` would make gradients wrong."""
     meta = t._meta
     base = meta.base
     if base is None:
-        if meta.requires_grad and t._edge is None:
+        if meta.requires_grad and _is_leaf(t):
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         return
     if meta.creation and requires_grad(base):
         raise refusal(t)
-    if base._edge is None and ((base._meta is not None and base._meta.requires_grad) or requires_grad(t)):
+    if _is_leaf(base) and ((base._meta is not None and base._meta.requires_grad) or requires_grad(t)):
         raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
 

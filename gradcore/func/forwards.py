@@ -14,8 +14,10 @@ from gradcore.creation import zeros_like
 from gradcore.func.levels import (
     Argnums,
     ReverseLevel,
+    check_randomness,
     check_real,
     check_results,
+    differentiating,
     replaced,
     selected,
     split_aux,
@@ -93,7 +95,7 @@ def _jvp(
         for value in values:
             if not isinstance(value, Tensor):
                 raise RuntimeError(f"{API}: Expected {name} to only contain Tensors, got {type(value)}")
-    with Level() as level:
+    with Level() as level, differentiating(level):
         duals = unflatten([make_dual(p, t) for p, t in zip(flat_primals, flat_tangents, strict=True)], structure)
         result = func(*(duals if argnums is None else replaced(args, argnums, duals)))
         output, aux = split_aux(result, has_aux, API)
@@ -145,6 +147,7 @@ def jacfwd(
     tensor([[2., 0.],
             [0., 4.]])
     """
+    check_randomness(randomness)
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:

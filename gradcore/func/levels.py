@@ -11,12 +11,23 @@ from gradcore.autograd.batching import lift
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.nodes import Node, gradient_edge, requires_grad
-from gradcore.autograd.variables import Variable, alias, new, tick
+from gradcore.autograd.variables import Meta, Variable, alias, new, tick
 from gradcore.backends.batching import over
 from gradcore.creation import zeros_like
 from gradcore.tensor import Tensor
 
-__all__ = ["Argnums", "ReverseLevel", "check_real", "check_results", "place_of", "replaced", "selected", "split_aux"]
+__all__ = [
+    "Argnums",
+    "ReverseLevel",
+    "check_randomness",
+    "check_real",
+    "check_results",
+    "differentiating",
+    "place_of",
+    "replaced",
+    "selected",
+    "split_aux",
+]
 
 Argnums = int | tuple[int, ...]
 
@@ -24,10 +35,24 @@ Argnums = int | tuple[int, ...]
 class LevelInput(Node):
     """Where the graph of a reverse-mode transformation begins; behind it lies what the caller records."""
 
-    __slots__ = ()
+    __slots__ = ("level",)
+
+    of_leaf = True
+    level: ReverseLevel
 
     def backward(self, grads: Any, raw: bool) -> Any:
         return [grads]
+
+
+@contextmanager
+def differentiating(level: Any) -> Iterator[None]:
+    """While a transformation runs its function, or backward."""
+    state = local.state
+    before, state.transforms = state.transforms, (*state.transforms, level)
+    try:
+        yield
+    finally:
+        state.transforms = before
 
 
 class ReverseLevel:
@@ -46,7 +71,8 @@ class ReverseLevel:
         state = local.state
         before, state.mode = state.mode, state.mode & ~INFERENCE | GRAD
         try:
-            yield
+            with differentiating(self):
+                yield
         finally:
             state.mode = before
 
@@ -63,13 +89,16 @@ class ReverseLevel:
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
         if value._dtype.category < 2:
-            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if local.state.batches:
             value = lift(value, over(local.state.batches, value._device))
         node = new(LevelInput)
-        edge = gradient_edge(value) if local.state.mode & GRAD else None
-        node._device, node._edges, node._hooks, node._seq = value._device, (edge,), None, tick()
-        return _with_tangents(alias(value, (node, 0)), value)
+        node._device, node._edges, node._hooks, node._seq = value._device, (gradient_edge(value),), None, tick()
+        node.level = self
+        entered = alias(value, (node, 0))
+        entered._meta = Meta()
+        entered._meta.requires_grad = True
+        return _with_tangents(entered, value)
 
     def leave(self, value: Any) -> Any:
         """A result without the history that is this level's own; anything but a tensor as it is."""
@@ -80,13 +109,20 @@ class ReverseLevel:
         return _with_tangents(alias(value, None), value)
 
     def depends_on_caller(self, tensors: Iterable[Any]) -> bool:
-        """Whether the history of any of `tensors` leads to a leaf, or to a node from before this level."""
+        """Whether the history of any of `tensors` leads out of this level.
+
+        That is to a leaf, to a node from before this level, or into another transformation that is running: one that
+        calls a function that this level has returned.
+        """
+        running = local.state.transforms
         edges = [gradient_edge(t) for t in tensors]
         stack = list({edge[0] for edge in edges if edge is not None})
         seen = set(stack)
         while stack:
             node = stack.pop()
-            if node.is_leaf_sink or node._seq < self.start:
+            if not node._edges or node._seq < self.start:
+                return True
+            if node.__class__ is LevelInput and node.level is not self and node.level in running:
                 return True
             for edge in node._edges:
                 if edge is not None and edge[0] not in seen:
@@ -107,14 +143,18 @@ class ReverseLevel:
         if not pairs:
             return [zeros_like(t) for t in inputs]
         outputs, cotangents = [list(column) for column in zip(*pairs, strict=True)]
-        return list(
-            grad(outputs, inputs, cotangents, retain_graph or create_graph, create_graph, materialize_grads=True)
-        )
+        with differentiating(self):
+            return list(
+                grad(outputs, inputs, cotangents, retain_graph or create_graph, create_graph, materialize_grads=True)
+            )
 
     def gradients(
         self, outputs: Sequence[Any], inputs: Sequence[Any], cotangents: Sequence[Any], retain_graph: bool
     ) -> list[Any]:
         """The same as results of the transformation, recorded only where the caller's gradients depend on them."""
+        for level in local.state.transforms:  # what they record leads through this level, which may be older
+            if isinstance(level, ReverseLevel):
+                level.start = min(level.start, self.start)
         create = bool(local.state.mode & GRAD) and (
             any(c is not None and requires_grad(c) for c in cotangents) or self.depends_on_caller(outputs)
         )
@@ -152,7 +192,7 @@ def place_of(argnums: Argnums, count: int) -> tuple[int, ...]:
     if not places:
         raise RuntimeError("argnums must be non-empty")
     if len(set(places)) != len(places):
-        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+        raise RuntimeError(f"argnums elements must be unique, got {tuple(places)}")
     return tuple(places)
 
 
@@ -186,6 +226,12 @@ def check_results(outputs: Sequence[Any], api: str) -> None:
     for out in outputs:
         if not isinstance(out, Variable):
             raise RuntimeError(f"{api}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
+
+
+def check_randomness(randomness: str) -> None:
+    """Raise unless it is said in a known way what random numbers are to samples."""
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
 
 
 def check_real(tensors: Iterable[Any], api: str, what: str) -> None:

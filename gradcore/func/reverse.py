@@ -150,10 +150,9 @@ def _vjp(
             )
     flat_inputs, in_structure = flatten(inputs)
 
-    def pull_back(*cotangents: Any, retain_graph: bool = True) -> Any:
+    def pull_back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         """The product of cotangents, structured as the output, with the Jacobian."""
-        given = cotangents[0] if len(cotangents) == 1 else cotangents
-        flat, structure = flatten(given)
+        flat, structure = flatten(cotangents)
         if structure != out_structure:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
@@ -181,7 +180,8 @@ def jacrev(
         With respect to which positional arguments; these may be nested containers of tensors.
     has_aux : bool
     chunk_size : int, optional
-        How many rows to compute at a time, which bounds the memory that is needed; by default all of them.
+        How many rows to compute at a time, which bounds the memory that is needed; by default all of them. With 1, rows
+        are no batch, and what backward calls need not run on batches.
 
     Returns
     -------
@@ -229,8 +229,11 @@ def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | 
     step = chunk_size or max(count, 1)
     chunks = []
     for start in range(0, count, step):
-        stop = min(start + step, count)
-        chunks.append(mapped(pull, [basis(out, start, stop)], stop - start, "error"))
+        rows = basis(out, start, min(start + step, count))
+        if chunk_size == 1:  # without a batch: backward may do what a batch cannot
+            chunks.append([TENSORS.unsqueeze(t, 0) for t in pull(TENSORS.select(rows, 0, 0))])
+        else:
+            chunks.append(mapped(pull, [rows], rows.shape[0], "error"))
     return [list(column) for column in zip(*chunks, strict=True)] if chunks else [[] for _ in ins]
 
 

@@ -10,12 +10,11 @@ from typing import Any
 from gradcore.autograd.batching import enter, leave, running
 from gradcore.autograd.formulas import TENSORS
 from gradcore.backends.batching import Level
+from gradcore.func.levels import check_randomness
 from gradcore.tensor import Tensor
 from gradcore.utils.trees import Structure, flatten, unflatten
 
 __all__ = ["vmap"]
-
-RANDOMNESS = ("error", "different", "same")
 
 
 def vmap(
@@ -69,8 +68,7 @@ def vmap(
     tensor([[2., 1.],
             [4., 3.]])
     """
-    if randomness not in RANDOMNESS:
-        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    check_randomness(randomness)
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 

@@ -35,9 +35,15 @@ class _StopRecomputationError(Exception):
 class _Inputs(Function):
     """Keeps the arguments as any operation keeps its inputs, so that checkpoints nest."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx: Any, anchor: Any, *tensors: Any) -> Any:
         ctx.save_for_backward(*tensors)
+        return anchor.clone()
+
+    @staticmethod
+    def jvp(ctx: Any, anchor: Any, *tensors: Any) -> Any:
         return anchor.clone()
 
 

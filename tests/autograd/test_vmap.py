@@ -346,6 +346,54 @@ def test_functions_that_say_two_things() -> None:
         vmap(Both.apply)(x(), x())
 
 
+def test_rules_take_and_give_containers() -> None:
+    seen = []
+
+    class Total(gc.autograd.Function):
+        @staticmethod
+        def forward(terms: Any, factors: Any) -> Any:
+            raise AssertionError
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, terms: Any, factors: Any) -> Any:
+            seen.append(in_dims)
+            a, b = terms
+            return [a + b, {"first": factors["a"] * a.T, "second": factors["b"]}], [0, {"first": 1, "second": None}]
+
+    factor = gc.tensor(2.0, dtype=gc.float64)
+    both, (total, found) = vmap(lambda v: (v, Total.apply((v, v.sin()), {"a": 3, "b": factor})))(x())
+    equal(both, x())
+    equal(total, x() + x().sin())
+    equal(found["first"], 3 * x())
+    equal(found["second"], factor.expand(4))
+    assert seen == [((0, 0), {"a": None, "b": None})]
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda t: t, "to have two returns, .* Got a <class 'gradcore.tensor.Tensor'> instead"),
+        (lambda t: (t, t, 0, 0), "Got 4 returns instead"),
+        (lambda t: (t, (0,)), "returned an incompatible .* Expected out_dims=.0,."),
+        (lambda t: ([t], (0,)), "returned an incompatible"),
+        (lambda t: ((t, t), (0, 0, 0)), "returned an incompatible"),
+    ],
+)
+def test_what_rules_return(result: Any, message: str) -> None:
+    class Wrong(Cube):
+        generate_vmap_rule = False
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, t: Any) -> Any:
+            return result(t)
+
+    with pytest.raises(RuntimeError, match=message):
+        vmap(Wrong.apply)(x())
+
+
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 ERRORS = [
@@ -369,8 +417,8 @@ ERRORS = [
     (lambda: vmap(gc.sin, chunk_size=0), ValueError, "chunk_size should be None or greater than 0"),
     (lambda: vmap(lambda v: v.sum().item())(x()), RuntimeError, "calling .item\\(\\) on a Tensor"),
     (lambda: vmap(lambda v: v if v.sum() > 0 else -v)(x()), RuntimeError, "data-dependent control flow"),
-    (lambda: vmap(lambda v: v[v > 1])(x()), RuntimeError, "dynamic output shapes"),
-    (lambda: vmap(gc.nonzero)(x()), RuntimeError, "dynamic output shapes"),
+    (lambda: vmap(lambda v: v[v > 1])(x()), RuntimeError, "output dynamic shape"),
+    (lambda: vmap(gc.nonzero)(x()), RuntimeError, "output dynamic shape"),
     (lambda: vmap(lambda v: gc.zeros(3).add_(v))(x()), RuntimeError, "inplace arithmetic"),
     (lambda: vmap(lambda v: v.numpy())(x()), RuntimeError, "vmap"),
 ]  # fmt: skip

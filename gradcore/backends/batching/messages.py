@@ -18,8 +18,8 @@ INPLACE = (
     "over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic."
 )
 DYNAMIC = (
-    "vmap: It looks like you're attempting to vmap over {name}: its result has another shape for every sample, and "
-    "operators with dynamic output shapes cannot be batched. Choose with where() and masks instead."
+    "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {name}. Its "
+    "result would have another shape for every sample: choose with where() and masks instead."
 )
 RANDOM = (
     "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
