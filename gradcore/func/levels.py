@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradcore.autograd import forward
@@ -44,15 +43,26 @@ class LevelInput(Node):
         return [grads]
 
 
-@contextmanager
-def differentiating(level: Any) -> Iterator[None]:
-    """While a transformation runs its function, or backward."""
-    state = local.state
-    before, state.transforms = state.transforms, (*state.transforms, level)
-    try:
-        yield
-    finally:
-        state.transforms = before
+class differentiating:
+    """While a transformation runs its function, or backward; with `recording`, whatever the caller's mode is."""
+
+    __slots__ = ("before", "level", "recording")
+
+    def __init__(self, level: Any, recording: bool = False) -> None:
+        self.level, self.recording = level, recording
+
+    def __enter__(self) -> None:
+        state = local.state
+        self.before = state.transforms, state.mode
+        state.transforms = (*state.transforms, self.level)
+        if self.recording:
+            state.mode = state.mode & ~INFERENCE | GRAD
+
+    def __exit__(self, *exc: object) -> None:
+        state = local.state
+        state.transforms, mode = self.before
+        if self.recording:
+            state.mode = mode
 
 
 class ReverseLevel:
@@ -65,16 +75,9 @@ class ReverseLevel:
     def __init__(self) -> None:
         self.start = tick()
 
-    @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self) -> differentiating:
         """Record, whatever the caller's mode is."""
-        state = local.state
-        before, state.mode = state.mode, state.mode & ~INFERENCE | GRAD
-        try:
-            with differentiating(self):
-                yield
-        finally:
-            state.mode = before
+        return differentiating(self, True)
 
     def enter(self, value: Any) -> Tensor:
         """A tensor as an input of this level.
