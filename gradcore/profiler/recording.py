@@ -79,7 +79,10 @@ class Recorder:
         return result
 
     def node(self, node: Any, grad: Any, run: Callable[[], Any]) -> Any:
-        """Run a node of backward, to which `grad` (a gradient, or one for each output) has come."""
+        """Run a node of backward, to which `grad` (a gradient, or one for each output) has come.
+
+        `run` gives a gradient for each input; for a leaf, the sum that it has now.
+        """
         name = node.name() if not node.is_leaf_sink else "torch::autograd::AccumulateGrad"
         outer = self.begin(f"autograd::engine::evaluate_function: {name}")
         inner = self.begin(name)
@@ -92,7 +95,8 @@ class Recorder:
             self.end(outer)
         if self.memory:
             for event in (inner, outer):
-                self._count(event, pieces or (), grad if isinstance(grad, list) else [grad])
+                made = pieces if isinstance(pieces, list | tuple) else (pieces,)
+                self._count(event, made, grad if isinstance(grad, list) else [grad])
         return pieces
 
     # -- what is noted --------------------------------------------------------------------------------------------
