@@ -70,7 +70,7 @@ globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
 # These read the functions that were installed just now.
-from gradcore import _C, amp, fft, func, linalg, overrides, special, utils
+from gradcore import _C, amp, fft, func, linalg, masked, overrides, special, utils
 from gradcore.amp.autocasting import (
     autocast,
     clear_autocast_cache,

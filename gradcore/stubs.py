@@ -297,6 +297,7 @@ def stubs() -> dict[str, str]:
         "linalg.pyi": lambda: _namespace("linalg", gradcore.linalg),
         "fft.pyi": lambda: _namespace("fft", gradcore.fft),
         "special.pyi": lambda: _namespace("special", gradcore.special),
+        "masked.pyi": lambda: _namespace("masked", gradcore.masked),
     }
     found = {path: make() for path, make in texts.items()}
     found["methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"

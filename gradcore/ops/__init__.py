@@ -6,7 +6,7 @@ FAMILIES = (
     "classification", "comparison", "complex", "convolution", "ctc", "cumulative", "decompositions",
     "determinants", "differences", "distances", "dropout", "einsum", "embedding", "exponential", "extrema", "fft",
     "filling", "folding", "fractional", "gathering", "grids", "indexing", "joining", "linalg", "logical", "losses",
-    "lowrank", "lu", "margins", "matrix_functions", "movement", "multihead", "normalization", "norms",
+    "lowrank", "lu", "margins", "masked", "matrix_functions", "movement", "multihead", "normalization", "norms",
     "padding", "polynomials", "pooling", "probabilities", "products", "reductions", "reflections", "resampling",
     "rounding", "selection", "slicing", "softmax", "sorting", "special", "spectrogram", "statistics", "strided",
     "triangular", "trigonometric",

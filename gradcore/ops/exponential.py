@@ -49,8 +49,8 @@ def log1p(self):
 
 
 @elementwise(
-    self=lambda F, t, self, other: t / (1 + F.exp(other - self)),
-    other=lambda F, t, self, other: t / (1 + F.exp(self - other)),
+    self=lambda F, t, self, other: t * F.sigmoid(self - other),
+    other=lambda F, t, self, other: t * F.sigmoid(other - self),
     promotion="default -bool -integer",
     numbers=(),
 )
@@ -59,8 +59,8 @@ def logaddexp(self, other):
 
 
 @elementwise(
-    self=lambda F, t, self, other: t / (1 + F.exp2(other - self)),
-    other=lambda F, t, self, other: t / (1 + F.exp2(self - other)),
+    self=lambda F, t, self, other: t * F.sigmoid((self - other) * math.log(2)),
+    other=lambda F, t, self, other: t * F.sigmoid((other - self) * math.log(2)),
     promotion="default -bool -integer -complex",
     numbers=(),
 )

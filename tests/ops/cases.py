@@ -37,7 +37,7 @@ class Drawn(NamedTuple):
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         """All arrays, in order."""
-        return [a for a in _leaves(self.args) if isinstance(a, np.ndarray)]
+        return [a for a in _leaves((self.args, *self.settings.values())) if isinstance(a, np.ndarray)]
 
     def differentiable(self) -> list[int]:
         """Positions, among `arrays`, of those that can carry gradients."""
@@ -47,7 +47,7 @@ class Drawn(NamedTuple):
         """Call the operation with these tensors in the place of the arrays."""
         queue = list(tensors)
         args = _filled(self.args, queue)
-        return self.op.call(*args, **self.settings)
+        return self.op.call(*args, **{name: _filled(value, queue) for name, value in self.settings.items()})
 
     def outputs(self, tensors: list[Any]) -> list[Any]:
         """The tensors among the results."""
@@ -136,7 +136,8 @@ def cases(op: Op) -> list[Drawn]:
     rng = np.random.default_rng(zlib.crc32(op.name.encode()))
     drawn = []
     for i, (args, settings) in enumerate(_specs(op)):
-        drawn.append(Drawn(op, f"{op.name}-{i}", tuple(_draw(a, op, rng) for a in args), settings))
+        args, settings = tuple(_draw(a, op, rng) for a in args), {n: _draw(v, op, rng) for n, v in settings.items()}
+        drawn.append(Drawn(op, f"{op.name}-{i}", args, settings))
     return drawn
 
 

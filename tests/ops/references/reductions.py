@@ -219,7 +219,56 @@ def pdist(x: Array, p: float = 2.0) -> Array:
     return spatial.distance.pdist(x, "minkowski", p=p)
 
 
+def masked(function: Callable[..., Array]) -> Reference:
+    """A reduction or normalization of a masked array, of which NumPy leaves out what its mask selects."""
+
+    def compute(x: Array, *args: Any, mask: Any = None, keepdim: bool = False, **named: Any) -> Array:
+        mask = np.ones(x.shape, bool) if mask is None else np.broadcast_to(mask, x.shape)
+        dim = args[-1] if args else named.pop("dim", None)
+        settings = {"keepdims": True} if keepdim else {}
+        return function(np.ma.array(x, mask=~mask), *args[:-1], axis=axes(dim), **named, **settings)
+
+    return compute
+
+
+def lower_of_selected(row: Array) -> Array:
+    ordered = np.sort(row[~np.isnan(row)])
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def masked_softmax(x: Array, axis: int) -> Array:
+    powers = np.exp(x - x.max(axis, keepdims=True)).filled(0)
+    return powers / powers.sum(axis, keepdims=True)
+
+
+def masked_norm(x: Array, ord: float = 2.0, axis: Any = None, **settings: Any) -> Array:
+    return (abs(x) ** ord).sum(axis, **settings).filled(0) ** (1 / ord)
+
+
+def masked_logaddexp(x: Array, y: Array, input_mask: Any = None, other_mask: Any = None) -> Array:
+    powers = [np.exp(a) * (True if mask is None else mask) for a, mask in ((x, input_mask), (y, other_mask))]
+    return np.log(sum(powers))
+
+
+MASKED: dict[str, Reference] = {
+    **{f"masked_{n}": masked(getattr(np.ma, n)) for n in ("sum", "prod", "mean")},
+    **{f"masked_{n}": masked(getattr(np.ma, n)) for n in ("cumsum", "cumprod", "argmax", "argmin")},
+    "masked_amax": masked(np.ma.max),
+    "masked_amin": masked(np.ma.min),
+    "masked_var": masked(functools.partial(np.ma.var, ddof=1)),
+    "masked_std": masked(functools.partial(np.ma.std, ddof=1)),
+    "masked_median": masked(lambda x, axis: np.apply_along_axis(lower_of_selected, axis, x.filled(np.nan))),
+    "masked_norm": masked(masked_norm),
+    "masked_normalize": masked(lambda x, ord, axis: x.filled(0) / masked_norm(x, ord, axis, keepdims=True)),
+    "masked_softmax": masked(masked_softmax),
+    "masked_softmin": masked(lambda x, axis: masked_softmax(-x, axis)),
+    "masked_log_softmax": masked(lambda x, axis: np.log(masked_softmax(x, axis))),
+    "masked_logsumexp": masked(lambda x, axis: np.log(np.exp(x).sum(axis))),
+    "masked_logaddexp": masked_logaddexp,
+}
+
 REDUCTIONS: dict[str, Reference] = {
+    **MASKED,
     **{
         n: reduction(getattr(np, n)) for n in ["sum", "mean", "prod", "nansum", "nanmean", "amax", "amin", "any", "all"]
     },
