@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore import config
 from gradcore.backends import philox, waiting
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy_fusion import CudaFusion
@@ -18,6 +17,7 @@ from gradcore.backends.cupy_kernels import INCLUDE, compile_options, elements
 from gradcore.backends.cupy_linalg import CudaLinearAlgebra
 from gradcore.backends.cupy_memory import allocator
 from gradcore.backends.cupy_optimizers import CudaOptimizers
+from gradcore.backends.cupy_products import CudaProducts
 from gradcore.backends.cupy_rows import CudaRows
 from gradcore.backends.cupy_windows import CudaWindows
 from gradcore.errors import Unavailable
@@ -72,7 +72,9 @@ def _logical(name: str) -> Callable[..., Any]:
     return kernel
 
 
-class CupyBackend(CudaFusion, CudaOptimizers, CudaRows, CudaWindows, CudaIndexing, CudaLinearAlgebra, Backend):
+class CupyBackend(
+    CudaFusion, CudaOptimizers, CudaProducts, CudaRows, CudaWindows, CudaIndexing, CudaLinearAlgebra, Backend
+):
     """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
 
     type: ClassVar[str] = "cuda"
@@ -163,25 +165,6 @@ class CupyBackend(CudaFusion, CudaOptimizers, CudaRows, CudaWindows, CudaIndexin
 
     def move_between(self, array: Any, index: int | None) -> Any:
         return self.xp.array(array)  # copies peer to peer onto the current device
-
-    # -- products --------------------------------------------------------------------------------------------
-
-    _precision: config.Precision = "highest"
-
-    def _product(self, a: Any, b: Any) -> Any:
-        wanted = config.get_float32_matmul_precision()
-        if wanted != self._precision:
-            self._set_precision(wanted)
-        return super()._product(a, b)
-
-    def _set_precision(self, wanted: config.Precision) -> None:
-        """Let cuBLAS, as CuPy calls it, round float32 operands to TensorFloat32, or not."""
-        from cupy._core import _routines_linalg as routines
-
-        name = "COMPUTE_TYPE_DEFAULT" if wanted == "highest" else "COMPUTE_TYPE_TF32"
-        number = next(i for i in range(16) if routines.compute_type_to_str(i) == name)
-        routines.set_compute_type(np.dtype("float32"), number)
-        self._precision = wanted
 
     # -- elements --------------------------------------------------------------------------------------------
 

@@ -41,7 +41,11 @@ def compile_options() -> tuple[str, ...]:
     return ("-std=c++17", "-fmad=false", f"-I{INCLUDE}", f"-DGRADCORE_SOURCES=0x{digest}")
 
 
-_IN_HALF = frozenset({"softmax", "log_softmax", "native_layer_norm", "native_group_norm", "avg_pool"})
+#: Operations that compute float16 and bfloat16 in float32 inside their kernels, and round once.
+_IN_HALF = frozenset({
+    "softmax", "log_softmax", "native_layer_norm", "native_group_norm", "avg_pool",
+    "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm",
+})  # fmt: skip
 
 
 class CudaKernels:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gradcore import dtypes
 
-__all__ = ["Products"]
+__all__ = ["Products", "check_batches", "expansion_error", "mismatch"]
 
 Labels = tuple[int, ...]
 
@@ -34,18 +34,19 @@ class Products:
         # 15 times faster than a product with inner size 1
         if other_ndim > 1 and a.shape[-1] == 1 == b.shape[-2] and a.dtype.kind != "b":
             return a * b if ndim > 1 else (a * b)[..., 0, :]
-        if ndim > 2 >= other_ndim:  # one product instead of one for every batch element
-            rows = a.reshape(prod(a.shape[:-1]), a.shape[-1])
-            return self._product(rows, b).reshape(*a.shape[:-1], *b.shape[1:])
         return self._product(a, b)
 
     def _product(self, a: Any, b: Any) -> Any:
+        """The product where the inner dim has more than one element."""
+        if a.ndim > 2 >= b.ndim:  # one product instead of one for every batch element
+            rows = a.reshape(prod(a.shape[:-1]), a.shape[-1])
+            return self._product(rows, b).reshape(*a.shape[:-1], *b.shape[1:])
         if a.dtype.kind in "biu":
             return self._integer_product(a, b)
         try:
             return self.xp.matmul(a, b)
         except ValueError:
-            raise _mismatch(a.shape, b.shape) from None
+            raise mismatch(a.shape, b.shape) from None
 
     def _integer_product(self, a: Any, b: Any) -> Any:
         """BLAS has no integers: float64 holds the sums exactly where they stay below 2**53."""
@@ -58,9 +59,19 @@ class Products:
         try:
             return self.xp.matmul(a, b)
         except ValueError:
-            raise _mismatch(a.shape, b.shape) from None
+            raise mismatch(a.shape, b.shape) from None
 
     batched_matmul = matmul
+
+    def times_adjoint(self, a: Any, b: Any) -> Any:
+        """``a @ b.mH``."""
+        b = b.swapaxes(-1, -2)
+        return self.matmul(a, b.conj() if b.dtype.kind == "c" else b)
+
+    def adjoint_times(self, a: Any, b: Any) -> Any:
+        """``a.mH @ b``."""
+        a = a.swapaxes(-1, -2)
+        return self.matmul(a.conj() if a.dtype.kind == "c" else a, b)
 
     def mm(self, a: Any, b: Any) -> Any:
         if a.ndim != 2 or b.ndim != 2:
@@ -227,7 +238,7 @@ def _other_dtype(a: Any, b: Any) -> RuntimeError:
     return RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_cpp_name(a)} != {_cpp_name(b)}")
 
 
-def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
+def mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
     """What is wrong with the shapes of a product."""
     if len(a) == 1 == len(b):
         return RuntimeError(

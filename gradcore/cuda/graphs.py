@@ -30,14 +30,15 @@ class CUDAGraph:
         Raises
         ------
         RuntimeError
-            If it does what cannot be recorded: waiting for the device, copies from or to the host, and libraries that
-            allocate or choose kernels as they run (cuBLAS as CuPy calls it). What was captured until then is dropped.
+            If it does what cannot be recorded: waiting for the device, copies from or to the host, and factorisations
+            of matrices (cuSOLVER as CuPy calls it). What was captured until then is dropped.
         """
-        xp = registry.find("cuda").xp
+        backend: Any = registry.find("cuda")
+        xp = backend.xp
         side = Stream()
         side.wait_stream(current_stream())
         pool = xp.cuda.MemoryPool()
-        with stream(side), xp.cuda.using_allocator(pool.malloc):
+        with stream(side), backend.capturing(side.cupy), xp.cuda.using_allocator(pool.malloc):
             side.cupy.begin_capture()
             try:
                 result = function()
@@ -45,9 +46,9 @@ class CUDAGraph:
                 _abandon(side)
                 if isinstance(error, Exception):
                     raise RuntimeError(
-                        f"a CUDA graph cannot capture this function: {error}. Elementwise work, reductions and kernels "
-                        "of one's own can be captured; waiting for the device, copies to and from the host, and matrix "
-                        "products through cuBLAS cannot."
+                        f"a CUDA graph cannot capture this function: {error}. Elementwise work, reductions, products "
+                        "of matrices and kernels of one's own can be captured; waiting for the device, copies to and "
+                        "from the host, and factorisations of matrices cannot."
                     ) from error
                 raise
             self._graph, self._pool = side.cupy.end_capture(), pool

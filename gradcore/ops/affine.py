@@ -86,11 +86,11 @@ def _of_summand(F, grad, self_shape, beta):
 
 
 def _times_second(F, grad, second, alpha):
-    return _scaled(F.matmul(grad, F.hermitian(second)), alpha.conjugate())
+    return _scaled(F.times_adjoint(grad, second), alpha.conjugate())
 
 
 def _times_first(F, grad, first, alpha):
-    return _scaled(F.matmul(F.hermitian(first), grad), alpha.conjugate())
+    return _scaled(F.adjoint_times(first, grad), alpha.conjugate())
 
 
 @general(

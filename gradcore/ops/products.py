@@ -20,6 +20,18 @@ def hermitian(self):
     """The conjugate transpose of the last two dims: a view where nothing is to be conjugated."""
 
 
+@composite(function=False, method=False)
+def times_adjoint(F, self, other):
+    """``self @ other.mH``: a kernel may read the conjugate transpose where the operand lies."""
+    return F.matmul(self, F.hermitian(other))
+
+
+@composite(function=False, method=False)
+def adjoint_times(F, self, other):
+    """``self.mH @ other``."""
+    return F.matmul(F.hermitian(self), other)
+
+
 @linear(lambda F, grad, self_shape: F.expand(grad, self_shape), function=False, method=False, node="SumBackward1",
         samples=lambda: [case(floats(5, 3)), case(floats(70, 2, 60)), case(floats(4)),
             case(floats(0, 3))])  # fmt: skip
@@ -79,8 +91,8 @@ def linalg_matmul(F, self, other):
 
 
 @bilinear(
-    self=lambda F, grad, mat2: F.matmul(grad, F.hermitian(mat2)),
-    mat2=lambda F, grad, self: F.matmul(F.hermitian(self), grad),
+    self=lambda F, grad, mat2: F.times_adjoint(grad, mat2),
+    mat2=lambda F, grad, self: F.adjoint_times(self, grad),
     samples=lambda: [
         case(floats(2, 3), floats(3, 4)),
         case(floats(2, 1), floats(1, 3)),
@@ -92,8 +104,8 @@ def mm(self, mat2):
 
 
 @bilinear(
-    self=lambda F, grad, mat2: F.matmul(grad, F.hermitian(mat2)),
-    mat2=lambda F, grad, self: F.matmul(F.hermitian(self), grad),
+    self=lambda F, grad, mat2: F.times_adjoint(grad, mat2),
+    mat2=lambda F, grad, self: F.adjoint_times(self, grad),
     samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
 )
 def bmm(self, mat2):
@@ -101,8 +113,8 @@ def bmm(self, mat2):
 
 
 @bilinear(
-    self=lambda F, grad, mat2: F.matmul(grad, F.hermitian(mat2)),
-    mat2=lambda F, grad, self: F.matmul(F.hermitian(self), grad),
+    self=lambda F, grad, mat2: F.times_adjoint(grad, mat2),
+    mat2=lambda F, grad, self: F.adjoint_times(self, grad),
     function=False,
     method=False,
     samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
@@ -113,7 +125,7 @@ def sum_of_products(self, mat2):
 
 @bilinear(
     self=lambda F, grad, vec: F.outer(grad, F.conj(vec)),
-    vec=lambda F, grad, self: F.matmul(F.hermitian(self), grad),
+    vec=lambda F, grad, self: F.adjoint_times(self, grad),
     samples=lambda: [case(floats(2, 3), floats(3)), case(floats(0, 3), floats(3)), case(floats(3, 0), floats(0))],
 )
 def mv(self, vec):

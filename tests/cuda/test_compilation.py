@@ -73,6 +73,13 @@ def _own() -> list[Any]:
     found = [(name, (f"-DGRADCORE_TYPE={kind}",)) for name in OF_ONE_TYPE for kind in C_NAMES.values()]
     found += [("cross_entropy", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_INDEX={index}"))
               for kind, index in itertools.product(("float", "double"), ("i64", "u8"))]  # fmt: skip
+    found += [
+        ("products", (f"-DGRADCORE_TYPE={kind}",)) for kind in (*C_NAMES.values(), "i8", "u8", "i16", "i32", "i64")
+    ]
+    if cupy_include() is not None:
+        found += [
+            ("products", (f"-DGRADCORE_TYPE=complex<{kind}>", "-DGRADCORE_COMPLEX=1")) for kind in ("float", "double")
+        ]
     return [pytest.param(name, defines, id=" ".join([name, *defines])) for name, defines in [*found, ("bernoulli", ())]]
 
 
@@ -84,7 +91,7 @@ def test_own_kernels(name: str, defines: tuple[str, ...], tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("name", OF_ONE_TYPE)
+@pytest.mark.parametrize("name", [*OF_ONE_TYPE, "products"])
 def test_own_kernels_for_other_devices(name: str, architecture: int, tmp_path: Path) -> None:
     source = (INCLUDE / f"{name}.cu").read_text()
     for kind in ("float16", "float"):

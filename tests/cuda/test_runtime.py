@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import cupy_memory, registry, streams, waiting
+from gradcore.backends import cupy_capture, cupy_memory, registry, streams, waiting
 from gradcore.backends.cupy_memory import OutOfMemoryError, Peaks, allocator
 from gradcore.device import device
 from tests.cuda import fake_runtime
 from tests.cuda.fake_runtime import LOG, FakeCudaBackend, Runtime
+from tests.cuda.host import needs_compiler
+from tests.strict.blas import CALLS, FakeBindings
 
 
 @pytest.fixture
@@ -138,6 +142,38 @@ def test_a_captured_function(cuda: Runtime) -> None:
         step(gc.ones(3, device="cuda"), 3.0)
     with pytest.raises(RuntimeError, match="arguments of another structure"):
         step(gc.ones(3, device="cuda"))
+
+
+def _graph_of_products() -> tuple[Any, Any, Any]:
+    """A captured layer, what it was given and what it gave."""
+    weight, bias = gc.full((3, 5), 0.5, device="cuda"), gc.ones(3, device="cuda")
+    x = gc.arange(10.0).reshape(2, 5).to("cuda")
+    return gc.cuda.graph(lambda x: gc.nn.functional.linear(x, weight, bias).relu(), warmup=1)(x), x, weight
+
+
+def test_products_are_captured_by_the_own_kernel(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As CuPy refuses to call cuBLAS then."""
+    needs_compiler()
+    monkeypatch.setitem(sys.modules, "nvmath.bindings.cublas", None)
+    CALLS.clear()
+    y, x, weight = _graph_of_products()
+    assert CALLS["gemmEx"] == 1  # before
+    np.testing.assert_allclose(y.cpu().numpy(), (x.cpu().numpy() @ weight.cpu().numpy().T + 1).clip(0))
+
+
+def test_products_are_captured_by_nvmath(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a handle of its own, whose workspace is set after its stream, which would forget it."""
+    bindings = FakeBindings()
+    monkeypatch.setattr(
+        cupy_capture.importlib, "import_module", lambda name: {"nvmath.bindings.cublas": bindings}[name]
+    )
+    CALLS.clear()
+    y, x, weight = _graph_of_products()
+    assert bindings.streams == [3]  # after that of the first runs
+
+    assert CALLS["gemmEx"] == 1
+    assert CALLS["gemm_ex"] == 1
+    np.testing.assert_allclose(y.cpu().numpy(), (x.cpu().numpy() @ weight.cpu().numpy().T + 1).clip(0))
 
 
 def test_what_cannot_be_captured(cuda: Runtime) -> None:
@@ -301,34 +337,6 @@ def test_pinned_memory_is_recognised() -> None:
     array = _pinned((2, 3), np.dtype("float32"))
     assert cupy_memory.is_pinned_memory(array[1:, ::2])
     assert not cupy_memory.is_pinned_memory(np.ones((2, 3)))
-
-
-# -- products ---------------------------------------------------------------------------------------------------------
-
-
-def test_float32_matmul_precision(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy's setting for float32 follows, at the next product."""
-    routines = pytest.importorskip("cupy._core._routines_linalg")
-    told = []
-    monkeypatch.setattr(routines, "set_compute_type", lambda dtype, kind: told.append((dtype.name, kind)))
-
-    def name() -> Any:
-        assert told[-1][0] == "float32"
-        return routines.compute_type_to_str(told[-1][1])
-
-    a = gc.ones(2, 2, device="cuda")
-    a @ a
-    assert not told
-    try:
-        gc.set_float32_matmul_precision("high")
-        a @ a
-        assert name() == "COMPUTE_TYPE_TF32"
-    finally:
-        gc.set_float32_matmul_precision("highest")
-    a @ a
-    assert name() == "COMPUTE_TYPE_DEFAULT"
-    with pytest.raises(ValueError, match="must be one of 'highest', 'high', 'medium'"):
-        gc.set_float32_matmul_precision("low")
 
 
 # -- several devices --------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from gradcore.backends import philox
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy import CupyBackend
 from tests.strict import api
+from tests.strict.blas import FakeCublas
 
 API = api.load()
 COUNTS: Counter[str] = Counter()
@@ -464,6 +465,11 @@ class StrictBackend(CupyBackend):
     def reporting_errors(self) -> Any:
         COUNTS["sync"] += 1
         return contextlib.nullcontext()  # NumPy always does
+
+    cublas = FakeCublas()  # type: ignore[assignment]
+
+    def cublas_handle(self) -> int:
+        return 1
 
     def current_index(self) -> int:
         return _current
