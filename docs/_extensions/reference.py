@@ -37,6 +37,9 @@ PAGES = (
         ("Configuration", "gradcore", "gradcore.config gradcore.diagnostics"),
         ("Memory and threads of the CPU", "gradcore", "gradcore.backends.memory gradcore.backends.threads"),
         ("CUDA", "gradcore.cuda", "gradcore.cuda"),
+        ("What products and attention may do on CUDA", "gradcore.backends.cuda", "gradcore.backends.cuda"),
+        ("Switches without an effect", "gradcore.backends.cudnn", "gradcore.backends.cudnn"),
+        ("Instructions of the CPU", "gradcore.backends.cpu", "gradcore.backends.cpu"),
         ("Warnings and errors", "gradcore.errors", "gradcore.errors"),
     )),
     ("autograd", "Automatic differentiation", (
