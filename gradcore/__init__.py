@@ -64,12 +64,12 @@ from gradcore.size import Size
 from gradcore.tensor import Tensor
 
 namespaces.install()
+_functions = namespaces.functions("")
+_function, _dir = namespaces.looked_up(_functions, globals())
 globals().update(dtypes.DTYPES)
 globals().update(dtypes.ALIASES)
-globals().update(namespaces.functions(""))
 globals().update(conversion.legacy_classes())
 
-# These read the functions that were installed just now.
 from gradcore import _C, amp, fft, func, linalg, masked, overrides, special, utils
 from gradcore.amp.autocasting import (
     autocast,
@@ -100,14 +100,17 @@ _LATER = {
 def __getattr__(name: str) -> _typing.Any:
     module = _LATER.get(name)
     if module is None:
-        raise AttributeError(f"module 'gradcore' has no attribute {name!r}")
+        return _function(name)
     found = _importlib.import_module(f"gradcore.{module}")
     value = globals()[name] = found if name == module else getattr(found, name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*_dir(), *_LATER})
+
+
+__all__ = [_name for _name in _dir() if not _name.startswith("_")]
 
 
 if _collected:

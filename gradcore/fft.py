@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gradcore.tensor import Tensor
 
 _functions = namespaces.functions("fft")
-globals().update(_functions)
+__getattr__, __dir__ = namespaces.looked_up(_functions, globals())
 
 __all__ = ["fftfreq", "rfftfreq", *sorted(_functions)]
 

@@ -12,7 +12,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.ops.table import OPS, Op
 from gradcore.tensor import Tensor
 
-__all__ = ["OPERATORS", "functions", "install", "operand", "register_op"]
+__all__ = ["OPERATORS", "functions", "install", "looked_up", "operand", "register_op"]
 
 #: Python's operators: method name, operation, reflected method name.
 OPERATORS = (
@@ -34,10 +34,10 @@ def _load_declarations() -> None:
 
 
 def install() -> None:
-    """Make functions and methods of all declarations."""
+    """Give tensors and formulas the operations of all declarations."""
     _load_declarations()
     for op in OPS.values():
-        register_op(op)
+        _register(op)
     _install_operators()
     importlib.import_module("gradcore.shaping").install(Tensor)
 
@@ -45,7 +45,7 @@ def install() -> None:
 def register_op(op: Op) -> Callable[..., Any]:
     """Make the function and the methods of an operation that was declared with `gradcore.ops.table`.
 
-    The operations of gradcore itself are registered at import; those that are declared later are registered by hand.
+    Those of gradcore itself are registered at import; what is declared later is registered by hand.
 
     Parameters
     ----------
@@ -70,11 +70,14 @@ def register_op(op: Op) -> Callable[..., Any]:
     >>> x.grad
     tensor(12.)
     """
-    function = dispatch.make_function(op, method=False)
-    if op.varargs:
-        function = dispatch.named(dispatch.spread(function, op), op, op.name, False)
-    op.call = function
-    setattr(TENSORS, op.name, function)
+    _register(op)
+    return op.call
+
+
+def _register(op: Op) -> None:
+    """Say how the function and the methods are made; that is done when they are first looked up."""
+    op.make = partial(_function, op)
+    TENSORS.later[op.name] = lambda: op.call
     if op.inplace:
         TENSORS.later[op.name + "_"] = partial(dispatch.make_inplace, op)
     if op.attribute:
@@ -90,7 +93,11 @@ def register_op(op: Op) -> Callable[..., Any]:
                 _Later(each + "_", partial(getattr, TENSORS, op.name + "_"))
     elif op.inplace and "." not in op.path:
         _Later(op.name + "_", partial(getattr, TENSORS, op.name + "_"))
-    return function
+
+
+def _function(op: Op) -> Callable[..., Any]:
+    function = dispatch.make_function(op, method=False)
+    return dispatch.named(dispatch.spread(function, op), op, op.name, False) if op.varargs else function
 
 
 class _Later:
@@ -189,19 +196,40 @@ def operand(value: Any, like: Any = None) -> Any:
     return None
 
 
-def functions(path: str) -> dict[str, Callable[..., Any]]:
-    """The functions of one namespace (``""``, ``"nn.functional"``, ``"linalg"`` ...), by name, aliases included.
+def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
+    """What makes the functions of one namespace (``""``, ``"nn.functional"``, ``"linalg"`` ...), by name.
 
     An alias without a dot stands beside the function; one with a dot is a path of its own (``".conv2d"`` on top).
     """
-    found = {}
+    found: dict[str, Callable[[], Callable[..., Any]]] = {}
     for op in OPS.values():
         if op.function:
             home = op.path.rpartition(".")[0]
             for each in (op.path, *op.aliases):
                 where, dot, name = each.rpartition(".")
                 if (where if dot else home) == path:
-                    found[name] = op.call
+                    found[name] = partial(getattr, TENSORS, op.name)
                     if op.inplace == "function" or (op.inplace and op.kind == "elementwise" and len(op.names) == 1):
-                        found[name + "_"] = getattr(TENSORS, op.name + "_")
+                        found[name + "_"] = partial(getattr, TENSORS, op.name + "_")
     return found
+
+
+def looked_up(
+    makers: dict[str, Callable[[], Any]], scope: dict[str, Any]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a module whose functions are made when they are first looked up.
+
+    Parameters
+    ----------
+    makers : dict
+        As `functions` returns them.
+    scope : dict
+        The globals of the module, where functions that were made stay.
+    """
+
+    def module_getattr(name: str) -> Any:
+        if name not in makers:
+            raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
+        return scope.setdefault(name, makers[name]())
+
+    return module_getattr, lambda: sorted({*scope, *makers})

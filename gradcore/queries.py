@@ -15,8 +15,6 @@ from gradcore.tensor import Tensor
 
 __all__ = [
     "broadcast_shapes",
-    "is_complex",
-    "is_floating_point",
     "is_nonzero",
     "is_signed",
     "is_storage",
@@ -45,16 +43,6 @@ def is_tensor(obj: Any) -> bool:
 def is_storage(obj: Any) -> bool:
     """False: tensors lie on arrays, there are no storages."""
     return False
-
-
-def is_floating_point(input: Tensor) -> bool:
-    """Whether a tensor's dtype is a floating-point type."""
-    return input.is_floating_point()
-
-
-def is_complex(input: Tensor) -> bool:
-    """Whether a tensor's dtype is complex."""
-    return input.is_complex()
 
 
 def is_signed(input: Tensor) -> bool:

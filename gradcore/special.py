@@ -14,6 +14,6 @@ from __future__ import annotations
 from gradcore import namespaces
 
 _functions = namespaces.functions("special")
-globals().update(_functions)
+__getattr__, __dir__ = namespaces.looked_up(_functions, globals())
 
 __all__ = sorted(_functions)

@@ -1,7 +1,7 @@
 """Writes what editors and type checkers see of the operations: ``python -m gradcore.stubs``.
 
-Functions and methods are made from the table of operations when gradcore is imported; the stub files beside the modules
-say their names and types. A test keeps them equal to the table.
+Functions and methods are made from the table of operations when they are first looked up; the stub files beside the
+modules say their names and types. A test keeps them equal to the table.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def _signature(op: Op, method: bool) -> list[str]:
 
 def _functions(path: str) -> Iterator[str]:
     by_call = {id(op.call): op for op in OPS.values()}
-    for name, function in sorted(namespaces.functions(path).items()):
-        op = by_call.get(id(function))
+    for name, make in sorted(namespaces.functions(path).items()):
+        op = by_call.get(id(make()))
         if op is None:  # an in-place function
             yield _def(name, ["input: Tensor", *ANYTHING], "Tensor")
         elif op.varargs or any(p.kind is p.VAR_POSITIONAL for p in op.parameters):

@@ -26,13 +26,15 @@ CONVENTIONS = [Convention(*row) for row in ROW.findall(TEXT)]
 
 def evaluate(library: Any, convention: Convention) -> str:
     """What the line says, as `library` has it."""
-    names = {"F": library.nn.functional, "inf": math.inf, "nan": math.nan}
+    names: dict[str, Any] = {}
+    exec(f"from {library.__name__} import *", names)
+    names |= {"F": library.nn.functional, "inf": math.inf, "nan": math.nan}
     tensors = {}
     for name, values in TENSOR.findall(convention.point):
         data = eval(values, dict(names))
         tensors[name] = library.tensor(data, dtype=library.float64, requires_grad=True)
     try:
-        out = eval(convention.expression, vars(library) | names | tensors)
+        out = eval(convention.expression, names | tensors)
         if not out.requires_grad:
             return "constant"
         out.sum().backward()

@@ -48,7 +48,7 @@ def run_script(code, names, where, capsys):
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """What a document declares (operations, methods, backends) is gone when it ends."""
-    tables = [OPS, Backend.bodies, vars(TENSORS), registry._factories, registry._backends]
+    tables = [OPS, Backend.bodies, vars(TENSORS), TENSORS.later, registry._factories, registry._backends]
     before, methods = [dict(table) for table in tables], set(vars(Tensor))
     yield
     for table, content in zip(tables, before, strict=True):

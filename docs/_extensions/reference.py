@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from examples import example, formulas
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
@@ -160,7 +161,12 @@ def _entry(op: Op) -> list[str]:
     if not op.function and isinstance(inspect.getattr_static(gradcore.Tensor, path.partition(".")[2]), property):
         directive = "autoattribute"
     signature = "" if directive == "autoattribute" else _signature(op)
-    return [f".. {directive}:: gradcore.{path}{signature}", "", f"   {_facts(op)}", ""]
+    lines = [f".. {directive}:: gradcore.{path}{signature}", "", f"   {_facts(op)}", ""]
+    if written := [f"``{text}`` ({name})" for name, text in formulas(op)]:
+        lines += [f"   Derivative: {', '.join(written)}.", ""]
+    if op.function and (shown := example(op)):
+        lines += ["   .. code-block:: pycon", "", *(f"      {line}" for line in shown), ""]
+    return lines
 
 
 def _signature(op: Op) -> str:

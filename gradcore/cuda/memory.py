@@ -105,8 +105,9 @@ def memory_summary(device: DeviceLike | None = None) -> str:
     where = Device("cuda", index_of(device))
     held: Counter[tuple[Any, ...]] = Counter()
     seen = set()
+    # By their types: an object that only stands for another would be asked for its class, and may warn.
     for t in gc.get_objects():
-        if isinstance(t, Variable) and getattr(t, "_device", None) is where:
+        if issubclass(type(t), Variable) and getattr(t, "_device", None) is where:
             array = t._array if t._array.base is None else t._array.base
             if id(array) not in seen:
                 seen.add(id(array))

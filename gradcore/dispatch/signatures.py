@@ -15,6 +15,7 @@ from gradcore.dispatch.direct import has_plain_call, lines_of, scope_of
 from gradcore.dispatch.inplace import apply_inplace, out_of
 from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.overriding import overridable
+from gradcore.ops.documentation import docstring
 from gradcore.ops.table import Op
 
 __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", "spread"]
@@ -229,7 +230,7 @@ def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
 def named(function: Any, op: Op, name: str, method: bool) -> Callable[..., Any]:
     function.__name__ = name
     function.__qualname__ = f"Tensor.{name}" if method else name
-    function.__doc__ = op.doc
+    function.__doc__ = docstring(op, method)
     function.__module__ = "gradcore"
     return function  # type: ignore[no-any-return]
 
@@ -239,4 +240,5 @@ def make_inplace(op: Op) -> Callable[..., Any]:
     function = make_function(op, method=True, run=apply_inplace)
     function.__name__ = function.__name__ + "_"
     function.__qualname__ = function.__qualname__ + "_"
+    function.__doc__ = docstring(op, method=True, inplace=True)
     return function

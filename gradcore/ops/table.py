@@ -137,9 +137,16 @@ class Op:
         self.vjps: dict[str | tuple[str, ...], Formula] = {}
         self.differentials: dict[str, Formula] = {}
         self.jvps: dict[str, Formula] = {}
-        self.call: Callable[..., Any]  # the public function, set where tensors are known
+        #: Makes the public function; set where tensors are known.
+        self.make: Callable[[], Callable[..., Any]]
         if options:
             raise TypeError(f"{self.name}: unknown options {sorted(options)}")
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The public function, which is made when it is first asked for."""
+        made = vars(self).get("_call")
+        return made or vars(self).setdefault("_call", self.make())  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<{self.kind} op {self.path}>"

@@ -1,0 +1,42 @@
+"""Modules whose functions are made when they are first looked up."""
+
+import functools
+import subprocess
+import sys
+
+import pytest
+
+import gradcore as gc
+from gradcore import namespaces
+
+PATHS = ("", "fft", "linalg", "masked", "nn.functional", "special")
+MODULES = [(path, functools.reduce(getattr, filter(None, path.split(".")), gc)) for path in PATHS]
+
+
+@pytest.mark.parametrize(
+    ("path", "module"), MODULES, ids=lambda value: value or "top" if isinstance(value, str) else ""
+)
+def test_every_function_is_listed_and_stays_the_same(path, module):
+    for name in namespaces.functions(path):
+        assert name in dir(module)
+        assert name in module.__all__
+        assert getattr(module, name) is vars(module)[name]
+
+
+@pytest.mark.parametrize("module", [module for _, module in MODULES], ids=lambda module: module.__name__)
+def test_a_name_that_does_not_exist_is_an_attribute_error(module):
+    with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'no_such_name'"):
+        module.no_such_name  # noqa: B018
+
+
+def test_functions_are_not_made_before_they_are_looked_up():
+    program = "import gradcore; print('sinc' in vars(gradcore), gradcore.sinc.__name__, 'sinc' in vars(gradcore))"
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["False", "sinc", "True"]
+
+
+def test_importing_everything():
+    names = {}
+    exec("from gradcore import *", names)
+    assert names["sinc"] is gc.sinc
+    assert names["tensor"] is gc.tensor
