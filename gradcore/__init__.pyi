@@ -71,6 +71,7 @@ from gradcore.creation import as_tensor as as_tensor
 from gradcore.creation import asarray as asarray
 from gradcore.creation import empty as empty
 from gradcore.creation import empty_like as empty_like
+from gradcore.creation import empty_strided as empty_strided
 from gradcore.creation import eye as eye
 from gradcore.creation import from_dlpack as from_dlpack
 from gradcore.creation import from_numpy as from_numpy
@@ -110,6 +111,7 @@ from gradcore.layouts import strided as strided
 from gradcore.namespaces import register_op as register_op
 from gradcore.printing import set_printoptions as set_printoptions
 from gradcore.queries import broadcast_shapes as broadcast_shapes
+from gradcore.queries import is_inference as is_inference
 from gradcore.queries import is_nonzero as is_nonzero
 from gradcore.queries import is_signed as is_signed
 from gradcore.queries import is_storage as is_storage
@@ -1130,6 +1132,11 @@ def unique_consecutive(
     *,
     out: Any = ...,
 ) -> Any: ...
+def unsafe_chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = ..., *, out: Any = ...) -> Any: ...
+def unsafe_split(
+    tensor: Tensor, split_size: Ints, dim: builtins.int = ..., *, out: Any = ...
+) -> builtins.tuple[Tensor, ...]: ...
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: builtins.int = ..., *, out: Any = ...) -> Any: ...
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor: ...
 def vander(x: Tensor, N: builtins.int | None = ..., increasing: builtins.bool = ..., *, out: Any = ...) -> Any: ...
 def var(

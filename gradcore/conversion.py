@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from gradcore.autograd.modes import local
 from gradcore.autograd.variables import type_name
 from gradcore.backends.cupy_memory import is_pinned_memory, pinned
 from gradcore.backends.registry import CPU, unavailable
-from gradcore.creation import empty, legacy_tensor, sizes, tensor
+from gradcore.creation import empty, empty_strided, legacy_tensor, sizes, tensor
 from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace
 from gradcore.tensor import Tensor
@@ -136,6 +135,8 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     forward.refuse_dual(self, "cannot resize variables that has a forward grad")
     check_inplace(self, local.state)
     shape = sizes(size)
+    if shape == self._array.shape:
+        return self
     count = int(np.prod(shape, dtype=np.int64))
     flat = self._array.reshape(-1)
     if count <= flat.size:
@@ -248,9 +249,8 @@ def _delitem(self: Tensor, index: Any) -> None:
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """An uninitialised tensor of given sizes and strides (in elements)."""
-    reach = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
-    flat = empty(reach, dtype=dtype or self._dtype, device=self._device if device is None else device)
-    return flat.as_strided(size, stride).detach()  # type: ignore[no-any-return]
+    where = self._device if device is None else device
+    return empty_strided(size, stride, dtype=dtype or self._dtype, device=where)
 
 
 def _install() -> None:
@@ -277,8 +277,6 @@ def _install() -> None:
     _add("resize_as", lambda self, other: self.reshape(other.shape), "`reshape` to the shape of another tensor.")
     _add("_reduce_ex_internal", lambda self, protocol: self.__reduce_ex__(protocol), "What pickling calls.")
     _add("__delitem__", _delitem)
-    for old in ("chunk", "split", "split_with_sizes"):
-        setattr(Tensor, f"unsafe_{old}", property(operator.attrgetter(old)))
     setattr(Tensor, "_cdata", property(id, doc="A number that identifies the tensor."))  # noqa: B010
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "asarray",
     "empty",
     "empty_like",
+    "empty_strided",
     "eye",
     "from_dlpack",
     "from_numpy",
@@ -405,6 +406,54 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
 zeros, zeros_like, _new_zeros = _filled_functions("zeros", "Zeros")
 ones, ones_like, _new_ones = _filled_functions("ones", "Ones")
 empty, empty_like, _new_empty = _filled_functions("empty", "Uninitialised elements")
+
+
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """An uninitialised tensor of given sizes and steps in memory.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    stride : sequence of int
+        For each dim how many elements lie between neighbours.
+    dtype : dtype, optional
+        By default `get_default_dtype`.
+    device : device, optional
+        By default `get_default_device`.
+    requires_grad : bool
+        Whether operations on the tensor are recorded.
+    layout, pin_memory
+        Accepted for compatibility.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
+    size, stride = tuple(size), tuple(stride)
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
+    reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
+    flat = empty(max(reach, 0), dtype=dtype, device=device)
+    placed = TENSORS.as_strided(flat, size, stride)
+    return _finished(wrap(placed._array, flat._device, flat._dtype), requires_grad)  # type: ignore[no-any-return]
 
 
 def full(

@@ -15,6 +15,7 @@ from gradcore.tensor import Tensor
 
 __all__ = [
     "broadcast_shapes",
+    "is_inference",
     "is_nonzero",
     "is_signed",
     "is_storage",
@@ -43,6 +44,11 @@ def is_tensor(obj: Any) -> bool:
 def is_storage(obj: Any) -> bool:
     """False: tensors lie on arrays, there are no storages."""
     return False
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether a tensor was made in inference mode."""
+    return input.is_inference()
 
 
 def is_signed(input: Tensor) -> bool:

@@ -374,6 +374,7 @@ class Tensor(Variable, Methods):
         self._edge = None
         if self._meta is not None:
             self._meta.requires_grad = False
+            self._meta.tangents = None
         return self
 
     @property
@@ -493,13 +494,19 @@ class Tensor(Variable, Methods):
         return bool(self)
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._only())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._only())
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._only())
+
+    def _only(self) -> Any:
+        """What Python's conversions to a number convert."""
+        if self._array.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return self.item()
 
     def __index__(self) -> int:
         if self._dtype.category > 1 or self._array.size != 1:

@@ -16,10 +16,12 @@ from gradcore.autograd.grad_mode import (
 from gradcore.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from gradcore.autograd.gradients import backward, grad
 from gradcore.autograd.graph import Variable
+from gradcore.autograd.saved import SavedTensor
 
 __all__ = [
     "Function",
     "GradcheckError",
+    "SavedTensor",
     "Variable",
     "_unsafe_preserve_version_counter",
     "anomaly_mode",

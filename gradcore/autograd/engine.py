@@ -410,9 +410,9 @@ class _Task:
 
     def will_run(self, node: Node) -> bool:
         """Whether this call computes the gradient that arrives at a node."""
-        if self.leading is not None:
-            return node in self.leading
-        if self.reachable is None:
+        if self.leading is not None and node not in self.leading:
+            return False
+        if self.reachable is None:  # an input that was asked for may be none
             self.reachable = set(self.roots)
             stack = list(self.reachable)
             while stack:

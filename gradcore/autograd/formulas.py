@@ -159,7 +159,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "op": op,
         "rows": tuple(rows),
         "saves": frozenset(names),
-        "holds_tensors": any(n in op.outputs or op.position.get(n) in op.tensors for n in names),
+        "holds_tensors": any(n in op.outputs or op.position.get(n) in (*op.tensors, *op.indices) for n in names),
         "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
         "place": None if op.place is None else staticmethod(op.place),
         "unseen": _unseen_edges(op, name, {key for keys, *_ in rows for key in keys}),

@@ -112,10 +112,10 @@ def check_tangent(t: Any, tangent: Any) -> None:
         )
 
 
-def refuse_dual(t: Any, message: str) -> None:
+def refuse_dual(t: Any, message: str, error: type[RuntimeError] = RuntimeError) -> None:
     """Raise if `t` has a tangent, which what is about to happen would not follow."""
     if any(tangent_of(t, level) is not None for level in local.state.levels):
-        raise RuntimeError(message)
+        raise error(message)
 
 
 def primal(t: Any, level: Level) -> Any:

@@ -12,10 +12,16 @@ from gradcore.autograd.function_batches import batched_call, lifted
 from gradcore.autograd.function_calls import bind, call
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.nodes import FREED, Node, requires_grad
-from gradcore.autograd.saved import SavedTensor
+from gradcore.autograd.saved import Kept, SavedByFunction, SavedTensor
 from gradcore.autograd.variables import Variable, alias, new, tick, wrap
 
 __all__ = ["BackwardCFunction", "BackwardFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+
+
+ACCESSED = (
+    "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on the autograd.Function. "
+    "Either access saved_tensors only once, or set clear_saved_tensors_on_access=False."
+)
 
 
 class FunctionCtx:
@@ -73,7 +79,9 @@ class BackwardFunction(FunctionCtx, Node):
     _forward_cls: ClassVar[type[Function]]
 
     #: The saved tensors; None once they have been freed.
-    _saved: tuple[SavedTensor, ...] | None = ()
+    _saved: tuple[Kept, ...] | None = ()
+    #: Whether they are gone because they were asked for.
+    _accessed: bool = False
     _forward_mode: bool = False
     #: (shape, dtype, device) of each argument and of each result, None for what is no tensor.
     _inputs: tuple[Any, ...] = ()
@@ -82,7 +90,7 @@ class BackwardFunction(FunctionCtx, Node):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` was given; in `jvp`, what `save_for_forward` was given, if it was called.
+        """What `save_for_backward` was given; in `jvp`, what `save_for_forward` was given.
 
         Raises
         ------
@@ -90,10 +98,13 @@ class BackwardFunction(FunctionCtx, Node):
             If the graph has been freed, or if one of them was written in place meanwhile.
         """
         if self._forward_mode:
-            return (self.to_save if self.saved_for_forward is None else self.saved_for_forward) or ()
+            return self.saved_for_forward or ()
         if self._saved is None:
-            raise RuntimeError(FREED)
-        return tuple(saved.unpack(self) for saved in self._saved)
+            raise RuntimeError(ACCESSED if self._accessed else FREED)
+        found = tuple(saved.unpack(self) for saved in self._saved)
+        if self._forward_cls.clear_saved_tensors_on_access:
+            self._saved, self._accessed = None, True
+        return found
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
@@ -105,7 +116,7 @@ class BackwardFunction(FunctionCtx, Node):
     def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
         if self._saved is None:
             raise RuntimeError(FREED)
-        return self._saved
+        return tuple(SavedByFunction(self, kept) for kept in self._saved)
 
     def release(self) -> None:
         self._saved = None
@@ -282,6 +293,9 @@ class Function:
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
+
+    #: Whether `backward` may ask for ``ctx.saved_tensors`` only once: each then goes as soon as it is done with.
+    clear_saved_tensors_on_access: ClassVar[bool] = False
 
     #: Whether `forward`, `setup_context` and `backward`, made of operations on tensors, run on batches as they are.
     generate_vmap_rule: ClassVar[bool] = False

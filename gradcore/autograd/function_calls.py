@@ -12,9 +12,14 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.function_results import finish
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.nodes import gradient_edge, requires_grad
-from gradcore.autograd.variables import Variable, new, tick
+from gradcore.autograd.variables import Variable, new, tick, version_counter
 
 __all__ = ["bind", "call"]
+
+NOT_IN_PLACE = (
+    "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying an "
+    "input inplace, then the jvp function must modify the corresponding gradient inplace."
+)
 
 _signature = functools.lru_cache(maxsize=256)(inspect.signature)
 
@@ -86,10 +91,16 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.L
     #: By the identity of a primal: the dual that it is of, and the tangent.
     rows = [row for row in zip(primals, args, tangents, strict=True) if isinstance(row[0], Variable)]
     duals = {id(p): (dual, tangent) for p, dual, tangent in rows}
+    versions = {id(t): version_counter(t).version for t in tangents if t is not None}
     for i, tangent in enumerate(_pushed(ctx, cls, tangents, outs)):
+        if tangent is not None:
+            _check_view(outs[i], tangent, rows)
         if id(outs[i]) in duals:
+            dual, before = duals[id(outs[i])]
+            if tangent is not before or (tangent is not None and tangent._vc.version == versions[id(tangent)]):
+                raise RuntimeError(NOT_IN_PLACE)
             position = next(k for k, row in enumerate(rows) if row[0] is outs[i])
-            outs[i] = _written(ctx, outs[i], *duals[id(outs[i])], tangent, position)
+            outs[i] = _written(ctx, outs[i], dual, position)
         elif tangent is not None:
             tangent = forward.in_own_memory(tangent, outs[i], tangents)
         if tangent is not None:
@@ -142,22 +153,32 @@ def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[An
                 f"Function's jvp returned a gradient at position {i}, but the corresponding forward output is not a "
                 "differentiable Tensor. You should return None at that position instead."
             )
-        if out._is_view() and not tangent._is_view():  # type: ignore[attr-defined]
-            raise RuntimeError(
-                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a "
-                "view."
-            )
         forward.check_tangent(out, tangent)
     return found
 
 
-def _written(ctx: Any, primal: Any, dual: Any, before: Any, tangent: Any, position: int) -> Any:
-    """The argument that forward has written in place, of which it saw the primal; it is the tensor at that position."""
-    if tangent is not before:
+def _check_view(out: Any, tangent: Any, rows: list[tuple[Any, Any, Any]]) -> None:
+    """Raise unless the tangent of a view is the same view of a tangent; `rows` has primals, duals and tangents."""
+    if not out._is_view():
+        return
+    if not tangent._is_view():
         raise RuntimeError(
-            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
-            "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+            "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
         )
+    for primal, _, given in rows:
+        if given is not None and _base_of(primal) is out._base and _base_of(given) is not tangent._base:
+            whose = "same base as the given" if given._is_view() else "given"
+            raise RuntimeError(
+                f"A custom Function is returning a view but the jvp is not returning a view of the {whose} grad input."
+            )
+
+
+def _base_of(t: Any) -> Any:
+    return t._base if t._is_view() else t
+
+
+def _written(ctx: Any, primal: Any, dual: Any, position: int) -> Any:
+    """The argument that forward has written in place, of which it saw the primal; it is the tensor at that position."""
     if primal._edge is not None and primal._edge[0] is ctx:
         if dual._meta is not None:
             views.check_writable(dual)

@@ -9,10 +9,15 @@ from typing import Any
 from gradcore.autograd import forward, views
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.nodes import gradient_edge, requires_grad
-from gradcore.autograd.saved import SavedTensor
+from gradcore.autograd.saved import Kept
 from gradcore.autograd.variables import Variable, bump
 
 __all__ = ["finish"]
+
+NO_INPUT = (
+    "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should be "
+    "passed to ctx.mark_dirty()."
+)
 
 
 def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate: bool) -> Any:
@@ -35,7 +40,9 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         ctx._inputs = tuple([_meta(a) for a in args])
         if _is_plain(ctx, args, result):
             ctx._outputs, ctx._device = (_meta(result),), result._device
-            _give_history(ctx, result, 0, "custom")
+            _give_history(ctx, result, 0)
+            if result._meta is not None and result._meta.base is not None:
+                result._meta.creation = "custom"
             _save(ctx, (result,))
             return result
     raw = list(result) if isinstance(result, tuple) else [result]
@@ -51,20 +58,16 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
             "modified inplace must all be outputs of the Function."
         )
     if dirty - inputs:
-        warnings.warn(
-            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
-            "should be passed to ctx.mark_dirty().",
-            stacklevel=4,
-        )
-    differentiable = [
-        record and isinstance(t, Variable) and t._dtype.category > 1 and id(t) not in constant for t in raw
-    ]
+        if any(t._is_view() for t in ctx.dirty_tensors if id(t) not in inputs):
+            raise RuntimeError(NO_INPUT)
+        warnings.warn(NO_INPUT, stacklevel=4)
+    moving = [isinstance(t, Variable) and t._dtype.category > 1 and id(t) not in constant for t in raw]
     if record:
         ctx._n_outputs = len(raw)
         ctx._outputs = tuple([_meta(t) for t in raw])
-        tensors = [t for t, keep in zip(raw, differentiable, strict=True) if keep]
+        tensors = [t for t, moves in zip(raw, moving, strict=True) if moves]
         ctx._device = next(t._device for t in (*tensors, *args) if isinstance(t, Variable))
-    creation = "multi" if sum(differentiable) > 1 else "custom"
+    creation = "multi" if sum(moving) > 1 else "custom"
     outputs: list[Any] = []
     for i, t in enumerate(raw):
         if not isinstance(t, Variable):
@@ -73,7 +76,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         is_input, is_dirty = id(t) in inputs, id(t) in dirty
         if is_dirty:
             bump(t)
-        if not differentiable[i]:
+        if not (record and moving[i]):
             t = _without_history(t, is_input, is_dirty)
         elif is_dirty:
             _written(ctx, args, t, i, len(raw))
@@ -86,7 +89,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
                 )
             t = views.same_as(t, (ctx, i))
         else:
-            _give_history(ctx, t, i, creation)
+            _give_history(ctx, t, i)
         if not is_dirty and t._meta is not None and t._meta.base is not None:
             t._meta.creation = creation
         outputs.append(t)
@@ -118,28 +121,28 @@ def _is_plain(ctx: Any, args: tuple[Any, ...], result: Any) -> bool:
     )
 
 
-def _give_history(ctx: Any, t: Any, i: int, creation: str) -> None:
+def _give_history(ctx: Any, t: Any, i: int) -> None:
     """Make the node of the call the history of a result that is not one of its arguments."""
     t._edge = (ctx, i)
     if t._meta is not None and t._meta.base is not None:
-        t._meta.edge_version, t._meta.creation = t._vc.version, creation
+        t._meta.edge_version = t._vc.version
 
 
 def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) -> None:
     """History of an input that forward has written in place."""
+    if t._meta is not None and t._meta.base is not None:
+        views.check_writable(t)
     edge = gradient_edge(t)
     if edge is not None and edge[0].of_leaf:
         raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
-    if t._meta is not None:
-        views.check_writable(t)
-        if t._meta.base is not None and n_outputs > 1:
-            raise RuntimeError(
-                "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
-                "return more than one Tensor. This is not supported by the current autograd engine. You should either "
-                "make sure the input is not a view (using .clone() for example) or make your Function only return one "
-                "Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single "
-                "Tensor and a second one that does the other operations)."
-            )
+    if t._meta is not None and t._meta.base is not None and n_outputs > 1:
+        raise RuntimeError(
+            "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
+            "more than one Tensor. This is not supported by the current autograd engine. You should either make sure "
+            "the input is not a view (using .clone() for example) or make your Function only return one Tensor "
+            "(potentially splitting it into two Functions: one doing the inplace that returns a single Tensor and a "
+            "second one that does the other operations)."
+        )
     tensors = [a for a in args if isinstance(a, Variable)]
     views.rebase(t, (ctx, i), next((k for k, a in enumerate(tensors) if a is t), 0))
 
@@ -169,4 +172,4 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
                 raise TypeError(
                     f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
                 )
-        ctx._saved = tuple([SavedTensor(t, id(t) in own) for t in ctx.to_save])
+        ctx._saved = tuple([Kept(t, id(t) in own) for t in ctx.to_save])

@@ -374,7 +374,8 @@ class OpNode(Node):
         if self.holds_tensors:
             kept = None
             if self.keeps_settings and self.saved is not None:
-                kept = [None if i in self.op.tensors else value for i, value in enumerate(self.saved)]
+                tensors = (*self.op.tensors, *self.op.indices)
+                kept = [None if i in tensors else value for i, value in enumerate(self.saved)]
             self.saved, self.results = None, kept
 
     #: Whether settings are among what formulas read: they can be looked at also when the tensors are gone.
@@ -407,6 +408,8 @@ class OpNode(Node):
     def unpack_input(self, position: int) -> Any:
         """The input at that position as a tensor with the history it had when it was saved."""
         value = self.saved[position]
+        if position in self.op.indices:
+            return tuple(with_edge(t, None) for t in value)
         if type(value) is tuple:  # a sequence of tensors
             return [with_edge(t, edge) for t, edge in zip(value, self._edges, strict=False)]
         shift = len(self._edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
@@ -442,21 +445,27 @@ class OpNode(Node):
         """
         for name in names:
             setattr(cls, f"_saved_{name.replace('_shape', '_sym_sizes')}", property(partial(cls._saved, name=name)))
-            if name in cls.op.outputs or cls.op.position.get(name) in cls.op.tensors:
+            if name in cls.op.outputs or cls.op.position.get(name) in (*cls.op.tensors, *cls.op.indices):
                 setattr(cls, f"_raw_saved_{name}", property(partial(cls._raw_saved, name=name)))
         if cls.op.name == "square":  # which PyTorch computes as a power
             cls._saved_exponent = 2
 
     def _raw_saved(self, name: str) -> Any:
-        from gradcore.autograd.saved import SavedTensorHandle
+        from gradcore.autograd.saved import SavedInput, SavedResult
 
-        return SavedTensorHandle(self, name)
+        if name in self.op.outputs:
+            return SavedResult(self, self.op.outputs.index(name))
+        position = self.op.position[name]
+        value = None if self.saved is None else self.saved[position]
+        if type(value) is tuple:
+            return tuple(SavedInput(self, position, i) for i in range(len(value)))
+        return SavedInput(self, position)
 
     def _saved(self, name: str) -> Any:
         op = self.op
         position = op.position.get(name)
         if self.saved is None:
-            if position is None or position in op.tensors or self.results is None:
+            if position is None or position in op.tensors or position in op.indices or self.results is None:
                 raise RuntimeError(FREED)
             return self.results[position] if position < len(self.results) else op.parameters[position].default
         if name in op.outputs:
@@ -468,7 +477,7 @@ class OpNode(Node):
         assert position is not None
         if position >= len(self.saved):
             return op.parameters[position].default
-        if position in op.tensors:
+        if position in op.tensors or position in op.indices:
             self.check()
             value = self.unpack_input(position)
             return value.clone() if getattr(value, "_constant", False) else value

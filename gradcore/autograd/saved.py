@@ -12,6 +12,10 @@ from gradcore.autograd.nodes import OpNode, Packed, edge_of_result, gradient_edg
 from gradcore.autograd.variables import Meta, Variable, alias, new, version_counter, wrap
 
 __all__ = [
+    "Kept",
+    "SavedByFunction",
+    "SavedInput",
+    "SavedResult",
     "SavedTensor",
     "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
@@ -22,6 +26,7 @@ __all__ = [
     "unpacked",
 ]
 
+FREED_HOOKS = "Calling register_hooks on a saved tensor after it has been freed. " + FREED.partition(". ")[2]
 HOOKS_TWICE = (
     "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is "
     "allowed at a time."
@@ -68,16 +73,19 @@ def pack(node: OpNode) -> None:
     if hooks is None:
         return
     saved = list(node.saved)
-    for p in node.op.tensors:
+    for p in (*node.op.tensors, *node.op.indices):
         value = saved[p]
-        if type(value) is tuple and value and isinstance(value[0], Variable):
-            saved[p] = tuple(Packed(t, hooks) for t in value)
-        elif isinstance(value, Variable) and not getattr(value, "_constant", False):
-            saved[p] = Packed(value, hooks)
+        several = type(value) is tuple
+        saved[p] = tuple(_packed(t, hooks) for t in value) if several else _packed(value, hooks)
     node.saved = saved
     if node.results is not None:
         node.results = [r and _packed_result(node, i, r, hooks) for i, r in enumerate(node.results)]
     node.__class__ = _packed_class(type(node))
+
+
+def _packed(value: Any, hooks: tuple[Any, Any]) -> Any:
+    tensor = isinstance(value, Variable) and not getattr(value, "_constant", False)
+    return Packed(value, hooks) if tensor else value
 
 
 def _packed_result(node: OpNode, number: int, result: tuple[Any, ...], hooks: tuple[Any, Any]) -> tuple[Any, ...]:
@@ -107,18 +115,33 @@ def _opened(value: Any) -> Any:
     return value.unpack() if value.__class__ is Packed else value
 
 
-class SavedTensorHandle:
-    """What ``node._raw_saved_<name>`` is: one saved tensor of an operation, for hooks of its own.
+class SavedTensor:
+    """One tensor that a node keeps for backward, as ``node._raw_saved_<name>`` shows it: to give it hooks of its own.
 
-    Parameters
-    ----------
-    node : OpNode
-    name : str
-        What the tensor is called in the operation's formulas.
+    Raises
+    ------
+    RuntimeError
+        Nodes make these objects; programs cannot.
     """
 
-    def __init__(self, node: OpNode, name: str) -> None:
-        self._node, self._name = node, name
+    def __init__(self, *args: Any, **named: Any) -> None:
+        raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
+
+    @property
+    def data(self) -> Any:
+        """What is kept: the tensor or, where there are hooks, what the first has made of it; None for None."""
+        value = self._value()
+        return value.packed if value.__class__ is Packed else value
+
+    @property
+    def unpack_hook(self) -> Any:
+        """The hook that makes a tensor of `data`; None where there is none."""
+        value = self._value()
+        return value.unpack_hook if value.__class__ is Packed else None
+
+    def unpack(self) -> Any:
+        """The tensor, with its history."""
+        raise NotImplementedError
 
     def register_hooks(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         """Replace the saved tensor by what `pack_hook` makes of it, until `unpack_hook` is asked for it.
@@ -126,32 +149,87 @@ class SavedTensorHandle:
         Raises
         ------
         RuntimeError
-            If the tensor has hooks already, or has been freed.
+            If the tensor has hooks already, has been freed, or is None.
         """
-        node, hooks = self._node, (pack_hook, unpack_hook)
-        if node.saved is None:
-            raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. " + FREED)
-        if self._name in node.op.outputs:
-            number = node.op.outputs.index(self._name)
-            results = list(node.results)
-            if results[number][0].__class__ is Packed:
-                raise RuntimeError(HOOKS_TWICE)
-            results[number] = _packed_result(node, number, results[number], hooks)
-            node.results = results
+        for hook in (pack_hook, unpack_hook):
+            if not callable(hook):
+                raise TypeError(
+                    "register_hooks(): incompatible function arguments: expected two functions, but got "
+                    f"{type(hook).__name__}"
+                )
+        value = self._value()
+        if value is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        if value.__class__ is Packed:
+            raise RuntimeError(HOOKS_TWICE)
+        self._pack((pack_hook, unpack_hook))
+
+    def _value(self) -> Any:
+        """The tensor, the `Packed` one, or None."""
+        raise NotImplementedError
+
+    def _pack(self, hooks: tuple[Any, Any]) -> None:
+        """Give the tensor to hooks."""
+        raise NotImplementedError
+
+
+class SavedInput(SavedTensor):
+    """An argument, or one tensor of an argument that is several, that an operation's node keeps."""
+
+    def __init__(self, node: OpNode, position: int, index: int | None = None) -> None:
+        self._node, self._position, self._index = node, position, index
+
+    def unpack(self) -> Any:
+        opened = self._node.unpack_input(self._position)
+        return opened if self._index is None else opened[self._index]
+
+    def _value(self) -> Any:
+        if self._node.saved is None:
+            raise RuntimeError(FREED_HOOKS)
+        value = self._node.saved[self._position]
+        return value if self._index is None else value[self._index]
+
+    def _pack(self, hooks: tuple[Any, Any]) -> None:
+        node, packed = self._node, Packed(self.unpack(), hooks)
+        saved = list(node.saved)
+        if self._index is None:
+            saved[self._position] = packed
         else:
-            position = node.op.position[self._name]
-            saved = list(node.saved)
-            if saved[position].__class__ is Packed:
-                raise RuntimeError(HOOKS_TWICE)
-            saved[position] = Packed(node.unpack_input(position), hooks)
-            node.saved = saved
+            values = list(saved[self._position])
+            values[self._index] = packed
+            saved[self._position] = tuple(values)
+        node.saved = saved
+        node.__class__ = _packed_class(type(node))
+
+
+class SavedResult(SavedTensor):
+    """A result of an operation that its own node keeps."""
+
+    def __init__(self, node: OpNode, number: int) -> None:
+        self._node, self._number = node, number
+
+    def unpack(self) -> Any:
+        return self._node.unpack_result(self._number)
+
+    def _value(self) -> Any:
+        node = self._node
+        if node.saved is None:
+            raise RuntimeError(FREED_HOOKS)
+        kept = node.results[self._number][0]
+        return kept if kept.__class__ is Packed else self.unpack().detach()
+
+    def _pack(self, hooks: tuple[Any, Any]) -> None:
+        node = self._node
+        results = list(node.results)
+        results[self._number] = _packed_result(node, self._number, results[self._number], hooks)
+        node.results = results
         node.__class__ = _packed_class(type(node))
 
 
 # -- nodes of custom functions ------------------------------------------------------------------------------------
 
 
-class SavedTensor:
+class Kept:
     """One tensor that a custom `Function` keeps for backward.
 
     Parameters
@@ -206,12 +284,25 @@ class SavedTensor:
             t._meta.tangents = self.tangents
         return t
 
-    def register_hooks(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
-        """Replace the saved tensor by what `pack_hook` makes of it, until `unpack_hook` is asked for it."""
-        if self.value.__class__ is Packed:
-            raise RuntimeError(HOOKS_TWICE)
-        if self.value is not None:
-            self.value = Packed(self.value, (pack_hook, unpack_hook))
+    def pack(self, hooks: tuple[Any, Any]) -> None:
+        """Give the tensor to hooks."""
+        self.value = Packed(self.value, hooks)
+
+
+class SavedByFunction(SavedTensor):
+    """A tensor that the node of a custom `Function` keeps."""
+
+    def __init__(self, node: Any, kept: Kept) -> None:
+        self._node, self._kept = node, kept
+
+    def unpack(self) -> Any:
+        return self._kept.unpack(self._node)
+
+    def _value(self) -> Any:
+        return self._kept.value
+
+    def _pack(self, hooks: tuple[Any, Any]) -> None:
+        self._kept.pack(hooks)
 
 
 # -- hooks for everything that is saved ---------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from gradcore.autograd.nodes import (
     replay_raw,
     requires_grad,
 )
-from gradcore.autograd.variables import Clock, Meta, VersionCounter, alias, new, tensor_type, tick
+from gradcore.autograd.variables import Clock, Meta, Subclasses, VersionCounter, alias, new, retyped, tensor_type, tick
 from gradcore.backends.batching.array import levels_of
 from gradcore.backends.batching.devices import over
 
@@ -95,8 +95,10 @@ def _owner(array: Any) -> Any:
 
 
 def same_as(t: Any, edge: Any) -> Any:
-    """A view of all of `t` with a history of its own."""
+    """A view of all of `t`, of its class, with a history of its own."""
     out = alias(t, edge)
+    if type(t) not in Subclasses.plain:
+        out = retyped(out, type(t))
     parent = t._meta
     meta = out._meta = Meta()
     meta.base, meta.edge_version = t, out._vc.version
@@ -120,7 +122,7 @@ def check_writable(t: Any) -> None:
         if meta.requires_grad and _is_leaf(t):
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         return
-    if meta.creation and requires_grad(base):
+    if meta.creation and (requires_grad(base) or requires_grad(t)):
         raise refusal(t)
     if _is_leaf(base) and ((base._meta is not None and base._meta.requires_grad) or requires_grad(t)):
         raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")

@@ -29,6 +29,8 @@ from gradcore.ops.table import Op
 
 __all__ = ["apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
 
+NO_DUALS = "Trying to use forward AD with {}_out that does not support it because it is an out= function"
+
 
 def check_inplace(self: Any, state: State) -> None:
     """Refuse in-place writes that would make gradients wrong."""
@@ -208,6 +210,8 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
                 f"{op.path}(): functions with out=... arguments don't support automatic differentiation, but one of "
                 "the arguments requires grad."
             )
+        for t in (target, result):
+            forward.refuse_dual(t, NO_DUALS.format(op.name), NotImplementedError)
         if op.sequence and any(t is target for t in args[0]):
             raise RuntimeError(
                 "unsupported operation: the input tensors cannot refer to any of the output memory locations"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from gradcore.autograd.graph import alias, new
+from gradcore.autograd.graph import Meta, alias, new
 from gradcore.creation import empty
 from gradcore.dispatch.overriding import disabled, takes_over
 from gradcore.tensor import Tensor
@@ -47,6 +47,9 @@ class Parameter(Tensor, metaclass=_ParameterType):
         out = new(cls)
         out._array, out._device, out._dtype, out._vc = shared._array, shared._device, shared._dtype, shared._vc
         out._edge = out._meta = None
+        if data is not None and data.is_inference():
+            out._meta = Meta()
+            out._meta.inference = True
         if requires_grad:
             out.requires_grad_()
         return out

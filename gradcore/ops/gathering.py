@@ -244,23 +244,24 @@ def _extreme_gradients(F, grad, self, dim, index, src, result, include_self):
 
 
 def _product_gradients(F, grad, self, dim, index, src, result, include_self):
-    # An element's factor is the product of the others: the result divided by it or, where it is zero, the product with
-    # a one in its place (unless there are more zeros).
+    # An element's factor is the product of the others: the result divided by it or, where it is zero, the product of
+    # what is not zero, times the other zero where there are two: it has a derivative all the same.
 
     def product(self, src):
         return F.scatter_reduce(self, dim, index, src, "prod", include_self=include_self)
 
+    def at_places(values):
+        return F.gather(F.scatter_add(F.zeros_like(grad), dim, index, values), dim, index)
+
     own = F.where(self == 0, 1, self)
     of_self = grad * product(own, src) / own
     zero = src == 0
-    ones = F.where(zero, F.ones_like(src), 0)
-    zeros_there = F.gather(F.scatter_add(F.zeros_like(grad), dim, index, ones), dim, index)
-    alone = zero & (zeros_there == 1)
-    others = product(self, F.where(alone, 1, src))
-    of_src = F.where(
-        alone, F.gather(grad * others, dim, index), F.gather(grad * result, dim, index) / F.where(zero, 1, src)
-    )
-    return of_self, of_src
+    one = F.ones_like(src)
+    zeros_there = at_places(F.where(zero, one, 0))
+    other_zero = F.where(zeros_there == 2, at_places(F.where(zero, src, 0)) - src, 0)
+    rest = product(self, F.where(zero, 1, src))
+    of_zero = F.gather(grad * rest, dim, index) * F.where(zeros_there == 1, one, other_zero)
+    return of_self, F.where(zero, of_zero, F.gather(grad * result, dim, index) / F.where(zero, 1, src))
 
 
 _REDUCTIONS = {

@@ -226,16 +226,45 @@ def split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
     return F.split(self, tuple(split_sizes), dim)
 
 
-@composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 3), 5, dim=1)])
-def chunk(F, self, chunks: int, dim: int = 0):
-    """Views of at most `chunks` pieces of a dim, all but the last of one size."""
-    if not self.ndim:
+def _chunk_sizes(x, chunks, dim):
+    """How `split` gives so many pieces of a dim."""
+    if not x.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    dim = wrap_dim(dim, self.ndim)
-    size = -(-self.shape[dim] // chunks)
-    return F.split(self, size, dim) if size else F.split(self, (0,) * chunks, dim)
+    return -(-x.shape[wrap_dim(dim, x.ndim)] // chunks) or (0,) * chunks
+
+
+@composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 3), 5, dim=1)])
+def chunk(F, self, chunks: int, dim: int = 0):
+    """Views of at most `chunks` pieces of a dim, all but the last of one size."""
+    return F.split(self, _chunk_sizes(self, chunks, dim), dim)
+
+
+@linear(
+    lambda F, grads, dim: F.cat(grads, dim),
+    variadic_outputs=True,
+    node=lambda *args: f"Unsafe{_split_node(*args)}",
+    samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 4), dim=-1)],
+)
+def unsafe_split(F, tensor, split_size: Ints, dim: int = 0):
+    """`split` for pieces that may be written to in place: they share memory, and autograd takes them for results.
+
+    Such writes to one piece are not noticed where the tensor itself, or another view of it, is needed.
+    """
+    return F.split(tensor, split_size, dim)
+
+
+@composite(samples=lambda: [case(floats(5, 2), (2, 3))])
+def unsafe_split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
+    """`split_with_sizes` for pieces that may be written to in place, see `unsafe_split`."""
+    return F.unsafe_split(self, tuple(split_sizes), dim)
+
+
+@composite(samples=lambda: [case(floats(5, 2), 2)])
+def unsafe_chunk(F, input, chunks: int, dim: int = 0):
+    """`chunk` for pieces that may be written to in place, see `unsafe_split`."""
+    return F.unsafe_split(input, _chunk_sizes(input, chunks, dim), dim)
 
 
 @linear(

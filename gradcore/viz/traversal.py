@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gradcore.autograd.graph import FREED, GradientEdge, OpNode, Packed, gradient_edge
-from gradcore.autograd.saved import SavedTensor
+from gradcore.autograd.saved import Kept
 from gradcore.tensor import Tensor
 from gradcore.utils.recomputation import Frame
 from gradcore.utils.trees import leaves
@@ -104,7 +104,7 @@ def _of_operation(node: Any) -> Iterator[Saved]:
 
 def _of_function(node: Any) -> Iterator[Saved]:
     for number, kept in enumerate(node._saved or ()):
-        if isinstance(kept, SavedTensor):
+        if isinstance(kept, Kept):
             yield from _of_tensor(f"saved_tensors[{number}]", kept.value)
     for name, value in list(vars(node).items()):
         if not name.startswith("_") and name not in ("to_save", "saved_for_forward", "dirty_tensors"):

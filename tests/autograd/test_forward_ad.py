@@ -261,11 +261,63 @@ def test_a_write_in_place_writes_to_the_tangent_in_place(level):
         def jvp(ctx, tangent):
             return tangent * 2
 
+    class Forgetful(Doubling):
+        @staticmethod
+        def jvp(ctx, tangent):
+            return tangent
+
     d = dual([1.0, 1.0], [1.0, 3.0])
     assert Doubling.apply(d) is d
     assert tangent(d) == [2.0, 6.0]
-    with pytest.raises(RuntimeError, match="not modifying the forward mode gradients inplace"):
-        Wrong.apply(d)
+    for function in (Wrong, Forgetful):
+        with pytest.raises(RuntimeError, match="not modifying the forward mode gradients inplace"):
+            function.apply(d)
+
+
+@pytest.mark.parametrize(
+    ("argument", "whose"), [(lambda x: x, "the given grad"), (lambda x: x.view(2), "the same base as the given grad")]
+)
+def test_the_tangent_of_a_view_is_a_view_of_the_tangent(level, argument, whose):
+    class Part(Function):
+        @staticmethod
+        def forward(ctx, x, copied):
+            ctx.copied = copied
+            return x[:1]
+
+        @staticmethod
+        def jvp(ctx, tangent, _):
+            return tangent.clone()[:1] if ctx.copied else tangent[:1]
+
+    x = argument(dual([1.0, 1.0], [1.0, 3.0]))
+    assert tangent(Part.apply(x, False)) == [1.0]
+    with pytest.raises(RuntimeError, match=f"jvp is not returning a view of {whose} input"):
+        Part.apply(x, True)
+
+
+def test_jvp_does_not_get_what_was_saved_for_backward(level):
+    class Saving(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            assert ctx.saved_tensors == ()
+            return tangent * 2
+
+    assert tangent(Saving.apply(dual([1.0], [3.0]))) == [6.0]
+
+
+def test_out_takes_no_duals(level):
+    x = dual([2.0], [3.0])
+    for call in (lambda: gc.mul(x, 4, out=gc.empty(0)), lambda: gc.mul(gc.ones(1), 4, out=x)):
+        with pytest.raises(RuntimeError, match="Trying to use forward AD with mul_out that does not support it"):
+            call()
+
+
+def test_detaching_in_place_ends_tangents(level):
+    assert tangent((dual([2.0], [3.0]) * 2).detach_()) is None
 
 
 def test_both_modes_of_a_custom_operation_pass_the_check():

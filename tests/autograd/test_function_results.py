@@ -66,6 +66,14 @@ def test_without_gradients_an_argument_that_is_returned_is_a_view_too():
         assert not Identity.apply(leaf(3)).requires_grad
 
 
+def test_an_argument_that_is_returned_keeps_its_class():
+    class Named(gc.Tensor):
+        pass
+
+    for x in (gc.ones(3), leaf(3)):
+        assert type(Identity.apply(x.as_subclass(Named))) is Named
+
+
 @pytest.mark.parametrize("function", [Identity, Flattened])
 def test_views_made_by_a_function_must_not_be_written_to(function):
     x = leaf(2, 2) * 1
@@ -175,7 +183,14 @@ def test_misuse_of_mark_dirty():
             ctx.mark_dirty(3)
             return x * 1
 
+    class ForeignView(Doubling):
+        @staticmethod
+        def forward(ctx, x):
+            return Doubling.forward(ctx, (x * 1).view(2))
+
     x = leaf(2)
+    with pytest.raises(RuntimeError, match="received a tensor that was not an input"):
+        ForeignView.apply(x)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad has been used in an in-place operation"):
         Doubling.apply(x)
     with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):

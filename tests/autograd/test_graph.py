@@ -65,6 +65,14 @@ def test_the_first_gradient_comes_alone():
     assert seen == [5.0, 7.0]
 
 
+def test_tensors_that_this_backward_does_not_reach_are_not_waited_for():
+    a, b, unused = leaf(1.0), leaf(2.0), leaf(3.0)
+    seen = []
+    with register_multi_grad_hook((a, b, unused), seen.append):
+        (a * b).backward(inputs=[a, b, unused])
+    assert [[g and g.item() for g in grads] for grads in seen] == [[2.0, 1.0, None]]
+
+
 def test_misuse_of_multi_hooks():
     with pytest.raises(ValueError, match=r"Expects mode to be one of \('all', 'any'\) but got both"):
         register_multi_grad_hook((leaf(1.0),), print, mode="both")

@@ -124,3 +124,13 @@ def test_views_made_in_inference_mode_must_not_be_written_to():
     assert base._version == 1
     with pytest.raises(RuntimeError, match="A view was created in inference mode and is being modified inplace"):
         view.mul_(2)
+
+
+def test_a_parameter_of_it_is_made_in_inference_mode_too():
+    with pytest.raises(RuntimeError, match="Setting requires_grad=True on inference tensor outside InferenceMode"):
+        gc.nn.Parameter(MADE)
+    parameter = gc.nn.Parameter(MADE, requires_grad=False)
+    assert gc.is_inference(parameter)
+    assert not gc.is_inference(leaf())
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        leaf() * parameter

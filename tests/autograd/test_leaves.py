@@ -203,6 +203,22 @@ def test_a_leaf_that_has_become_a_result_is_refused():
         loss.backward()
 
 
+def test_the_same_size_is_no_write():
+    x = gc.ones(3)
+    x.resize_(3)
+    assert x._version == 0
+    x.resize_(3, 1)
+    assert x._version == 1
+
+
+@pytest.mark.parametrize("convert", [int, float, complex])
+@pytest.mark.parametrize("size", [0, 2])
+def test_only_single_elements_become_numbers(convert, size):
+    assert convert(gc.full((1, 1), 3.0)) == 3
+    with pytest.raises(ValueError, match="only one element tensors can be converted to Python scalars"):
+        convert(gc.ones(size))
+
+
 def test_other_memory_makes_another_leaf():
     x = leaf()
     edge = gc.autograd.graph.get_gradient_edge(x)

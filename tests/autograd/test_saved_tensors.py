@@ -1,9 +1,11 @@
 """Hooks on tensors that are saved for backward."""
 
+import weakref
+
 import pytest
 
 import gradcore as gc
-from gradcore.autograd import Function
+from gradcore.autograd import Function, SavedTensor
 from gradcore.autograd.graph import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,
@@ -214,3 +216,100 @@ def test_save_on_cpu_and_allow_mutation(pin_memory):
         y.zero_()
     z.backward()
     assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_what_is_kept_can_be_looked_at():
+    a = leaf(2.0)
+    with saved_tensors_hooks(identity, gc.clone):
+        b = a**2
+    c = b.exp()
+    packed, result, plain = b.grad_fn._raw_saved_self, c.grad_fn._raw_saved_result, (c**2).grad_fn._raw_saved_self
+    assert packed.data is a
+    assert packed.unpack_hook is gc.clone
+    assert plain.data is c
+    assert plain.unpack_hook is None
+    assert result.data.item() == c.item()
+    assert not result.data.requires_grad
+    for saved in (packed, result, plain):
+        assert isinstance(saved, SavedTensor)
+        assert saved.unpack().requires_grad
+    with pytest.raises(RuntimeError, match="Trying to create a SavedTensor object from Python is forbidden"):
+        SavedTensor()
+
+
+def test_indices_are_saved_tensors_too():
+    calls = []
+
+    def pack(t):
+        calls.append(t.dtype)
+        return t
+
+    x, rows = gc.ones(2, 3, requires_grad=True), gc.tensor([1, 1])
+    with saved_tensors_hooks(pack, identity):
+        y = x[:, rows]
+    assert calls == [gc.int64]
+    y = x[:, rows]
+    absent, index = y.grad_fn._raw_saved_indices
+    index.register_hooks(lambda t: t * 2, lambda t: t // 2)
+    assert y.grad_fn._saved_indices[0] is None
+    assert y.grad_fn._saved_indices[1].tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="value None is forbidden"):
+        absent.register_hooks(identity, identity)
+    y.sum().backward()
+    assert x.grad.tolist() == [[0.0, 2.0, 0.0]] * 2
+    with pytest.raises(RuntimeError, match="after they have already been freed"):
+        y.grad_fn._saved_indices  # noqa: B018
+
+
+class Keeping(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x, None)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, none = ctx.saved_tensors
+        assert none is None
+        return grad * x
+
+
+def test_hooks_of_one_tensor_that_a_function_saves():
+    x = leaf(3.0)
+    y = Keeping.apply(x)
+    kept, none = y.grad_fn._raw_saved_tensors
+    assert kept.data is x
+    assert none.data is None
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        kept.register_hooks(1, identity)
+    with pytest.raises(RuntimeError, match="value None is forbidden"):
+        none.register_hooks(identity, identity)
+    kept.register_hooks(lambda t: t.detach() * 5, identity)
+    with pytest.raises(RuntimeError, match="hooks have already been set"):
+        kept.register_hooks(identity, identity)
+    y.backward(gc.ones(1))
+    assert x.grad.tolist() == [15.0]
+    with pytest.raises(RuntimeError, match="after they have already been freed"):
+        y.grad_fn._raw_saved_tensors  # noqa: B018
+
+
+def test_saved_tensors_can_go_as_soon_as_they_are_asked_for():
+    alive = []
+
+    class Once(Keeping):
+        clear_saved_tensors_on_access = True
+
+        @staticmethod
+        def backward(ctx, grad):
+            reference = weakref.ref(ctx.saved_tensors[0])
+            alive.append(reference() is not None)
+            return grad
+
+    x = leaf(1.0)
+    y = Once.apply(x * 1)
+    y.backward(gc.ones(1), retain_graph=True)
+    assert alive == [False]
+    with pytest.raises(
+        RuntimeError, match="saved_tensors can only be accessed once when clear_saved_tensors_on_access"
+    ):
+        y.backward(gc.ones(1))

@@ -535,6 +535,15 @@ def test_ties_share_and_zeros_have_the_product_of_the_others() -> None:
     assert src.grad.tolist() == [30.0, 0.0, 0.0, 0.0]
 
 
+def test_two_zeros_in_a_product_have_a_second_derivative() -> None:
+    src = leaf([0.0, 0.0, 5.0])
+    y = gc.full((1,), 3.0).scatter_reduce(0, gc.tensor([0, 0, 0]), src, "prod")
+    (slopes,) = gc.autograd.grad(y.sum(), src, create_graph=True)
+    assert slopes.tolist() == [0.0, 0.0, 0.0]
+    rows = [gc.autograd.grad(s, src, retain_graph=True)[0].tolist() for s in slopes[:2]]
+    assert rows == [[0.0, 15.0, 0.0], [15.0, 0.0, 0.0]]
+
+
 def test_gradient_of_what_is_filled_counts_each_place_once() -> None:
     value = leaf(2.0)
     gc.zeros(3, dtype=gc.float64).index_fill(0, gc.tensor([1, 1]), value).sum().backward()

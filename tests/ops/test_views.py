@@ -545,6 +545,25 @@ def test_adjoints_of_complex_matrices() -> None:
     assert z.mT.tolist() == z.T.tolist()
 
 
+def test_unsafe_pieces_may_be_written_to() -> None:
+    x = gc.ones(4, requires_grad=True)
+    for pieces in (x.unsafe_split(2), x.unsafe_chunk(2), gc.unsafe_split_with_sizes(x * 1, (2, 2))):
+        assert not any(piece._is_view() for piece in pieces)
+        pieces[0].mul_(3)
+        (grad,) = gc.autograd.grad(gc.cat(pieces).sum(), x)
+        assert grad.tolist() == [3.0, 3.0, 1.0, 1.0]
+    assert gc.ones(2, requires_grad=True).unsafe_split(1)[0].grad_fn.name() == "UnsafeSplitBackward0"
+
+
+def test_memory_of_any_order() -> None:
+    x = gc.empty_strided((2, 3), (1, 2), dtype=gc.float64, requires_grad=True)
+    assert (x.shape, x.stride(), x.dtype, x.is_leaf, x._is_view()) == ((2, 3), (1, 2), gc.float64, True, False)
+    assert gc.empty_strided((0, 3), (3, 1)).shape == (0, 3)
+    assert gc.ones(2).double().new_empty_strided((2, 2), (1, 2)).dtype is gc.float64
+    with pytest.raises(RuntimeError, match=r"dimensionality of sizes \(2\) must match dimensionality of strides \(1\)"):
+        gc.empty_strided((2, 3), (1,))
+
+
 # -- other devices ------------------------------------------------------------------------------------------------
 
 
