@@ -87,12 +87,19 @@ from gradcore.kernels import from_kernel
 
 #: What is imported when first asked for: the modules of these names.
 _LATER = {
+    "bartlett_window": "signal.periodic",
+    "blackman_window": "signal.periodic",
+    "hamming_window": "signal.periodic",
+    "hann_window": "signal.periodic",
+    "kaiser_window": "signal.periodic",
     "load": "serialization",
     "nn": "nn",
     "optim": "optim",
     "profiler": "profiler",
     "save": "serialization",
     "serialization": "serialization",
+    "signal": "signal",
+    "testing": "testing",
     "viz": "viz",
 }
 

@@ -196,12 +196,21 @@ def operand(value: Any, like: Any = None) -> Any:
     return None
 
 
+#: Methods that are functions too.
+METHODS = (
+    "as_strided_", "detach", "detach_", "get_device", "index_put_", "is_distributed", "is_same_size", "resize_as_",
+    "zero_",
+)  # fmt: skip
+
+
 def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
     """What makes the functions of one namespace (``""``, ``"nn.functional"``, ``"linalg"`` ...), by name.
 
     An alias without a dot stands beside the function; one with a dot is a path of its own (``".conv2d"`` on top).
     """
     found: dict[str, Callable[[], Callable[..., Any]]] = {}
+    if not path:
+        found.update((name, partial(getattr, Tensor, name)) for name in METHODS)
     for op in OPS.values():
         if op.function:
             home = op.path.rpartition(".")[0]
@@ -209,7 +218,8 @@ def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
                 where, dot, name = each.rpartition(".")
                 if (where if dot else home) == path:
                     found[name] = partial(getattr, TENSORS, op.name)
-                    if op.inplace == "function" or (op.inplace and op.kind == "elementwise" and len(op.names) == 1):
+                    alone = op.kind == "elementwise" and len(op.names) == 1
+                    if path in ("", "nn.functional") and op.inplace and (alone or op.inplace == "function"):
                         found[name + "_"] = partial(getattr, TENSORS, op.name + "_")
     return found
 

@@ -26,6 +26,8 @@ _FIELDS = {
     "cummin": "values indices",
     "frexp": "mantissa exponent",
     "geqrf": "a tau",
+    "histogram": "hist bin_edges",
+    "histogramdd": "hist bin_edges",
     "kthvalue": "values indices",
     "linalg_cholesky_ex": "L info",
     "linalg_eig": "eigenvalues eigenvectors",

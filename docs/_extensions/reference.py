@@ -75,6 +75,11 @@ PAGES = (
         ("", "gradcore.optim", "gradcore.optim"),
         ("Learning-rate schedulers", "gradcore.optim.lr_scheduler", "gradcore.optim.lr_scheduler"),
     )),
+    ("signal", "Windows", (
+        ("", "gradcore.signal.windows", "gradcore.signal.windows"),
+        ("Periodic by default", "gradcore", "gradcore.signal.periodic"),
+    )),
+    ("testing", "Testing", (("", "gradcore.testing", "gradcore.testing"),)),
     ("utils", "Utilities", (("Checkpointing", "gradcore.utils.checkpoint", "gradcore.utils.checkpoint"),)),
     ("serialization", "Saving and loading", (
         ("", "gradcore", "gradcore.serialization"),

@@ -133,7 +133,7 @@ def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     self=_of_summand,
     mat=lambda F, grad, vec, alpha: _scaled(F.outer(grad, F.conj(vec)), alpha.conjugate()),
     vec=lambda F, grad, mat, alpha: _times_first(F, grad, mat, alpha),
-    inplace=True,
+    inplace="function",
     samples=_samples((2,), (2, 3), (3,)),
 )
 def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):

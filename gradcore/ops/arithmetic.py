@@ -200,11 +200,11 @@ def reciprocal(self):
 # -- integers ------------------------------------------------------------------------------------------------
 
 
-@elementwise(promotion="default -bool -float -complex", numbers=())
+@elementwise(promotion="default -bool -float -complex", numbers=(), inplace="function")
 def gcd(self, other):
     """Greatest common divisor."""
 
 
-@elementwise(promotion="default -bool -float -complex", numbers=())
+@elementwise(promotion="default -bool -float -complex", numbers=(), inplace="function")
 def lcm(self, other):
     """Least common multiple."""

@@ -77,7 +77,7 @@ def sigmoid(self):
     """``1 / (1 + exp(-self))``."""
 
 
-@elementwise(promotion="float -complex", domain=(0.1, 0.9), aliases=("special.logit",))
+@elementwise(promotion="float -complex", domain=(0.1, 0.9), aliases=("special.logit",), inplace="function")
 def logit(F, self, eps: float | None = None):
     """``log(self / (1 - self))``, with `self` clamped to ``[eps, 1 - eps]`` if `eps` is given."""
     if eps is not None:
@@ -192,6 +192,7 @@ def rsqrt(F, self):
     other=lambda F, t, result: t * (result * math.log(2)),
     promotion="float",
     numbers=(),
+    inplace="function",
 )
 def ldexp(self, other):
     """``self * 2**other``."""

@@ -325,6 +325,44 @@ def argwhere(F, input):
     return F.nonzero_rows(input)
 
 
+@composite(samples=lambda: [case(floats(2, 3, form="zeros"), size=4), case(floats(3), size=2), case(floats(), size=2)])
+def nonzero_static(F, input, *, size: int, fill_value: int = -1):
+    """The indices of the first `size` elements that are not zero, as rows; `fill_value` where there are fewer.
+
+    The shape of the result does not depend on the elements, so nothing waits for them.
+    """
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    found = F.reshape(input != 0, (-1,))
+    place = F.cumsum(found, 0) - 1
+    place = F.where(found & (place < size), place, size)
+    positions = F.cumsum(F.ones_like(place), 0) - 1
+    first = F.scatter(F.new_zeros(place, (size + 1,)) - 1, 0, place, positions)[:size]
+    if not input.ndim:
+        return F.reshape(first, (size, 1))[:, :0]
+    rows = F.stack(F.unravel_index(F.clamp(first, 0), tuple(input.shape)), 1)
+    return F.where(F.unsqueeze(first < 0, 1), fill_value, rows)
+
+
+@composite(method=False, samples=lambda: [case(ints(2, 3, high=12), (3, 4)), case(ints(), 5), case(ints(2), (3, 2, 1))])
+def unravel_index(F, indices, shape: Any):
+    """The indices into each dim of a tensor of a shape, from those into all of its elements in order, as a tuple."""
+    if indices.dtype.category != 1:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if not isinstance(shape, int) and not (
+        isinstance(shape, (tuple, list)) and all(isinstance(length, int) for length in shape)
+    ):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"'shape' cannot have negative values, but got {lengths}")
+    found = []
+    for length in reversed(lengths):
+        found.append(F.remainder(indices, length) if length else indices)
+        indices = F.div(indices, length, rounding_mode="floor") if length else indices
+    return tuple(reversed(found))
+
+
 # -- repeated elements ------------------------------------------------------------------------------------------------
 
 

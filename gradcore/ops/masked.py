@@ -159,14 +159,14 @@ def masked_amin(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
 
 @composite(path="masked.argmax", samples=_samples(1))
 def masked_argmax(F, self, dim: int | None = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Where over `dim` the largest of the elements lies that `mask` selects."""
-    return _cast(F, F.argmax(_filled(F, self, mask, _lowest(self.dtype)), dim, keepdim), dtype)
+    """Where over `dim` the largest of the elements lies that `mask` selects, in the input's dtype."""
+    return _cast(F, F.argmax(_filled(F, self, mask, _lowest(self.dtype)), dim, keepdim), dtype or self.dtype)
 
 
 @composite(path="masked.argmin", samples=_samples(1))
 def masked_argmin(F, self, dim: int | None = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Where over `dim` the smallest of the elements lies that `mask` selects."""
-    return _cast(F, F.argmin(_filled(F, self, mask, _highest(self.dtype)), dim, keepdim), dtype)
+    """Where over `dim` the smallest of the elements lies that `mask` selects, in the input's dtype."""
+    return _cast(F, F.argmin(_filled(F, self, mask, _highest(self.dtype)), dim, keepdim), dtype or self.dtype)
 
 
 @composite(path="masked.median", samples=_samples(1))

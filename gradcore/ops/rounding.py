@@ -31,6 +31,7 @@ def frac(F, self):
     node=lambda self, decimals: f"RoundBackward{1 if decimals else 0}",
     promotion="default -bool -complex",
     aliases=("special.round",),
+    inplace="function",
 )
 def round(self, *, decimals: int = 0):
     """The nearest integer, of two equally near ones the even one; with `decimals` digits behind the point."""

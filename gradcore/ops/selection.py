@@ -131,7 +131,7 @@ def _bounds() -> list[Case]:
     return [*numbers, *tensors]
 
 
-@composite(inplace=True, aliases=("clip",), samples=_bounds)
+@composite(inplace="function", aliases=("clip",), samples=_bounds)
 def clamp(F, self, min: Number | None = None, max: Number | None = None):
     """``minimum(maximum(self, min), max)``; the bounds are numbers, tensors or, one of them, None."""
     if min is None and max is None:
@@ -167,13 +167,13 @@ def clamp_tensors(self, min=None, max=None):
     """`clamp` between tensors."""
 
 
-@composite(inplace=True, samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
+@composite(inplace="function", samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
 def clamp_min(F, self, min):
     """``maximum(self, min)`` for a number or a tensor; at ties all of the gradient goes to `self`."""
     return F.clamp_min_number(self, min) if is_number(min) else F.clamp_min_tensor(self, min)
 
 
-@composite(inplace=True, samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
+@composite(inplace="function", samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
 def clamp_max(F, self, max):
     """``minimum(self, max)`` for a number or a tensor; at ties all of the gradient goes to `self`."""
     return F.clamp_max_number(self, max) if is_number(max) else F.clamp_max_tensor(self, max)
@@ -231,6 +231,6 @@ def clamp_max_tensor(self, max):
     """`clamp_max` with a tensor."""
 
 
-@elementwise(lambda F, t, self: F.where(F.isfinite(self), t, 0), promotion="default", upcast=False)
+@elementwise(lambda F, t, self: F.where(F.isfinite(self), t, 0), promotion="default", upcast=False, inplace="function")
 def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None):
     """Numbers in place of NaN (0) and of infinities (the largest and the smallest number of the dtype)."""

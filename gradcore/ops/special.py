@@ -213,6 +213,7 @@ def zeta(self, other):
     node=lambda self, other: _overload("Xlogy", self, other),
     aliases=("special.xlogy",),
     numbers=("self", "other"),
+    inplace="function",
 )
 def xlogy(self, other):
     """``self * log(other)``, and 0 where `self` is 0 (but NaN where `other` is)."""

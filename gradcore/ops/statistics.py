@@ -1,4 +1,4 @@
-"""Statistics: variances, medians, modes, quantiles, covariances and histograms."""
+"""Statistics: variances, medians, modes, quantiles and covariances."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.ops.annotations import Dims
-from gradcore.ops.checks import check_implemented, check_reducible, scalar_name
+from gradcore.ops.checks import check_implemented, check_reducible
 from gradcore.ops.extrema import mean_of_equals, selection, shared_by_equals
 from gradcore.ops.reductions import spread
-from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import along, axes, kept, reduced_size, removed, wrap_dim
-from gradcore.ops.table import composite, constant, general
+from gradcore.ops.table import composite, general
 
 Tensor = Any
 
@@ -405,39 +405,3 @@ def corrcoef(F, self):
     if not ratios.dtype.is_complex:
         return F.clamp(ratios, -1, 1)
     return F.complex(F.clamp(F.real(ratios), -1, 1), F.clamp(F.imag(ratios), -1, 1))
-
-
-# -- counts -----------------------------------------------------------------------------------------------------------
-
-
-@constant(
-    data_dependent=True,
-    samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))],
-)
-def bincount(F, self, weights=None, minlength: int = 0):
-    """How often each of the numbers 0, 1, 2, ... occurs, or the sum of the weights at its places."""
-    if self.dtype.kind not in "iu":
-        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{scalar_name(self)}'")
-    if minlength < 0:
-        raise RuntimeError("minlength should be >= 0")
-    if self.ndim != 1:
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    if weights is not None and weights.shape != self.shape:
-        raise RuntimeError("weights should be 1-d and have the same length as input")
-    return F.bincount_of(self, weights, minlength)
-
-
-@constant(
-    data_dependent=True,
-    samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)],
-)
-def histc(F, self, bins: int = 100, min: float = 0, max: float = 0):
-    """How many elements lie in each of equally wide bins between `min` and `max` (the data's own if both are equal)."""
-    if bins <= 0:
-        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
-    if not (math.isfinite(min) and math.isfinite(max)):
-        raise RuntimeError(f"torch.histc: range of [{min}, {max}] is not finite")
-    if max < min:
-        raise RuntimeError("torch.histc: max must be larger than min")
-    check_implemented("histogram_cpu", self, "biuc")
-    return F.histogram_of(self, bins, min, max)

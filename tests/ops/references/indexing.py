@@ -118,6 +118,11 @@ def nonzero(x: Array, as_tuple: bool = False) -> Any:
     return np.nonzero(x) if as_tuple else np.argwhere(x)
 
 
+def nonzero_static(x: Array, size: int, fill_value: int = -1) -> Array:
+    rows = np.argwhere(x)[:size]
+    return np.concatenate([rows, np.full((size - len(rows), x.ndim), fill_value)])
+
+
 def embedding_bag(index: Array, weight: Array, mode: str = "mean", per_sample_weights: None = None) -> Array:
     return {"mean": np.mean, "sum": np.sum, "max": np.max}[mode](weight[index], axis=1)
 
@@ -144,6 +149,8 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "index_fill": index_copy,
     "index_reduce": index_reduce,
     "nonzero": nonzero,
+    "nonzero_static": nonzero_static,
+    "unravel_index": np.unravel_index,
     "argwhere": np.argwhere,
     "embedding": lambda index, weight: weight[index],
     "embedding_bag": embedding_bag,

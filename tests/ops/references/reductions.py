@@ -192,6 +192,16 @@ def histc(x: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array:
     return np.histogram(x, bins, bounds)[0].astype(x.dtype)
 
 
+def histogramdd(x: Array, bins: Any, range: Any = None, weight: Any = None, density: bool = False) -> Any:
+    bounds = None if range is None else list(zip(range[::2], range[1::2], strict=True))
+    counts, edges = np.histogramdd(x.reshape(-1, x.shape[-1]), bins, bounds, density, weight)
+    return counts.astype(x.dtype), tuple(edge.astype(x.dtype) for edge in edges)
+
+
+def histogram(x: Array, bins: int, **settings: Any) -> Any:
+    return [a.astype(x.dtype) for a in np.histogram(x, bins, **settings)]
+
+
 def softmax(function: Callable[..., Array]) -> Reference:
     return lambda x, dim: function(x, axis=dim if x.ndim else None)
 
@@ -231,6 +241,10 @@ def masked(function: Callable[..., Array]) -> Reference:
     return compute
 
 
+def in_dtype(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda x, **settings: np.asarray(function(x, **settings), x.dtype)
+
+
 def lower_of_selected(row: Array) -> Array:
     ordered = np.sort(row[~np.isnan(row)])
     return ordered[(len(ordered) - 1) // 2]
@@ -252,7 +266,8 @@ def masked_logaddexp(x: Array, y: Array, input_mask: Any = None, other_mask: Any
 
 MASKED: dict[str, Reference] = {
     **{f"masked_{n}": masked(getattr(np.ma, n)) for n in ("sum", "prod", "mean")},
-    **{f"masked_{n}": masked(getattr(np.ma, n)) for n in ("cumsum", "cumprod", "argmax", "argmin")},
+    **{f"masked_{n}": masked(getattr(np.ma, n)) for n in ("cumsum", "cumprod")},
+    **{f"masked_{n}": masked(in_dtype(getattr(np.ma, n))) for n in ("argmax", "argmin")},
     "masked_amax": masked(np.ma.max),
     "masked_amin": masked(np.ma.min),
     "masked_var": masked(functools.partial(np.ma.var, ddof=1)),
@@ -311,6 +326,8 @@ REDUCTIONS: dict[str, Reference] = {
     "corrcoef": np.corrcoef,
     "bincount": lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength),
     "histc": histc,
+    "histogram": histogram,
+    "histogramdd": histogramdd,
     "softmax": softmax(special.softmax),
     "nn_softmax": softmax(special.softmax),
     "softmin": softmax(lambda x, axis: special.softmax(-x, axis)),

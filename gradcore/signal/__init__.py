@@ -1,0 +1,12 @@
+"""Signal processing, as ``torch.signal`` has it: windows for Fourier transforms of parts of a signal.
+
+Examples
+--------
+>>> import gradcore
+>>> gradcore.signal.windows.hann(5)
+tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+"""
+
+from gradcore.signal import windows
+
+__all__ = ["windows"]

@@ -1,0 +1,98 @@
+"""Windows as functions of ``torch`` itself, which are periodic by default: ``torch.hann_window`` and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.signal import windows
+from gradcore.tensor import Tensor
+
+__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
+
+
+def _function(name: str, what: str, formula: Callable[..., Any], **defaults: float) -> Callable[..., Tensor]:
+    """A window whose parameters are given by position, behind its length and whether it is periodic."""
+
+    def window(
+        window_length: int,
+        periodic: bool = True,
+        *given: float,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        **named: float,
+    ) -> Tensor:
+        if window_length < 0:
+            raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
+        wanted = dtypes.as_dtype(dtype or dtypes.get_default_dtype())
+        if not wanted.is_floating_point:
+            raise RuntimeError(f"{name} expects floating point dtypes, got: {wanted}")
+        unknown = named.keys() - defaults.keys()
+        if unknown or len(given) > len(defaults):
+            raise TypeError(f"{name}() takes window_length, periodic{''.join(f', {each}' for each in defaults)}")
+        values = {**defaults, **dict(zip(defaults, given, strict=False)), **named}.values()
+        made = windows.sampled(window_length, not periodic, wanted, device, lambda k, n: formula(k, n, *values))
+        return made.requires_grad_(requires_grad)
+
+    window.__name__ = window.__qualname__ = name
+    window.__module__ = "gradcore"
+    window.__doc__ = f"""{what}
+
+    Parameters
+    ----------
+    window_length : int
+        How many elements it has.
+    periodic : bool
+        Whether it fits together with its repetitions; else it begins and ends alike.
+    {
+        "".join(
+            f'''{each} : float
+        By default {value}.
+    '''
+            for each, value in defaults.items()
+        )
+    }dtype, layout, device, pin_memory, requires_grad
+        As for `empty`; floating-point dtypes only.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(window_length,)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the length is negative, or the dtype is no floating-point one.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.{name}(4).argmax()
+    tensor(2)
+    """
+    return window
+
+
+def _hamming(k: Any, distance: int, alpha: float, beta: float) -> Any:
+    return windows.cosines(k, distance, alpha, beta)
+
+
+def _hann(k: Any, distance: int) -> Any:
+    return windows.cosines(k, distance, 0.5, 0.5)
+
+
+def _blackman(k: Any, distance: int) -> Any:
+    return windows.cosines(k, distance, 0.42, 0.5, 0.08)
+
+
+hann_window = _function("hann_window", "J. von Hann's window, ``(1 - cos(x)) / 2`` over one period.", _hann)
+hamming_window = _function(
+    "hamming_window", "``alpha - beta * cos(x)`` over one period.", _hamming, alpha=0.54, beta=0.46
+)
+blackman_window = _function("blackman_window", "R. B. Blackman's window.", _blackman)
+bartlett_window = _function("bartlett_window", "A triangle.", windows.triangle)
+kaiser_window = _function("kaiser_window", "J. F. Kaiser's window.", windows.bessel, beta=12.0)

@@ -1,0 +1,175 @@
+"""Windows, as ``torch.signal.windows`` has them.
+
+A symmetric window begins and ends alike. One that is not (``sym=False``) is a symmetric one of an element more without
+its last: it fits together with its repetitions, as Fourier transforms want it. The formulas are those of F. J. Harris,
+On the use of windows for harmonic analysis with the discrete Fourier transform (1978).
+
+All functions have the keyword arguments of `Options` besides their own. They raise a ValueError for a negative length,
+a dtype that is neither float32 nor float64, and parameters for which there is no window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, TypedDict, Unpack
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation import arange, empty, full, ones
+from gradcore.layouts import layout as Layout
+from gradcore.layouts import strided
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "Options",
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+]
+
+
+class Options(TypedDict, total=False):
+    """Keyword arguments of all windows."""
+
+    sym: bool
+    """Whether the window begins and ends alike; it does by default."""
+    dtype: Any
+    """float32 or float64; by default `get_default_dtype`."""
+    layout: Layout
+    """Accepted for compatibility."""
+    device: Any
+    """By default `get_default_device`."""
+    requires_grad: bool
+    """Whether operations on the window are recorded."""
+
+
+def _window(name: str, M: int, options: Options, formula: Callable[[Any, int], Any]) -> Tensor:
+    """The values of `formula` at the positions 0, 1, ... for the distance at which the window repeats."""
+    if M < 0:
+        raise ValueError(f"{name} requires non-negative window length, got M={M}")
+    if options.get("layout", strided) is not strided:
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {options['layout']}")
+    dtype = dtypes.as_dtype(options.get("dtype") or dtypes.get_default_dtype())
+    if dtype not in (dtypes.float32, dtypes.float64):
+        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
+    return sampled(M, options.get("sym", True), dtype, options.get("device"), formula).requires_grad_(
+        options.get("requires_grad", False)
+    )
+
+
+def sampled(M: int, sym: bool, dtype: dtypes.dtype, device: Any, formula: Callable[[Any, int], Any]) -> Tensor:
+    """A window without the checks of arguments."""
+    if M < 2:
+        return (ones if M else empty)(M, dtype=dtype, device=device)
+    return formula(arange(M, dtype=dtype, device=device), M - 1 if sym else M)  # type: ignore[no-any-return]
+
+
+def general_cosine(M: int, *, a: Iterable[float], **options: Unpack[Options]) -> Tensor:
+    """A sum of cosines: ``a[0] - a[1] * cos(x) + a[2] * cos(2 * x) - ...`` over one period.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.signal.windows.general_cosine(5, a=[0.5, 0.5])
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
+    if not isinstance(a, Iterable):
+        raise TypeError("Coefficients must be a list/tuple")
+    return _cosines("general_cosine", M, options, tuple(a))
+
+
+def _cosines(name: str, M: int, options: Options, a: tuple[float, ...]) -> Tensor:
+    if not a:
+        raise ValueError("Coefficients cannot be empty")
+    return _window(name, M, options, lambda k, distance: cosines(k, distance, *a))
+
+
+def cosines(k: Any, distance: int, *a: float) -> Any:
+    """The formula of `general_cosine`."""
+    terms = [weight * TENSORS.cos(k * (math.tau * i / distance)) for i, weight in enumerate(a)]
+    return sum(terms[::2]) - sum(terms[1::2])
+
+
+def general_hamming(M: int, *, alpha: float = 0.54, **options: Unpack[Options]) -> Tensor:
+    """``alpha - (1 - alpha) * cos(x)`` over one period."""
+    return _cosines("general_hamming", M, options, (alpha, 1 - alpha))
+
+
+def hamming(M: int, **options: Unpack[Options]) -> Tensor:
+    """R. W. Hamming's window: ``0.54 - 0.46 * cos(x)`` over one period."""
+    return _cosines("hamming", M, options, (0.54, 0.46))
+
+
+def hann(M: int, **options: Unpack[Options]) -> Tensor:
+    """J. von Hann's window: ``(1 - cos(x)) / 2`` over one period."""
+    return _cosines("hann", M, options, (0.5, 0.5))
+
+
+def blackman(M: int, **options: Unpack[Options]) -> Tensor:
+    """R. B. Blackman's window: ``0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)`` over one period."""
+    return _cosines("blackman", M, options, (0.42, 0.5, 0.08))
+
+
+def nuttall(M: int, **options: Unpack[Options]) -> Tensor:
+    """A. H. Nuttall's window with four terms, whose first derivative is continuous too."""
+    return _cosines("nuttall", M, options, (0.3635819, 0.4891775, 0.1365995, 0.0106411))
+
+
+def bartlett(M: int, **options: Unpack[Options]) -> Tensor:
+    """A triangle, 0 at both ends and 1 in the middle."""
+    return _window("bartlett", M, options, triangle)
+
+
+def triangle(k: Any, distance: int) -> Any:
+    """The formula of `bartlett`."""
+    return 1 - TENSORS.abs(k * (2 / distance) - 1)
+
+
+def cosine(M: int, **options: Unpack[Options]) -> Tensor:
+    """Half a period of a sine, of which the window has the middles of as many intervals as elements."""
+    return _window("cosine", M, options, lambda k, distance: TENSORS.sin((k + 0.5) * (math.pi / (distance + 1))))
+
+
+def exponential(M: int, *, center: float | None = None, tau: float = 1.0, **options: Unpack[Options]) -> Tensor:
+    """``exp(-abs(k - center) / tau)``: highest at `center`, by default the middle, which a symmetric window has."""
+    if tau <= 0:
+        raise ValueError(f"Tau must be positive, got: {tau} instead.")
+    if center is not None and options.get("sym", True):
+        raise ValueError("Center must be None for symmetric windows")
+
+    def formula(k: Any, distance: int) -> Any:
+        middle = distance / 2 if center is None else center
+        return TENSORS.exp(TENSORS.abs(k - middle) / -tau)
+
+    return _window("exponential", M, options, formula)
+
+
+def gaussian(M: int, *, std: float = 1.0, **options: Unpack[Options]) -> Tensor:
+    """``exp(-((k - middle) / std) ** 2 / 2)``."""
+    if std <= 0:
+        raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
+    return _window("gaussian", M, options, lambda k, distance: TENSORS.exp(((k - distance / 2) / std) ** 2 / -2))
+
+
+def kaiser(M: int, *, beta: float = 12.0, **options: Unpack[Options]) -> Tensor:
+    """J. F. Kaiser's window, of which `beta` tells how fast it falls: ``i0(beta * sqrt(1 - x**2)) / i0(beta)``."""
+    if beta < 0:
+        raise ValueError(f"beta must be non-negative, got: {beta} instead.")
+    return _window("kaiser", M, options, lambda k, distance: bessel(k, distance, beta))
+
+
+def bessel(k: Any, distance: int, beta: float) -> Any:
+    """The formula of `kaiser`."""
+    x = k * (2 / distance) - 1
+    return TENSORS.i0(beta * TENSORS.sqrt(TENSORS.relu(1 - x * x))) / TENSORS.i0(
+        full((), beta, dtype=k.dtype, device=k.device)
+    )

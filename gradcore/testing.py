@@ -1,0 +1,297 @@
+"""What tests of programs with tensors need: comparisons that tell what differs, and tensors of random numbers.
+
+Examples
+--------
+>>> import gradcore
+>>> from gradcore.testing import assert_close
+>>> assert_close(gradcore.tensor([1.0, 2.0]), gradcore.tensor([1.0, 2.0 + 1e-6]))
+>>> assert_close(gradcore.tensor([1.0, 2.0]), gradcore.tensor([1.0, 2.5]))
+Traceback (most recent call last):
+    ...
+AssertionError: Tensor-likes are not close!
+<BLANKLINE>
+Mismatched elements: 1 / 2 (50.0%)
+Greatest absolute difference: 0.5 at index (1,) (up to 1e-05 allowed)
+Greatest relative difference: 0.20000000298023224 at index (1,) (up to 1.3e-06 allowed)
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore import creation, dtypes, random
+from gradcore.tensor import Tensor
+
+__all__ = ["assert_close", "make_tensor"]
+
+#: Relative and absolute tolerances by dtype; others are compared exactly.
+_TOLERANCES = {
+    dtypes.float16: (1e-3, 1e-5),
+    dtypes.bfloat16: (1.6e-2, 1e-5),
+    dtypes.float32: (1.3e-6, 1e-5),
+    dtypes.complex64: (1.3e-6, 1e-5),
+    dtypes.float64: (1e-7, 1e-7),
+    dtypes.complex128: (1e-7, 1e-7),
+}
+_NUMBERS = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
+
+
+class _Comparison:
+    """The settings of a comparison."""
+
+    def __init__(
+        self, rtol: float | None, atol: float | None, equal_nan: bool, attributes: tuple[str, ...], exact_types: bool
+    ) -> None:
+        if (rtol is None) != (atol is None):
+            missing = "rtol" if rtol is None else "atol"
+            raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
+        self.given = None if rtol is None or atol is None else (rtol, atol)
+        self.equal_nan = equal_nan
+        self.attributes = attributes
+        self.exact_types = exact_types
+
+    def differences(self, actual: Any, expected: Any, where: str = "") -> str | None:
+        """What differs first, with the place in nested containers; None if nothing does."""
+        if isinstance(actual, Tensor) and isinstance(expected, Tensor):
+            found = self.between_tensors(actual, expected)
+        elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
+            return self.between_mappings(actual, expected, where)
+        elif _is_sequence(actual) and _is_sequence(expected):
+            return self.between_sequences(actual, expected, where)
+        elif actual is None or expected is None:
+            found = None if actual is expected else f"None mismatch: {actual} is not {expected}"
+        else:
+            actual, expected = _plain(actual), _plain(expected)
+            if type(actual) in _NUMBERS and type(expected) in _NUMBERS:
+                found = self.between_numbers(actual, expected)
+            elif isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray):
+                found = self.between_tensors(creation.from_numpy(actual.copy()), creation.from_numpy(expected.copy()))
+            else:
+                raise TypeError(
+                    f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+                )
+        return f"{found}\n\nThe failure occurred for item {where}" if found and where else found
+
+    def between_mappings(self, actual: Mapping[Any, Any], expected: Mapping[Any, Any], where: str) -> str | None:
+        missing, additional = expected.keys() - actual.keys(), actual.keys() - expected.keys()
+        if missing or additional:
+            return (
+                "The keys of the mappings do not match:\n"
+                f"Missing keys in the actual mapping: {sorted(missing, key=repr)}\n"
+                f"Additional keys in the actual mapping: {sorted(additional, key=repr)}"
+            )
+        found = (self.differences(actual[key], expected[key], f"{where}[{key!r}]") for key in expected)
+        return next(filter(None, found), None)
+
+    def between_sequences(self, actual: Sequence[Any], expected: Sequence[Any], where: str) -> str | None:
+        if len(actual) != len(expected):
+            return f"The length of the sequences mismatch: {len(actual)} != {len(expected)}"
+        pairs = enumerate(zip(actual, expected, strict=True))
+        return next(filter(None, (self.differences(a, e, f"{where}[{i}]") for i, (a, e) in pairs)), None)
+
+    def between_numbers(self, actual: Any, expected: Any) -> str | None:
+        if self.exact_types and type(actual) is not type(expected):
+            return f"The (d)types do not match: {type(actual)} != {type(expected)}."
+        rtol, atol = self.given or _tolerances(_NUMBERS[type(actual)], _NUMBERS[type(expected)])
+        if actual == expected or (self.equal_nan and cmath.isnan(actual) and cmath.isnan(expected)):
+            return None
+        absolute = abs(actual - expected)
+        if math.isfinite(absolute) and absolute <= atol + rtol * abs(expected):
+            return None
+        relative = absolute / abs(expected) if expected else math.inf
+        return (
+            f"Scalars are not {_manner(rtol, atol)}!\n\nExpected {expected} but got {actual}.\n"
+            f"Absolute difference: {absolute}{_allowed(atol, rtol)}\n"
+            f"Relative difference: {relative}{_allowed(rtol, atol)}"
+        )
+
+    def between_tensors(self, actual: Tensor, expected: Tensor) -> str | None:
+        for name in self.attributes:
+            ours, theirs = (getattr(t, name) for t in (actual, expected))
+            ours, theirs = (ours(), theirs()) if callable(ours) else (ours, theirs)
+            if ours != theirs:
+                label = f"{name}()" if name == "stride" else name
+                return f"The values for attribute '{label}' do not match: {ours} != {theirs}."
+        if actual.is_meta or expected.is_meta:
+            raise NotImplementedError("Comparing meta tensors is currently not supported")
+        rtol, atol = self.given or _tolerances(actual.dtype, expected.dtype)
+        ours, theirs = (_wide(t) for t in (actual, expected))
+        with np.errstate(all="ignore"):
+            close = np.isclose(ours, theirs, rtol, atol, self.equal_nan)
+            if close.all():
+                return None
+            absolute = abs(ours - theirs)
+            relative = absolute / abs(theirs)
+        absolute, relative = (np.where(close, 0, values) for values in (absolute, relative))
+        if not ours.ndim:
+            return (
+                f"Scalars are not {_manner(rtol, atol)}!\n\nExpected {theirs} but got {ours}.\n"
+                f"Absolute difference: {absolute}{_allowed(atol, rtol)}\n"
+                f"Relative difference: {relative}{_allowed(rtol, atol)}"
+            )
+        wrong = int((~close).sum())
+        return (
+            f"Tensor-likes are not {_manner(rtol, atol)}!\n\n"
+            f"Mismatched elements: {wrong} / {close.size} ({wrong / close.size:.1%})\n"
+            f"Greatest absolute difference: {_greatest(absolute)}{_allowed(atol, rtol)}\n"
+            f"Greatest relative difference: {_greatest(relative)}{_allowed(rtol, atol)}"
+        )
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _tolerances(*kinds: dtypes.dtype) -> tuple[float, float]:
+    found = [_TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
+    return max(pair[0] for pair in found), max(pair[1] for pair in found)
+
+
+def _wide(value: Tensor) -> Any:
+    """A tensor's numbers, in a dtype in which differences of its own are not rounded to zero."""
+    value = value.detach().cpu()
+    if value.dtype.is_complex or value.dtype in (dtypes.float32, dtypes.float64, dtypes.int64):
+        return value.resolve_conj().numpy()
+    return value.to(dtypes.float32 if value.dtype.is_floating_point else dtypes.int64).numpy()
+
+
+def _manner(rtol: float, atol: float) -> str:
+    return "close" if rtol or atol else "equal"
+
+
+def _allowed(bound: float, other: float) -> str:
+    return f" (up to {bound} allowed)" if bound or other else ""
+
+
+def _greatest(values: Any) -> str:
+    index = np.unravel_index(int(np.argmax(values)), values.shape)
+    return f"{values[index].item()} at index {tuple(int(i) for i in index)}"
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
+) -> None:
+    """Raise unless tensors, numbers, or containers of them are close: ``|a - e| <= atol + rtol * |e|`` everywhere.
+
+    Parameters
+    ----------
+    actual, expected : Tensor, number, None, ndarray, or sequences and mappings of them
+        What there is, and what there should be.
+    allow_subclasses : bool
+        Whether objects of different types are compared where one is a subclass of the other.
+    rtol, atol : float, optional
+        Tolerances, relative and absolute; both or none. By default those of PyTorch for the dtype, for example 1.3e-6
+        and 1e-5 for float32; of two dtypes the greater ones.
+    equal_nan : bool
+        Whether two NaNs are equal.
+    check_device, check_dtype, check_layout, check_stride : bool
+        What has to be equal besides the shape and the values.
+    msg : str or callable, optional
+        The message of the error, or what makes it from the message that there would be.
+
+    Raises
+    ------
+    AssertionError
+        If something differs; the message tells what, where and how much.
+    TypeError
+        For what cannot be compared.
+    ValueError
+        If only one tolerance is given.
+    """
+    checks = {"device": check_device, "dtype": check_dtype, "layout": check_layout, "stride": check_stride}
+    attributes = ("shape", *(name for name, wanted in checks.items() if wanted))
+    comparison = _Comparison(rtol, atol, equal_nan, attributes, check_dtype)
+    related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
+    tensors = isinstance(actual, Tensor) and isinstance(expected, Tensor)
+    if tensors and not (related if allow_subclasses else type(actual) is type(expected)):
+        raise TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")
+    found = comparison.differences(actual, expected)
+    if found:
+        raise AssertionError(msg(found) if callable(msg) else msg or found)
+
+
+def make_tensor(
+    *shape: Any,
+    dtype: dtypes.dtype,
+    device: Any,
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """A tensor of uniformly distributed random numbers from ``[low, high)``.
+
+    Parameters
+    ----------
+    shape : int, or a sequence of int
+    dtype, device
+    low, high : float, optional
+        By default 0 and 2 for bool, 0 and 10 for uint8, -9 and 10 for other integers, -9 and 9 for floating-point and
+        complex numbers (both parts).
+    requires_grad : bool
+    noncontiguous : bool
+        Whether the elements lie apart from each other in memory.
+    exclude_zero : bool
+        Whether zeros are replaced: by 1 where numbers are whole, else by the smallest positive normal number.
+    memory_format
+        Accepted for compatibility.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ValueError
+        If `low` is not below `high`, or gradients of a dtype without them are asked for.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.testing.make_tensor(2, 3, dtype=gradcore.int64, device="cpu", low=1, high=2)
+    tensor([[1, 1, 1],
+            [1, 1, 1]])
+    """
+    size = creation.sizes(shape)
+    whole = dtype.category < 2
+    bounds = {dtypes.bool_: (0, 2), dtypes.uint8: (0, 10)}.get(dtype, (-9, 10 if whole else 9))
+    least, most = bounds[0] if low is None else low, bounds[1] if high is None else high
+    if not least < most:
+        raise ValueError(f"`low` must be less than `high`, but got {least} >= {most}")
+    if requires_grad and whole:
+        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}")
+    apart = noncontiguous and math.prod(size) > 1
+    drawn = (*size[:-1], 2 * size[-1]) if apart else size
+    if whole:
+        made = random.randint(math.ceil(least), math.ceil(most), drawn, device=device).to(dtype)
+    else:
+        real = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
+        parts = (2, *drawn) if dtype.is_complex else drawn
+        made = random.rand(parts, dtype=real, device=device) * (most - least) + least
+        made = (made[0] + 1j * made[1]).to(dtype) if dtype.is_complex else made
+    if exclude_zero:
+        made[made == 0] = 1 if whole else dtypes.finfo(dtype).tiny
+    return (made[..., ::2] if apart else made).requires_grad_(requires_grad)
