@@ -39,7 +39,7 @@ def example(op: Op) -> list[str]:
     if not _of_each_element(op) or not isinstance(result, gc.Tensor):
         if isinstance(result, gc.Tensor):
             call, result = f"{call}.shape", result.shape
-        elif isinstance(result, (tuple, list)) and any(isinstance(t, gc.Tensor) for t in result):
+        elif isinstance(result, (tuple, list)) and all(isinstance(t, gc.Tensor) for t in result):
             call, result = f"[tuple(t.shape) for t in {call}]", [tuple(t.shape) for t in result]
     return [*(f">>> {line}" for line in statements), f">>> {call}", *repr(result).splitlines()]
 
