@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 import gradcore
-from gradcore import dtypes
+from gradcore import dtypes, namespaces
 from gradcore.ops.table import OPS, Op
 
 LOG = logging.getLogger(__name__)
@@ -276,8 +276,9 @@ def _function(value: Any) -> Any:
 
 
 def _undocumented(seen: set[int]) -> list[str]:
-    """Public functions and classes of the top namespace that no page has."""
-    known = seen | {id(op.call) for op in OPS.values()} | {id(gradcore.Tensor)}
+    """Public functions and classes of the top namespace that no page has (methods of tensors are on theirs)."""
+    methods = {id(getattr(gradcore.Tensor, name)) for name in namespaces.METHODS}
+    known = seen | methods | {id(op.call) for op in OPS.values()} | {id(gradcore.Tensor)}
     legacy = type(gradcore.FloatTensor)
     return [
         name
