@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore import nn, serialization
+from gradcore import namespaces, nn, serialization
 
 
 def round_trip(obj, **settings):
@@ -173,3 +173,9 @@ def test_the_other_order_of_bytes():
 def test_tensors_without_data_are_refused():
     with pytest.raises(RuntimeError, match="has no data to save"):
         gc.save(gc.ones(2, device="meta"), io.BytesIO())
+
+
+@pytest.mark.parametrize("path", ["", "nn.functional", "linalg", "fft", "special", "masked"])
+def test_functions_are_pickled_by_name(path):
+    found = {n: make() for n, make in namespaces.functions(path).items() if not n.endswith("_")}
+    assert [n for n, f in found.items() if pickle.loads(pickle.dumps(f)) is not f] == []

@@ -231,7 +231,8 @@ def named(function: Any, op: Op, name: str, method: bool) -> Callable[..., Any]:
     function.__name__ = name
     function.__qualname__ = f"Tensor.{name}" if method else name
     function.__doc__ = docstring(op, method)
-    function.__module__ = "gradcore"
+    where = op.path.rpartition(".")[0]
+    function.__module__ = f"gradcore.{where}" if where and not method else "gradcore"  # where pickle finds it
     return function  # type: ignore[no-any-return]
 
 

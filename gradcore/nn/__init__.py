@@ -17,6 +17,8 @@ from gradcore.nn.padding import *
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.parameter_containers import ParameterDict, ParameterList
 from gradcore.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from gradcore.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
+from gradcore.nn.transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
 
 from gradcore.nn import modules, utils  # isort: skip  (PyTorch's names for what is above)
 
@@ -42,6 +44,11 @@ __all__ = [
     "RNNCell",
     "RNNCellBase",
     "Sequential",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "functional",
     "init",
     "modules",

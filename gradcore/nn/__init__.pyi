@@ -37,6 +37,11 @@ from gradcore.nn.recurrent import LSTMCell as LSTMCell
 from gradcore.nn.recurrent import RNNBase as RNNBase
 from gradcore.nn.recurrent import RNNCell as RNNCell
 from gradcore.nn.recurrent import RNNCellBase as RNNCellBase
+from gradcore.nn.transformer import Transformer as Transformer
+from gradcore.nn.transformer import TransformerDecoder as TransformerDecoder
+from gradcore.nn.transformer import TransformerEncoder as TransformerEncoder
+from gradcore.nn.transformer_layers import TransformerDecoderLayer as TransformerDecoderLayer
+from gradcore.nn.transformer_layers import TransformerEncoderLayer as TransformerEncoderLayer
 from gradcore.tensor import Tensor
 
 class CELU(Module):
