@@ -30,7 +30,9 @@ def holds_anywhere(mask: Tensor) -> bool:
     """Whether a bool tensor holds anywhere, in any sample of a batch; False where there is no data."""
     if mask.is_meta:
         return False
-    return bool(all_samples(mask._array).any())
+    where = mask._device.real
+    with where.backend.use_index(where.index):
+        return bool(all_samples(mask._array).any())
 
 
 TENSORS.holds_anywhere = holds_anywhere

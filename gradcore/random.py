@@ -230,8 +230,8 @@ def _sample_one(
         return TENSORS.empty(shape, dtype=dtype, device=where)
     with where.backend.use_index(where.index):
         place = (generator or default_generator)._state.draw(philox.word_count(count, dtype.numpy))
-        array = where.backend.random_numbers(distribution, count, dtype.numpy, *place, *parameters)
-    return wrap(array.reshape(shape), where, dtype)
+        array = where.backend.random_numbers(distribution, count, dtype.numpy, *place, *parameters).reshape(shape)
+    return wrap(array, where, dtypes.bool_ if distribution is philox.bernoulli else dtype)
 
 
 def _floating(
@@ -438,7 +438,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
             made = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
             return made if out is None else out.copy_(made)
         wide = input.detach().to(dtypes.float32) if input._dtype.is_reduced else input.detach()
-        probability = wide._array.reshape(-1) if where.type != "meta" else 0.5
+        probability = wide.reshape(-1)._array if where.type != "meta" else 0.5
     else:
         _check_probability(p)
         probability = p
@@ -494,18 +494,18 @@ def multinomial(
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     where, weights = over(_levels(), input._device), input._array
-    rows = weights.reshape((1, -1)) if weights.ndim == 1 else weights
-    if not replacement and num_samples > rows.shape[1]:
+    if not replacement and num_samples > weights.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     shape = (*weights.shape[:-1], num_samples)
     if where.type == "meta":
         return TENSORS.empty(shape, dtype=dtypes.int64, device=where)  # type: ignore[no-any-return]
     xp = where.backend.xp
-    if TENSORS.holds_anywhere(wrap(~(xp.isfinite(rows) & (rows >= 0)), where)):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if TENSORS.holds_anywhere(wrap(rows.sum(axis=1) <= 0, where)):
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     with where.backend.use_index(where.index):
+        rows = weights.reshape((1, -1)) if weights.ndim == 1 else weights
+        if TENSORS.holds_anywhere(wrap(~(xp.isfinite(rows) & (rows >= 0)), where)):
+            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        if TENSORS.holds_anywhere(wrap(rows.sum(axis=1) <= 0, where)):
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
         count = rows.shape[0] * (num_samples if replacement else rows.shape[1])
         words = _all_words(_draw(count, where, generator))
         words = xp.array(words) if where.levels else words  # for each sample, whether or not its own
@@ -531,7 +531,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 def _poisson(input: Tensor, generator: Generator | None) -> Tensor:
     where = input._device
-    rate = input.detach().to(dtypes.float64)._array.reshape(-1)
+    rate = input.detach().to(dtypes.float64).reshape(-1)._array
     with where.backend.use_index(where.index):
         draw = (generator or default_generator)._state.draw
         words = where.backend.random_words

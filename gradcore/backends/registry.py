@@ -14,7 +14,7 @@ from gradcore.backends.base import Backend, Kernels
 from gradcore.device import DeviceLike, device, get_default_device
 from gradcore.errors import DeviceFallbackWarning, Unavailable, caller_depth
 
-__all__ = ["CPU", "connect", "find", "register", "resolve", "unavailable"]
+__all__ = ["CPU", "connect", "find", "is_connected", "register", "resolve", "unavailable"]
 
 
 def _numpy() -> Backend:
@@ -112,6 +112,11 @@ def unavailable(type: str) -> str | None:
             except Unavailable as why:
                 _reasons[type] = str(why)
         return _reasons.get(type)
+
+
+def is_connected(type: str) -> bool:
+    """Whether the backend of a device type has been made."""
+    return type in _backends
 
 
 def _forget_after_fork() -> None:

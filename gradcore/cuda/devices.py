@@ -15,12 +15,15 @@ __all__ = [
     "current_device",
     "device",
     "device_count",
+    "device_of",
     "fusion",
     "get_device_capability",
     "get_device_name",
     "index_checks",
     "index_of",
+    "init",
     "is_available",
+    "is_initialized",
     "set_device",
     "set_fusion",
     "set_index_checks",
@@ -36,6 +39,22 @@ def is_available() -> bool:
 def device_count() -> int:
     """The number of usable CUDA devices; 0 where CUDA cannot be used."""
     return registry.find("cuda").device_count() if is_available() else 0
+
+
+def init() -> None:
+    """Make CUDA ready for use, which otherwise happens when a CUDA device is first named.
+
+    Raises
+    ------
+    RuntimeError
+        If CUDA cannot be used, with the reason.
+    """
+    registry.find("cuda")
+
+
+def is_initialized() -> bool:
+    """Whether CUDA has been made ready for use by this process."""
+    return registry.is_connected("cuda")
 
 
 def current_device() -> int:
@@ -85,6 +104,20 @@ def device(device: DeviceLike | None) -> Any:
         return
     with registry.find("cuda").use_index(index_of(device)):
         yield
+
+
+def device_of(obj: Any) -> contextlib.AbstractContextManager[Any]:
+    """Context in which the CUDA device of a tensor is the current one; tensors that are elsewhere change nothing.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.ones(3)
+    >>> with gradcore.cuda.device_of(x):
+    ...     y = x * 2
+    """
+    where = obj.device
+    return device(where if where.type == "cuda" else None)
 
 
 def synchronize(device: DeviceLike | None = None) -> None:

@@ -6,25 +6,33 @@ There is one pool, CuPy's, for arrays of CuPy and tensors.
 from __future__ import annotations
 
 import gc
+import warnings
 from collections import Counter
 from typing import Any
 
 from gradcore.autograd.graph import Variable
 from gradcore.backends import registry
 from gradcore.backends.cupy_memory import OutOfMemoryError, Peaks
-from gradcore.cuda.devices import index_of, is_available
+from gradcore.cuda.devices import device_count, index_of, is_available
 from gradcore.device import DeviceLike
 from gradcore.device import device as Device
 
 __all__ = [
     "OutOfMemoryError",
+    "device_memory_used",
     "empty_cache",
+    "get_per_process_memory_fraction",
     "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
@@ -55,8 +63,21 @@ def max_memory_allocated(device: DeviceLike | None = None) -> int:
     return memory_reserved(device) if peak is None else max(peak, memory_allocated(device))
 
 
+#: The most bytes that pools had taken from the driver when `empty_cache` was called, by the device's index.
+_reserved: dict[int, int] = {}
+
+
+def max_memory_reserved(device: DeviceLike | None = None) -> int:
+    """The most bytes that the pool of a CUDA device has taken from the driver since `reset_peak_memory_stats`.
+
+    It gives none back before `empty_cache`, or before the device is full.
+    """
+    return max(_reserved.get(index_of(device), 0), memory_reserved(device))
+
+
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Watch the peak of memory from now on (which costs about a microsecond for each array)."""
+    _reserved.pop(index_of(device), None)
     Peaks.watch(registry.find("cuda").xp, index_of(device), memory_allocated(device))
 
 
@@ -83,10 +104,30 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None =
         backend.xp.get_default_memory_pool().set_limit(fraction=fraction)
 
 
+def get_per_process_memory_fraction(device: DeviceLike | None = None) -> float:
+    """The share of a CUDA device's memory that its pool may take; 1 where `set_per_process_memory_fraction` set none.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such device, or CUDA cannot be used.
+    """
+    limit = _of_pool(device, "get_limit")
+    return limit / mem_get_info(device)[1] if limit else 1.0
+
+
+def device_memory_used(device: DeviceLike | None = None) -> int:
+    """Bytes that are in use on a CUDA device, by all processes."""
+    free, total = mem_get_info(device)
+    return total - free
+
+
 def empty_cache() -> None:
     """Give unused blocks of the memory pools, of the device and of pinned memory, back to the driver."""
     if is_available():
         xp = registry.find("cuda").xp
+        for index in range(device_count()):
+            _reserved[index] = max_memory_reserved(index)
         xp.get_default_memory_pool().free_all_blocks()
         xp.get_default_pinned_memory_pool().free_all_blocks()
 
@@ -97,7 +138,42 @@ def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
         "allocated_bytes.all.current": memory_allocated(device),
         "allocated_bytes.all.peak": max_memory_allocated(device),
         "reserved_bytes.all.current": memory_reserved(device),
+        "reserved_bytes.all.peak": max_memory_reserved(device),
     }
+
+
+# -- names of before --------------------------------------------------------------------------------------------------
+
+
+def _renamed(old: str, new: str) -> None:
+    warnings.warn(f"`torch.cuda.{old}` has been renamed to `torch.cuda.{new}`", FutureWarning, stacklevel=3)
+
+
+def memory_cached(device: DeviceLike | None = None) -> int:
+    """The former name of `memory_reserved`."""
+    _renamed("memory_cached", "memory_reserved")
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceLike | None = None) -> int:
+    """The former name of `max_memory_reserved`."""
+    _renamed("max_memory_cached", "max_memory_reserved")
+    return max_memory_reserved(device)
+
+
+def reset_max_memory_allocated(device: DeviceLike | None = None) -> None:
+    """The former name of `reset_peak_memory_stats`."""
+    _renamed("reset_max_memory_allocated", "reset_peak_memory_stats")
+    reset_peak_memory_stats(device)
+
+
+def reset_max_memory_cached(device: DeviceLike | None = None) -> None:
+    """The former name of `reset_peak_memory_stats`."""
+    _renamed("reset_max_memory_cached", "reset_peak_memory_stats")
+    reset_peak_memory_stats(device)
+
+
+# -- summaries --------------------------------------------------------------------------------------------------------
 
 
 def memory_summary(device: DeviceLike | None = None) -> str:

@@ -6,16 +6,26 @@ They are CuPy's own: work that is queued by CuPy in a stream, and by gradcore, i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from gradcore.backends import registry
 from gradcore.backends.streams import STREAMS
-from gradcore.cuda.devices import index_of
+from gradcore.cuda.devices import index_of, is_available
 from gradcore.device import DeviceLike
 from gradcore.device import device as Device
 
-__all__ = ["Event", "ExternalStream", "Stream", "current_stream", "default_stream", "set_stream", "stream"]
+__all__ = [
+    "Event",
+    "ExternalStream",
+    "Stream",
+    "StreamContext",
+    "current_stream",
+    "default_stream",
+    "get_stream_from_external",
+    "is_current_stream_capturing",
+    "set_stream",
+    "stream",
+]
 
 
 def _cuda() -> Any:
@@ -164,20 +174,46 @@ def set_stream(stream: Stream | None) -> None:
         STREAMS.chosen(stream.cupy)
 
 
-@contextlib.contextmanager
-def stream(stream: Stream | None) -> Iterator[None]:
+class StreamContext:
+    """Context in which work is queued in a stream, see `stream`.
+
+    Parameters
+    ----------
+    stream : Stream or None
+        None changes nothing.
+    """
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+        self._inner = contextlib.ExitStack()
+
+    def __enter__(self) -> None:
+        chosen = self.stream
+        if chosen is not None:
+            with contextlib.ExitStack() as opened:  # left as it was, should something fail
+                opened.enter_context(registry.find("cuda").use_index(chosen.device.index))
+                opened.callback(STREAMS.chosen, _cuda().get_current_stream())
+                STREAMS.chosen(chosen.cupy)
+                opened.enter_context(chosen.cupy)
+                self._inner = opened.pop_all()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._inner.close()
+
+
+def stream(stream: Stream | None) -> StreamContext:
     """Context in which work is queued in a stream; None changes nothing.
 
     Backward runs each node in the stream in which its forward ran, after what it needs.
     """
-    if stream is None:
-        yield
-        return
-    with registry.find("cuda").use_index(stream.device.index):
-        before = _cuda().get_current_stream()
-        STREAMS.chosen(stream.cupy)
-        try:
-            with stream.cupy:
-                yield
-        finally:
-            STREAMS.chosen(before)
+    return StreamContext(stream)
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether what is queued in the current stream is recorded for a graph; False where CUDA cannot be used."""
+    return is_available() and bool(_cuda().get_current_stream().is_capturing())
+
+
+def get_stream_from_external(data_ptr: int, device: DeviceLike | None = None) -> Stream:
+    """The stream that another library has made, by its handle, see `ExternalStream`."""
+    return ExternalStream(data_ptr, device)

@@ -8,6 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcore.backends import registry, streams
+from gradcore.backends.cupy_memory import Peaks
+from gradcore.cuda import memory
+from gradcore.device import device
+from tests.cuda import fake_runtime
+from tests.cuda.fake_runtime import LOG, FakeCudaBackend, Runtime
 from tests.cuda.host import Batch, needs_compiler
 
 
@@ -37,8 +43,6 @@ class Fused:
 @pytest.fixture
 def fused(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fused]:
     """The strict device with generated kernels: call it with a program."""
-    from gradcore.backends import registry
-
     needs_compiler()
     pytest.importorskip("cupy")
     backend = registry.find("strict")
@@ -50,3 +54,23 @@ def fused(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fused]:
     backend.kernels.clear()
     yield Fused(backend, batch)
     backend.kernels.clear()
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    """A machine with two CUDA devices."""
+    runtime = Runtime()
+    monkeypatch.setattr(fake_runtime, "RUNTIME", runtime)
+    monkeypatch.setitem(registry._backends, "cuda", FakeCudaBackend())
+    monkeypatch.setattr(streams.STREAMS, "used", False)
+    monkeypatch.setattr(streams.STREAMS, "_times", [])
+    monkeypatch.setattr(streams.STREAMS, "_streams", [])
+    monkeypatch.setattr(Peaks, "_peaks", {})
+    monkeypatch.setattr(Peaks, "_hook", None)
+    monkeypatch.setattr(memory, "_reserved", {})
+    LOG.clear()
+    yield runtime
+    for index in range(2):
+        place = device("cuda", index)
+        if hasattr(place, "backend"):
+            del place.backend, place.kernels

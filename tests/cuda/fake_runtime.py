@@ -43,6 +43,9 @@ class FakeStream:
     def synchronize(self) -> None:
         LOG.append(("synchronize", self.ptr))
 
+    def is_capturing(self) -> bool:
+        return self.capturing
+
     def begin_capture(self) -> None:
         self.capturing = True
 
@@ -63,7 +66,7 @@ class FakeEvent:
 
 
 class FakePool:
-    limit = 0
+    limit = 0.0
 
     def malloc(self, size: int) -> Any:
         if RUNTIME.full:
@@ -74,16 +77,28 @@ class FakePool:
         return RUNTIME.used
 
     def total_bytes(self) -> int:
-        return 4096
+        return RUNTIME.reserved
 
     def free_bytes(self) -> int:
-        return 4096 - RUNTIME.used
+        return RUNTIME.reserved - RUNTIME.used
 
     def set_limit(self, fraction: float) -> None:
         FakePool.limit = fraction
 
+    def get_limit(self) -> int:
+        return int(FakePool.limit * (80 << 30))
+
     def free_all_blocks(self) -> None:
         LOG.append("freed")
+
+
+#: What the driver tells of a device; CuPy has these names and more.
+PROPERTIES = {
+    "name": b"Fake", "major": 9, "minor": 0, "totalGlobalMem": 80 << 30, "multiProcessorCount": 132, "warpSize": 32,
+    "maxThreadsPerBlock": 1024, "maxThreadsPerMultiProcessor": 2048, "regsPerMultiprocessor": 65536,
+    "sharedMemPerBlock": 49152, "sharedMemPerBlockOptin": 232448, "sharedMemPerMultiprocessor": 233472,
+    "l2CacheSize": 50 << 20, "integrated": 0, "isMultiGpuBoard": 0,
+}  # fmt: skip
 
 
 class OutOfMemory(MemoryError):
@@ -102,7 +117,9 @@ class Runtime:
         self.null = FakeStream(null=True)
         self.chosen: list[Any] = [self.null]
         self.pool, self.hooks = FakePool(), []
-        self.used, self.full, self.allocator = 1024, False, None
+        self.used, self.reserved, self.full, self.allocator = 1024, 4096, False, None
+        self.capability = "90"
+        FakePool.limit = 0.0
 
     def namespace(self) -> Any:
         stream = type("Stream", (FakeStream,), {"null": self.null})
@@ -120,9 +137,9 @@ class Runtime:
                 getDevice=current,
                 memGetInfo=lambda: (3 << 30, 80 << 30),
                 deviceCanAccessPeer=lambda a, b: int(a != b),
-                getDeviceProperties=lambda index: {"name": b"Fake"},
+                getDeviceProperties=lambda index: PROPERTIES,
             ),
-            Device=lambda index=0: types.SimpleNamespace(compute_capability="90", synchronize=lambda: None),
+            Device=lambda index=0: types.SimpleNamespace(compute_capability=self.capability, synchronize=lambda: None),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,32 +10,11 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends import cupy_capture, cupy_memory, registry, streams, waiting
-from gradcore.backends.cupy_memory import OutOfMemoryError, Peaks, allocator
-from gradcore.device import device
+from gradcore.backends.cupy_memory import OutOfMemoryError, allocator
 from tests.cuda import fake_runtime
-from tests.cuda.fake_runtime import LOG, FakeCudaBackend, Runtime
+from tests.cuda.fake_runtime import LOG, Runtime
 from tests.cuda.host import needs_compiler
 from tests.strict.blas import CALLS, FakeBindings
-
-
-@pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
-    """A machine with two CUDA devices."""
-    runtime = Runtime()
-    monkeypatch.setattr(fake_runtime, "RUNTIME", runtime)
-    monkeypatch.setitem(registry._backends, "cuda", FakeCudaBackend())
-    monkeypatch.setattr(streams.STREAMS, "used", False)
-    monkeypatch.setattr(streams.STREAMS, "_times", [])
-    monkeypatch.setattr(streams.STREAMS, "_streams", [])
-    monkeypatch.setattr(Peaks, "_peaks", {})
-    monkeypatch.setattr(Peaks, "_hook", None)
-    LOG.clear()
-    yield runtime
-    for index in range(2):
-        place = device("cuda", index)
-        if hasattr(place, "backend"):
-            del place.backend, place.kernels
-
 
 # -- streams ----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,118 @@
+"""Random numbers on CUDA devices, under PyTorch's names: there is one generator for all devices.
+
+So what is set for one device is set for all of them and for the CPU, with or without CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gradcore import random
+from gradcore.cuda.devices import device_count, index_of
+from gradcore.device import DeviceLike
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+]
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the generator, as `gradcore.manual_seed` does.
+
+    Parameters
+    ----------
+    seed : int
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.cuda.manual_seed(0)
+    >>> gradcore.initial_seed()
+    0
+    """
+    random.manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed the generator, as `manual_seed` does: it serves all devices."""
+    random.manual_seed(seed)
+
+
+def seed() -> None:
+    """Seed the generator from the operating system."""
+    random.seed()
+
+
+def seed_all() -> None:
+    """Seed the generator from the operating system, as `seed` does: it serves all devices."""
+    random.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the generator.
+
+    Raises
+    ------
+    RuntimeError
+        If CUDA cannot be used, with the reason.
+    """
+    index_of(None)
+    return random.initial_seed()
+
+
+def get_rng_state(device: DeviceLike = "cuda") -> Tensor:
+    """The state of the generator, as a uint8 tensor.
+
+    Parameters
+    ----------
+    device : device, str or int
+        A CUDA device; the state is the same for all.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such device, or CUDA cannot be used.
+    """
+    index_of(device)
+    return random.get_rng_state()
+
+
+def get_rng_state_all() -> list[Tensor]:
+    """The state of the generator, once for each CUDA device.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> states = gradcore.cuda.get_rng_state_all()
+    >>> len(states) == gradcore.cuda.device_count()
+    True
+    """
+    return [random.get_rng_state() for _ in range(device_count())]
+
+
+def set_rng_state(new_state: Tensor, device: DeviceLike = "cuda") -> None:
+    """Continue from a state that `get_rng_state` returned, on all devices.
+
+    Parameters
+    ----------
+    new_state : Tensor
+    device : device, str or int
+        A CUDA device; the state is the same for all.
+    """
+    index_of(device)
+    random.set_rng_state(new_state)
+
+
+def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
+    """Continue from what `get_rng_state_all` returned: from the first state, as all are the same."""
+    for state in list(new_states)[:1]:
+        random.set_rng_state(state)
