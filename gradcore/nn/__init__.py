@@ -4,6 +4,7 @@
 
 from gradcore.nn import activations, convolution, functional, init, layers, losses, normalization, padding
 from gradcore.nn.activations import *
+from gradcore.nn.adaptive import AdaptiveLogSoftmaxWithLoss
 from gradcore.nn.attention import MultiheadAttention
 from gradcore.nn.containers import ModuleDict, ModuleList, Sequential
 from gradcore.nn.convolution import *
@@ -23,6 +24,7 @@ from gradcore.nn.transformer_layers import TransformerDecoderLayer, TransformerE
 from gradcore.nn import modules, utils  # isort: skip  (PyTorch's names for what is above)
 
 __all__ = [
+    "AdaptiveLogSoftmaxWithLoss",
     "Bilinear",
     "Buffer",
     "Embedding",

@@ -9,6 +9,7 @@ from gradcore.nn import modules as modules
 from gradcore.nn import utils as utils
 from gradcore.nn.activations import PReLU as PReLU
 from gradcore.nn.activations import Softmax2d as Softmax2d
+from gradcore.nn.adaptive import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
 from gradcore.nn.attention import MultiheadAttention as MultiheadAttention
 from gradcore.nn.containers import ModuleDict as ModuleDict
 from gradcore.nn.containers import ModuleList as ModuleList
@@ -300,6 +301,9 @@ class ChannelShuffle(Module):
 
 class CosineSimilarity(Module):
     def __init__(self, dim: Any = ..., eps: builtins.float = ...) -> None: ...
+
+class CrossMapLRN2d(Module):
+    def __init__(self, size: Any, alpha: builtins.float = ..., beta: builtins.float = ..., k: Any = ...) -> None: ...
 
 class Dropout(Module):
     def __init__(self, p: builtins.float = ..., inplace: builtins.bool = ...) -> None: ...

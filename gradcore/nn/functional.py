@@ -1,6 +1,7 @@
 """Functions for neural networks: convolution, pooling, activations, normalization, dropout, losses.
 
-Every function is declared in `gradcore.ops`, under the path ``nn.functional``, with its derivative.
+Every function but `gumbel_softmax` is declared in `gradcore.ops`, under the path ``nn.functional``, with its
+derivative.
 
 Examples
 --------
@@ -13,8 +14,9 @@ tensor(2.)
 from __future__ import annotations
 
 from gradcore import namespaces
+from gradcore.nn.gumbel import gumbel_softmax as gumbel_softmax
 
 _functions = namespaces.functions("nn.functional")
 __getattr__, __dir__ = namespaces.looked_up(_functions, globals())
 
-__all__ = sorted(_functions)
+__all__ = sorted(["gumbel_softmax", *_functions])

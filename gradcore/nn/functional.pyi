@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from gradcore.dtypes import dtype
 from gradcore.tensor import Tensor
+from gradcore.nn.gumbel import gumbel_softmax as gumbel_softmax
 
 Number: TypeAlias = builtins.bool | builtins.int | builtins.float | builtins.complex
 Ints: TypeAlias = builtins.int | Sequence[builtins.int]

@@ -94,15 +94,21 @@ for _name, _function in (
 ):  # fmt: skip
     TABLE[_name] = Made(_function, S(p=0.5, inplace=False), _dropout, _probability, training=True)
 
+
+def _response(module: Any) -> str:
+    return f"{module.size}, alpha={module.alpha}, beta={module.beta}, k={module.k}"
+
+
 _WINDOWS = {"dilation": 1, "padding": 0, "stride": 1}
 TABLE |= {
     "ChannelShuffle": Made("channel_shuffle", S("groups")),
     "CosineSimilarity": Made("cosine_similarity", S(dim=1, eps=1e-8), ()),
+    "CrossMapLRN2d": Made("local_response_norm", S("size", alpha=1e-4, beta=0.75, k=1), _response),
     "Fold": Made("fold", S("output_size", "kernel_size", **_WINDOWS)),
     "LocalResponseNorm": Made(
         "local_response_norm",
         S("size", alpha=1e-4, beta=0.75, k=1.0),
-        lambda m: f"{m.size}, alpha={m.alpha}, beta={m.beta}, k={m.k}",
+        _response,
     ),
     "PairwiseDistance": Made("pairwise_distance", S(p=2.0, eps=1e-6, keepdim=False), ()),
     "PixelShuffle": Made("pixel_shuffle", S("upscale_factor")),

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 
 #: What PyTorch's nn has and gradcore's has not.
 ABSENT = {
-    "AdaptiveLogSoftmaxWithLoss", "Container", "CrossMapLRN2d", "DataParallel", "LinearCrossEntropyLoss",
+    "Container", "DataParallel", "LinearCrossEntropyLoss",
     "LinearCrossEntropyOptions", "NLLLoss2d", "SyncBatchNorm", "UninitializedBuffer", "UninitializedParameter",
 }  # fmt: skip
 #: Methods of PyTorch's Module for other hardware, compilation and processes.
@@ -49,9 +49,7 @@ def test_the_functions_are_there(where):
         return {n: f for n, f in functions.items() if f.__module__.startswith(library.nn.__name__)}
 
     absent = {
-        "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format", "fuse_conv_bn_eval",
-        "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights", "remove_spectral_norm",
-        "spectral_norm",
+        "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format",
     }  # fmt: skip
     assert set(public(torch)) - set(public(gradcore)) <= absent
 
@@ -91,6 +89,7 @@ LAYERS = [
     ("Conv2d(4, 8, (3, 2), stride=2, padding='valid', groups=2, bias=False, padding_mode='circular')", IMAGE),
     ("Conv2d(4, 2, 3, padding=(1, 2), padding_mode='reflect', dilation=2)", IMAGE),
     ("ConvTranspose2d(4, 3, 4, output_padding=1, stride=2)", IMAGE), ("ConvTranspose1d(4, 2, 3, padding=1)", SIGNAL),
+    ("CrossMapLRN2d(3)", (2, 2, 8, 8)),
     ("CosineSimilarity()", None), ("PairwiseDistance()", None), ("Embedding(3, 4)", None),
     ("Embedding(3, 4, 0, 2.0, 3.0, True)", None), ("EmbeddingBag(3, 4)", None), ("Fold((4, 4), 2)", None),
     ("Unfold(2)", IMAGE), ("Flatten()", IMAGE), ("Unflatten(1, (2, 3))", ROWS), ("PixelShuffle(2)", IMAGE),

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.nn import functional as F
 from gradcore.nn.module import Module
 from gradcore.nn.utils.parametrize import register_parametrization
+from gradcore.nn.utils.spectral_norm import (
+    as_matrix,
+    check_iterations,
+    direction,
+    improve,
+    outputs_of,
+    spectral_value,
+)
 from gradcore.nn.utils.weight_norm import lengths
 from gradcore.tensor import Tensor
 
-__all__ = ["weight_norm"]
+__all__ = ["spectral_norm", "weight_norm"]
 
 
 class _WeightNorm(Module):
@@ -43,3 +53,81 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         The module.
     """
     return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+
+
+class _SpectralNorm(Module):
+    """A tensor divided by its largest singular value, whose vectors are buffers."""
+
+    _u: Tensor
+    _v: Tensor
+
+    def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+        super().__init__()
+        ndim = weight.ndim
+        if not -ndim <= dim < ndim:
+            raise IndexError(f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got {dim})")
+        check_iterations(n_power_iterations)
+        self.dim, self.eps, self.n_power_iterations = dim % ndim, eps, n_power_iterations
+        if ndim > 1:
+            matrix = as_matrix(weight, self.dim)
+            self.register_buffer("_u", direction(matrix.shape[0], weight, eps))
+            self.register_buffer("_v", direction(matrix.shape[1], weight, eps))
+            self._power_method(matrix, 15)
+
+    @no_grad()
+    def _power_method(self, matrix: Tensor, steps: int) -> None:
+        for _ in range(steps):
+            improve(self._u, matrix.mv(self._v), self.eps)
+            improve(self._v, matrix.T.mv(self._u), self.eps)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """The tensor, divided."""
+        if weight.ndim == 1:
+            return F.normalize(weight, dim=0, eps=self.eps)  # type: ignore[no-any-return]
+        matrix = as_matrix(weight, self.dim)
+        if self.training:
+            self._power_method(matrix, self.n_power_iterations)
+        return weight / spectral_value(matrix, self._u, self._v)
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        """The tensor itself."""
+        return value
+
+
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
+    """Divide a parameter of a module by its largest singular value.
+
+    The value is found by power iteration, which goes on with each access in training mode.
+
+    Parameters
+    ----------
+    module : Module
+    name : str
+        Of the parameter.
+    n_power_iterations : int
+        Steps for each access.
+    eps : float
+        Lengths below are taken as this.
+    dim : int, optional
+        The dim of the parameter that counts outputs: by default 1 for transposed convolutions, else 0.
+
+    Returns
+    -------
+    Module
+        The module.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> layer = gradcore.nn.utils.parametrizations.spectral_norm(gradcore.nn.Linear(4, 3))
+    >>> bool((gradcore.linalg.matrix_norm(layer.weight, 2) - 1).abs() < 0.05)
+    True
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    if dim is None:
+        dim = outputs_of(module)
+    return register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))

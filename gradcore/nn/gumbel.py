@@ -1,0 +1,51 @@
+"""Samples of a categorical distribution that can be differentiated."""
+
+from __future__ import annotations
+
+import warnings
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation import zeros_like
+from gradcore.dispatch.overriding import overridable
+from gradcore.tensor import Tensor
+
+__all__ = ["gumbel_softmax"]
+
+
+@overridable
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """Softmax of `logits` with noise of Gumbel's distribution, which makes the largest a sample.
+
+    Parameters
+    ----------
+    logits : Tensor
+        Log probabilities, up to a constant.
+    tau : float
+        The temperature, positive: the smaller, the closer to one-hot vectors.
+    hard : bool
+        Whether the result is one-hot. Its gradient is that of the softmax.
+    eps : float
+        Without an effect.
+    dim : int
+        The dim of the classes.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> logits = gradcore.zeros(5, 3, requires_grad=True)
+    >>> sample = gradcore.nn.functional.gumbel_softmax(logits, tau=0.5, hard=True)
+    >>> sample.sum(-1)
+    tensor([1., 1., 1., 1., 1.], grad_fn=<SumBackward1>)
+    """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=3)
+    noise = -TENSORS.empty_like(logits).exponential_().log()
+    soft: Tensor = TENSORS.softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    chosen = soft.detach().argmax(dim, keepdim=True)
+    return zeros_like(soft).scatter_(dim, chosen, 1.0) - soft.detach() + soft
