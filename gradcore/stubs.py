@@ -232,8 +232,8 @@ def _namespace(path: str, module: ModuleType) -> str:
         f"from {f.__module__} import {n} as {n}" for n, f in functions.items() if f.__module__ != module.__name__
     ]
     own = [_def(n, ANYTHING, "Any") for n, f in functions.items() if f.__module__ == module.__name__]
-    lines = [*imports, "", ALIASES, *_apart(classes), *own, *_functions(path)]
-    return HEADER + IMPORTS + "\n".join(lines) + "\n"
+    lines = ["", ALIASES, *_apart(classes), *own, *_functions(path)]
+    return HEADER + "\n".join([*sorted([*IMPORTS.splitlines(), *imports]), *lines]) + "\n"
 
 
 def _base(cls: type) -> str:

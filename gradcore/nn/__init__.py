@@ -2,7 +2,7 @@
 
 # ruff: noqa: F403  (many modules are made from tables)
 
-from gradcore.nn import activations, convolution, functional, init, layers, losses, normalization, padding
+from gradcore.nn import activations, convolution, functional, init, layers, lazy, losses, normalization, padding
 from gradcore.nn.activations import *
 from gradcore.nn.adaptive import AdaptiveLogSoftmaxWithLoss
 from gradcore.nn.attention import MultiheadAttention
@@ -10,6 +10,7 @@ from gradcore.nn.containers import ModuleDict, ModuleList, Sequential
 from gradcore.nn.convolution import *
 from gradcore.nn.embedding import Embedding, EmbeddingBag
 from gradcore.nn.layers import *
+from gradcore.nn.lazy import *
 from gradcore.nn.linear import Bilinear, Linear
 from gradcore.nn.losses import *
 from gradcore.nn.module import Module
@@ -20,6 +21,7 @@ from gradcore.nn.parameter_containers import ParameterDict, ParameterList
 from gradcore.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from gradcore.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from gradcore.nn.transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
+from gradcore.nn.uninitialized import UninitializedBuffer, UninitializedParameter
 
 from gradcore.nn import modules, utils  # isort: skip  (PyTorch's names for what is above)
 
@@ -51,6 +53,8 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "functional",
     "init",
     "modules",
@@ -58,6 +62,7 @@ __all__ = [
     *activations.__all__,
     *convolution.__all__,
     *layers.__all__,
+    *sorted({*lazy.__all__} - {"LazyModuleMixin"}),
     *losses.__all__,
     *normalization.__all__,
     *padding.__all__,

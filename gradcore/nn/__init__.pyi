@@ -19,6 +19,7 @@ from gradcore.nn.embedding import EmbeddingBag as EmbeddingBag
 from gradcore.nn.layers import Flatten as Flatten
 from gradcore.nn.layers import Identity as Identity
 from gradcore.nn.layers import Unflatten as Unflatten
+from gradcore.nn.lazy import LazyLinear as LazyLinear
 from gradcore.nn.linear import Bilinear as Bilinear
 from gradcore.nn.linear import Linear as Linear
 from gradcore.nn.losses import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
@@ -43,6 +44,8 @@ from gradcore.nn.transformer import TransformerDecoder as TransformerDecoder
 from gradcore.nn.transformer import TransformerEncoder as TransformerEncoder
 from gradcore.nn.transformer_layers import TransformerDecoderLayer as TransformerDecoderLayer
 from gradcore.nn.transformer_layers import TransformerEncoderLayer as TransformerEncoderLayer
+from gradcore.nn.uninitialized import UninitializedBuffer as UninitializedBuffer
+from gradcore.nn.uninitialized import UninitializedParameter as UninitializedParameter
 from gradcore.tensor import Tensor
 
 class CELU(Module):
@@ -428,6 +431,201 @@ class UpsamplingBilinear2d(Module):
 
 class UpsamplingNearest2d(Module):
     def __init__(self, size: Any = ..., scale_factor: Any = ...) -> None: ...
+
+class LazyBatchNorm1d(Module):
+    weight: Tensor | None
+    bias: Tensor | None
+    def __init__(
+        self,
+        eps: builtins.float = ...,
+        momentum: builtins.float = ...,
+        affine: builtins.bool = ...,
+        track_running_stats: builtins.bool = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+        *,
+        bias: builtins.bool = ...,
+    ) -> None: ...
+
+class LazyBatchNorm2d(Module):
+    weight: Tensor | None
+    bias: Tensor | None
+    def __init__(
+        self,
+        eps: builtins.float = ...,
+        momentum: builtins.float = ...,
+        affine: builtins.bool = ...,
+        track_running_stats: builtins.bool = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+        *,
+        bias: builtins.bool = ...,
+    ) -> None: ...
+
+class LazyBatchNorm3d(Module):
+    weight: Tensor | None
+    bias: Tensor | None
+    def __init__(
+        self,
+        eps: builtins.float = ...,
+        momentum: builtins.float = ...,
+        affine: builtins.bool = ...,
+        track_running_stats: builtins.bool = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+        *,
+        bias: builtins.bool = ...,
+    ) -> None: ...
+
+class LazyConv1d(Module):
+    weight: Tensor
+    bias: Tensor | None
+    def __init__(
+        self,
+        out_channels: Any,
+        kernel_size: Any,
+        stride: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        bias: builtins.bool = ...,
+        padding_mode: builtins.str = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+    ) -> None: ...
+
+class LazyConv2d(Module):
+    weight: Tensor
+    bias: Tensor | None
+    def __init__(
+        self,
+        out_channels: Any,
+        kernel_size: Any,
+        stride: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        bias: builtins.bool = ...,
+        padding_mode: builtins.str = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+    ) -> None: ...
+
+class LazyConv3d(Module):
+    weight: Tensor
+    bias: Tensor | None
+    def __init__(
+        self,
+        out_channels: Any,
+        kernel_size: Any,
+        stride: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        bias: builtins.bool = ...,
+        padding_mode: builtins.str = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+    ) -> None: ...
+
+class LazyConvTranspose1d(Module):
+    weight: Tensor
+    bias: Tensor | None
+    def __init__(
+        self,
+        out_channels: Any,
+        kernel_size: Any,
+        stride: Any = ...,
+        padding: Any = ...,
+        output_padding: Any = ...,
+        groups: Any = ...,
+        bias: builtins.bool = ...,
+        dilation: Any = ...,
+        padding_mode: builtins.str = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+    ) -> None: ...
+
+class LazyConvTranspose2d(Module):
+    weight: Tensor
+    bias: Tensor | None
+    def __init__(
+        self,
+        out_channels: Any,
+        kernel_size: Any,
+        stride: Any = ...,
+        padding: Any = ...,
+        output_padding: Any = ...,
+        groups: Any = ...,
+        bias: builtins.bool = ...,
+        dilation: Any = ...,
+        padding_mode: builtins.str = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+    ) -> None: ...
+
+class LazyConvTranspose3d(Module):
+    weight: Tensor
+    bias: Tensor | None
+    def __init__(
+        self,
+        out_channels: Any,
+        kernel_size: Any,
+        stride: Any = ...,
+        padding: Any = ...,
+        output_padding: Any = ...,
+        groups: Any = ...,
+        bias: builtins.bool = ...,
+        dilation: Any = ...,
+        padding_mode: builtins.str = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+    ) -> None: ...
+
+class LazyInstanceNorm1d(Module):
+    weight: Tensor | None
+    bias: Tensor | None
+    def __init__(
+        self,
+        eps: builtins.float = ...,
+        momentum: builtins.float = ...,
+        affine: builtins.bool = ...,
+        track_running_stats: builtins.bool = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+        *,
+        bias: builtins.bool = ...,
+    ) -> None: ...
+
+class LazyInstanceNorm2d(Module):
+    weight: Tensor | None
+    bias: Tensor | None
+    def __init__(
+        self,
+        eps: builtins.float = ...,
+        momentum: builtins.float = ...,
+        affine: builtins.bool = ...,
+        track_running_stats: builtins.bool = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+        *,
+        bias: builtins.bool = ...,
+    ) -> None: ...
+
+class LazyInstanceNorm3d(Module):
+    weight: Tensor | None
+    bias: Tensor | None
+    def __init__(
+        self,
+        eps: builtins.float = ...,
+        momentum: builtins.float = ...,
+        affine: builtins.bool = ...,
+        track_running_stats: builtins.bool = ...,
+        device: Any = ...,
+        dtype: Any = ...,
+        *,
+        bias: builtins.bool = ...,
+    ) -> None: ...
 
 class BCELoss(Module):
     def __init__(

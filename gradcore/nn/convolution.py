@@ -71,10 +71,14 @@ class _Conv(Module):
         self.padding: Any = padding if isinstance(padding, str) else ntuple(padding, self.n)
         self.output_padding, self.padding_mode = ntuple(self.output_padding, self.n), padding_mode
         self._check()
-        outer, inner = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
-        self.weight = Parameter(empty(outer, inner // groups, *self.kernel_size, device=device, dtype=dtype))
+        self.weight = Parameter(empty(self._weight_shape(), device=device, dtype=dtype))
         self.register_parameter("bias", Parameter(empty(out_channels, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        ends = self.out_channels, self.in_channels
+        outer, inner = reversed(ends) if self.transposed else ends
+        return outer, inner // self.groups, *self.kernel_size
 
     def _check(self) -> None:
         if isinstance(self.padding, str) and self.padding not in ("valid", "same"):

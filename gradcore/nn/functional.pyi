@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gradcore.dtypes import dtype
-from gradcore.tensor import Tensor
 from gradcore.nn.gumbel import gumbel_softmax as gumbel_softmax
+from gradcore.tensor import Tensor
 
 Number: TypeAlias = builtins.bool | builtins.int | builtins.float | builtins.complex
 Ints: TypeAlias = builtins.int | Sequence[builtins.int]

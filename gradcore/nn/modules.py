@@ -3,8 +3,8 @@
 from gradcore.nn import activations as activation
 from gradcore.nn import containers as container
 from gradcore.nn import convolution as conv
-from gradcore.nn import linear, module, padding, transformer
+from gradcore.nn import lazy, linear, module, padding, transformer
 from gradcore.nn import losses as loss
 from gradcore.nn.module import Module
 
-__all__ = ["Module", "activation", "container", "conv", "linear", "loss", "module", "padding", "transformer"]
+__all__ = ["Module", "activation", "container", "conv", "lazy", "linear", "loss", "module", "padding", "transformer"]

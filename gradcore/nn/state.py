@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.nn.parameter import Parameter
+from gradcore.nn.uninitialized import is_lazy
 from gradcore.tensor import Tensor
 
 __all__ = ["IncompatibleKeys", "State"]
@@ -115,7 +116,7 @@ class State:
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Add what this module holds itself; subclasses may add to it."""
         for name, tensor in self._own_state().items():
-            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+            destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
         if type(self).get_extra_state is not State.get_extra_state:
             destination[prefix + EXTRA] = self.get_extra_state()
 
@@ -261,6 +262,8 @@ def _take(module: Any, name: str, tensor: Tensor, value: Any, key: str, assign: 
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
             f"but received {type(value)}"
         )
+    if is_lazy(tensor) and is_lazy(value):
+        return None
     if not tensor.ndim and value.shape == (1,):  # what scalars were saved as once
         value = value[0]
     if value.shape != tensor.shape:

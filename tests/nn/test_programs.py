@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import gradcore
-from tests.nn import helper_programs, module_programs, weight_programs
+from tests.nn import helper_programs, lazy_programs, module_programs, weight_programs
 from tests.nn.outcomes import outcome
 
-PROGRAMS = module_programs.PROGRAMS | helper_programs.PROGRAMS | weight_programs.PROGRAMS
+PROGRAMS = module_programs.PROGRAMS | helper_programs.PROGRAMS | weight_programs.PROGRAMS | lazy_programs.PROGRAMS
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text(encoding="utf-8"))
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.nn import helper_programs, module_programs, weight_programs
+from tests.nn import helper_programs, lazy_programs, module_programs, weight_programs
 from tests.nn.outcomes import outcome
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 
-PROGRAMS = module_programs.PROGRAMS | helper_programs.PROGRAMS | weight_programs.PROGRAMS
+PROGRAMS = module_programs.PROGRAMS | helper_programs.PROGRAMS | weight_programs.PROGRAMS | lazy_programs.PROGRAMS
 RECORDED = Path(__file__).parents[1] / "nn" / "recorded.json"
 
 
