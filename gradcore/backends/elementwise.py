@@ -148,7 +148,7 @@ class Elementwise:
         if self.host_scalars and not weight.ndim:
             return (end - x) * weight + x if near_start else (end - x) * (weight - 1) + end
         step = end - x
-        return self.where(near_start, x + weight * step, end - step * (1 - weight))
+        return self.where(near_start, x + step * weight, end - step * (1 - weight))
 
     # -- quotients and powers --------------------------------------------------------------------------------
 

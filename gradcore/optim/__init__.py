@@ -6,6 +6,7 @@ from gradcore.optim.adam_relatives import Adamax, NAdam, RAdam
 from gradcore.optim.adaptive import Adadelta, Adagrad, RMSprop
 from gradcore.optim.batch_methods import ASGD, Rprop
 from gradcore.optim.lbfgs import LBFGS
+from gradcore.optim.matrices import Adafactor, Muon
 from gradcore.optim.optimizer import Optimizer
 from gradcore.optim.sgd import SGD
 
@@ -14,10 +15,12 @@ __all__ = [
     "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",

@@ -99,3 +99,9 @@ def test_given_vectors():
     assert gc.equal(table(gc.tensor([4, 0])), vectors[gc.tensor([4, 0])])
     vectors[4] = 7.0
     assert table.weight[4, 0] == 7
+
+
+def test_normalization_across_maps_is_that_of_local_responses():
+    x = gc.rand(2, 6, 3, 3)
+    for settings in ((3,), (2, 0.1), (5, 0.5, 0.3, 2)):
+        assert gc.equal(nn.CrossMapLRN2d(*settings)(x), nn.LocalResponseNorm(*settings)(x))

@@ -89,7 +89,7 @@ LAYERS = [
     ("Conv2d(4, 8, (3, 2), stride=2, padding='valid', groups=2, bias=False, padding_mode='circular')", IMAGE),
     ("Conv2d(4, 2, 3, padding=(1, 2), padding_mode='reflect', dilation=2)", IMAGE),
     ("ConvTranspose2d(4, 3, 4, output_padding=1, stride=2)", IMAGE), ("ConvTranspose1d(4, 2, 3, padding=1)", SIGNAL),
-    ("CrossMapLRN2d(3)", (2, 2, 8, 8)),
+    ("CrossMapLRN2d(3)", None),
     ("CosineSimilarity()", None), ("PairwiseDistance()", None), ("Embedding(3, 4)", None),
     ("Embedding(3, 4, 0, 2.0, 3.0, True)", None), ("EmbeddingBag(3, 4)", None), ("Fold((4, 4), 2)", None),
     ("Unfold(2)", IMAGE), ("Flatten()", IMAGE), ("Unflatten(1, (2, 3))", ROWS), ("PixelShuffle(2)", IMAGE),
