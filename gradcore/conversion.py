@@ -14,7 +14,9 @@ from gradcore.autograd.modes import local
 from gradcore.autograd.variables import type_name
 from gradcore.backends.cupy_memory import is_pinned_memory, pinned
 from gradcore.backends.registry import CPU, unavailable
-from gradcore.creation import empty, empty_strided, legacy_tensor, sizes, tensor
+from gradcore.creation import empty, empty_strided, tensor
+from gradcore.creation.filled import sizes
+from gradcore.creation.legacy import legacy_tensor
 from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace
 from gradcore.tensor import Tensor

@@ -23,7 +23,9 @@ from gradcore.backends.batching import entered, over
 from gradcore.backends.batching.messages import RANDOM
 from gradcore.backends.generator import PhiloxState
 from gradcore.backends.registry import resolve
-from gradcore.creation import _finished, from_numpy, sizes
+from gradcore.creation import from_numpy
+from gradcore.creation.filled import sizes
+from gradcore.creation.placing import finished
 from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace, write
 from gradcore.dispatch.overriding import overridable
@@ -248,7 +250,7 @@ def _floating(
         out = TENSORS.view_as_complex(pairs if name == "rand" else pairs * 0.5**0.5)
     else:
         out = _sample(distribution, shape, wanted, where, generator)
-    return _finished(out, requires_grad)
+    return finished(out, requires_grad)
 
 
 @overridable
@@ -356,7 +358,7 @@ def randint(
     """Integers from ``low`` (0 if only one bound is given) to ``high``, exclusive: ``randint(high, size)``."""
     if size is None:
         low, high, size = 0, low, high
-    made = _finished(_integers(int(low), int(high), sizes((size,)), dtype, resolve(device), generator), requires_grad)
+    made = finished(_integers(int(low), int(high), sizes((size,)), dtype, resolve(device), generator), requires_grad)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
@@ -368,7 +370,7 @@ def randint_like(
     """As `randint`, with the shape, and by default the dtype and device, of another tensor."""
     low, high = (0, low) if high is None else (low, high)
     where = input._device if device is None else resolve(device)
-    return _finished(_integers(low, high, input._array.shape, dtype or input._dtype, where, generator), requires_grad)  # type: ignore[no-any-return]
+    return finished(_integers(low, high, input._array.shape, dtype or input._dtype, where, generator), requires_grad)  # type: ignore[no-any-return]
 
 
 @overridable
@@ -384,7 +386,7 @@ def randperm(
         return TENSORS.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
     with where.backend.use_index(where.index):
         order = sampling.permutation(where.backend.xp, _all_words(_draw(n, where, generator)))
-        made = _finished(wrap(order.astype(wanted.numpy), over(_levels(), where), wanted), requires_grad)
+        made = finished(wrap(order.astype(wanted.numpy), over(_levels(), where), wanted), requires_grad)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
@@ -417,7 +419,7 @@ def normal(
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if not tensors:
         made = mean + std * randn(sizes((size,)), generator=generator, dtype=dtype, device=device)
-        made = _finished(made, requires_grad)
+        made = finished(made, requires_grad)
     else:
         shape = np.broadcast_shapes(*(t._array.shape for t in tensors))
         drawn = randn(shape, generator=generator, dtype=tensors[0]._dtype, device=tensors[0]._device)

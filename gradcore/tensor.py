@@ -45,7 +45,7 @@ class Tensor(Variable, Methods):
     __slots__ = ()
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
-        from gradcore.creation import legacy_tensor
+        from gradcore.creation.legacy import legacy_tensor
 
         return legacy_tensor(cls, *args, **named)  # type: ignore[no-any-return]
 

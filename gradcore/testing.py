@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import creation, dtypes, random
+from gradcore.creation.filled import sizes
 from gradcore.tensor import Tensor
 
 __all__ = ["assert_close", "make_tensor"]
@@ -275,7 +276,7 @@ def make_tensor(
     tensor([[1, 1, 1],
             [1, 1, 1]])
     """
-    size = creation.sizes(shape)
+    size = sizes(shape)
     whole = dtype.category < 2
     bounds = {dtypes.bool_: (0, 2), dtypes.uint8: (0, 10)}.get(dtype, (-9, 10 if whole else 9))
     least, most = bounds[0] if low is None else low, bounds[1] if high is None else high

@@ -1,0 +1,69 @@
+"""Making tensors: from data, filled with a value, in sequences."""
+
+from __future__ import annotations
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation.data import as_tensor, asarray, from_dlpack, from_numpy, frombuffer, new_tensor, tensor
+from gradcore.creation.filled import (
+    empty,
+    empty_like,
+    empty_strided,
+    full,
+    full_like,
+    new_empty,
+    new_full,
+    new_ones,
+    new_zeros,
+    number_as_tensor,
+    ones,
+    ones_like,
+    scalar_tensor,
+    zeros,
+    zeros_like,
+)
+from gradcore.creation.sequences import arange, eye, linspace, logspace, range, tril_indices, triu_indices
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "arange",
+    "as_tensor",
+    "asarray",
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "frombuffer",
+    "full",
+    "full_like",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "range",
+    "scalar_tensor",
+    "tensor",
+    "tril_indices",
+    "triu_indices",
+    "zeros",
+    "zeros_like",
+]
+
+for _method in (new_empty, new_full, new_ones, new_tensor, new_zeros):
+    setattr(Tensor, _method.__name__, _method)
+for _function in (
+    as_tensor,
+    empty,
+    empty_like,
+    full,
+    full_like,
+    number_as_tensor,
+    ones,
+    ones_like,
+    tensor,
+    zeros,
+    zeros_like,
+):
+    setattr(TENSORS, _function.__name__, _function)
+TENSORS.new_zeros = lambda input, size: new_zeros(input, tuple(size))

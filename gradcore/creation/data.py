@@ -1,0 +1,218 @@
+"""Tensors of data: numbers, nested sequences, arrays, buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.graph import wrap
+from gradcore.autograd.modes import FUNCTIONS, local
+from gradcore.autograd.variables import retyped
+from gradcore.backends.registry import CPU, resolve
+from gradcore.creation.placing import converted, finished, place
+from gradcore.device import DeviceLike
+from gradcore.dispatch.overriding import created
+from gradcore.dtypes import DTypeLike
+from gradcore.tensor import Tensor
+
+__all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "new_tensor", "tensor"]
+
+
+def _host_array(data: Any) -> np.ndarray[Any, Any]:
+    """Nested sequences, numbers and tensors as a NumPy array."""
+    if isinstance(data, (list, tuple)) and _holds_tensors(data):
+        data = _without_tensors(data)
+    try:
+        array = np.array(data)
+    except ValueError:
+        raise _ragged(data) from None
+    if array.dtype.kind in "OUS":
+        raise _unusable(data)
+    return array
+
+
+def _holds_tensors(data: Any) -> bool:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return isinstance(data, Tensor)
+
+
+def _without_tensors(data: Any) -> Any:
+    if isinstance(data, Tensor):
+        if data._array.ndim and data._array.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return data.item() if not data._array.ndim else data.tolist()
+    return [_without_tensors(d) for d in data] if isinstance(data, (list, tuple)) else data
+
+
+def _ragged(data: Any) -> Exception:
+    """PyTorch's words for nested sequences of different lengths."""
+    level, dim = [data], 0
+    while all(isinstance(d, (list, tuple)) for d in level):
+        for d in level:
+            if len(d) != len(level[0]):
+                return ValueError(f"expected sequence of length {len(level[0])} at dim {dim} (got {len(d)})")
+        level, dim = [e for d in level for e in d], dim + 1
+        if not level:
+            break
+    return TypeError("not a sequence: the nested sequences have different depths")
+
+
+def _unusable(data: Any) -> Exception:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    if isinstance(data, str):
+        return TypeError("new(): invalid data type 'str'")
+    return RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _dtype_of(data: Any, array: np.ndarray[Any, Any]) -> dtypes.dtype:
+    """The dtype that PyTorch infers: Python floats are of the default dtype, arrays keep theirs."""
+    if not isinstance(data, (np.ndarray, np.generic)) and not (
+        isinstance(data, (list, tuple)) and data and isinstance(data[0], (np.ndarray, np.generic))
+    ):
+        if array.dtype.kind == "f":
+            return dtypes.get_default_dtype()
+        if array.dtype.kind == "c":
+            return dtypes.default_complex()
+    return dtypes.from_numpy(array.dtype)
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new leaf tensor with a copy of `data`.
+
+    Parameters
+    ----------
+    data : number, nested sequence, array or Tensor
+        What to copy.
+    dtype : dtype, optional
+        Inferred from `data` if None: Python floats become the default dtype, arrays keep theirs.
+    device : device or str, optional
+        Where the tensor lives; by default where `data` lives, else the default device.
+    requires_grad : bool
+        Whether operations on the tensor are recorded.
+    pin_memory : bool
+        Whether the host memory is page-locked (without effect where there is no CUDA).
+
+    Raises
+    ------
+    ValueError
+        If nested sequences differ in length.
+    RuntimeError
+        If gradients are asked for integers, or the data has no dtype that tensors know.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> gradcore.tensor(0.5, dtype=gradcore.float64, requires_grad=True)
+    tensor(0.5000, dtype=torch.float64, requires_grad=True)
+    """
+    if local.state.mode & FUNCTIONS:
+        return created(tensor, data, dtype=dtype, device=device, requires_grad=requires_grad)  # type: ignore[no-any-return]
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(data, Tensor):
+        data = data if data.__class__ is Tensor else retyped(data, Tensor)
+        out = data.detach().to(
+            device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True
+        )
+        return finished(out, requires_grad)  # type: ignore[no-any-return]
+    if hasattr(data, "__cuda_array_interface__"):
+        return finished(as_tensor(data, dtype, device).clone(), requires_grad)  # type: ignore[no-any-return]
+    array = _host_array(data)
+    wanted = wanted or _dtype_of(data, array)
+    if array.dtype.kind == "c" and not wanted.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
+    return place(converted(array, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
+
+
+def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+    """`data` as a tensor that shares memory with it where possible (NumPy arrays, CuPy arrays, tensors).
+
+    Examples
+    --------
+    >>> import gradcore, numpy
+    >>> a = numpy.zeros(2)
+    >>> gradcore.as_tensor(a)[0] = 1
+    >>> a
+    array([1., 0.])
+    """
+    if isinstance(data, Tensor):
+        return data.to(device=data._device if device is None else device, dtype=dtype or data._dtype)
+    if isinstance(data, np.ndarray) and data.ndim >= 0 and not hasattr(data, "__cuda_array_interface__"):
+        out = from_numpy(data)
+        return out.to(device=resolve(device), dtype=dtype or out._dtype)
+    if hasattr(data, "__cuda_array_interface__"):
+        where = resolve(f"cuda:{data.device.id}" if hasattr(data, "device") else "cuda")
+        out = wrap(where.backend.asarray(data), where)
+        return out.to(device=where if device is None else device, dtype=dtype or out._dtype)  # type: ignore[no-any-return]
+    return tensor(data, dtype=dtype, device=device)
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`obj` as a tensor: shared, copied (``copy=True``), or refused where a copy would be needed (``copy=False``)."""
+    if copy:
+        out = tensor(obj, dtype=dtype, device=device)
+    else:
+        out = as_tensor(obj, dtype, device)
+        own = obj._array if isinstance(obj, Tensor) else obj
+        if copy is False and not (isinstance(own, np.ndarray) and np.shares_memory(out._array, own)):
+            raise ValueError("can't alias arbitrary sequence into a tensor: a copy would be needed, but copy=False")
+    if requires_grad != out.requires_grad:
+        out = out.detach() if isinstance(obj, Tensor) else out
+    return finished(out, requires_grad)  # type: ignore[no-any-return]
+
+
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A CPU tensor that shares memory with a NumPy array.
+
+    Raises
+    ------
+    TypeError
+        If it is no array, or of a dtype that tensors do not have.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    dtype = dtypes.from_numpy(ndarray.dtype)
+    return wrap(ndarray.view(np.ndarray), CPU, dtype)  # type: ignore[no-any-return]
+
+
+def frombuffer(
+    buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-dim CPU tensor of an object's buffer, whose memory it shares."""
+    wanted = dtypes.as_dtype(dtype)
+    return finished(wrap(np.frombuffer(buffer, wanted.numpy, count, offset), CPU, wanted), requires_grad)  # type: ignore[no-any-return]
+
+
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A tensor that shares memory with another library's array, through DLPack."""
+    kind, index = ext_tensor.__dlpack_device__()
+    where = resolve("cpu" if kind in (1, 3) else f"cuda:{index}")
+    return wrap(where.backend.xp.from_dlpack(ext_tensor), where)  # type: ignore[no-any-return]
+
+
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor with a copy of `data`, by default with this tensor's dtype and device."""
+    where = self._device if device is None else device
+    return tensor(data, dtype=dtype or self._dtype, device=where, requires_grad=requires_grad)

@@ -1,0 +1,277 @@
+"""Tensors of one value, or of none yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import wrap
+from gradcore.autograd.modes import FUNCTIONS, local
+from gradcore.autograd.variables import Subclasses
+from gradcore.backends.registry import resolve
+from gradcore.creation.placing import finished, into
+from gradcore.device import DeviceLike
+from gradcore.dispatch.overriding import created, overloaded
+from gradcore.dtypes import DTypeLike
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "filled",
+    "full",
+    "full_like",
+    "new_empty",
+    "new_full",
+    "new_ones",
+    "new_zeros",
+    "number_as_tensor",
+    "ones",
+    "ones_like",
+    "scalar_tensor",
+    "sizes",
+    "zeros",
+    "zeros_like",
+]
+
+#: A function that makes a tensor.
+Factory: TypeAlias = Callable[..., Tensor]
+
+
+def sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
+    """Sizes given one by one or as one sequence, checked."""
+    if len(size) == 1 and not hasattr(size[0], "__index__"):
+        size = tuple(size[0])
+    result = []
+    for n in size:
+        if isinstance(n, float) or not hasattr(n, "__index__"):
+            raise TypeError(f"sizes must be ints, but got {type(n).__name__}")
+        n = n.__index__()
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(size)}")
+        result.append(n)
+    return tuple(result)
+
+
+def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    where = resolve(device)
+    make, run = getattr(where.backend.xp, maker), local.state.run
+    if where.guarded:
+        with where.backend.use_index(where.index):
+            array = run(make, shape, *value, dtype=wanted.numpy)
+    else:
+        array = run(make, shape, *value, dtype=wanted.numpy)
+    return finished(wrap(array, where, wanted), requires_grad)
+
+
+def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
+    if local.state.mode & FUNCTIONS or (input.__class__ not in Subclasses.plain and overloaded((input,))):
+        function = getattr(TENSORS, f"{maker}_like")
+        return created(function, input, *value, dtype=dtype, device=device, requires_grad=requires_grad)
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{maker}_like(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return filled(
+        maker,
+        input._array.shape,
+        dtype or input._dtype,
+        input._device if device is None else device,
+        requires_grad,
+        *value,
+    )
+
+
+_FILLED_DOC = """{what}.
+
+Parameters
+----------
+*size : int or sequence of int
+    The shape.
+dtype : dtype, optional
+    By default the default dtype.
+device : device or str, optional
+    By default the default device.
+requires_grad : bool
+    Whether operations on the tensor are recorded.
+
+Examples
+--------
+>>> import gradcore
+>>> gradcore.{name}(2, 3).shape
+torch.Size([2, 3])
+"""
+
+_LIKE_DOC = """{what}, with the shape, and by default the dtype and device, of another tensor.
+
+Parameters
+----------
+input : Tensor
+    The tensor to take after.
+dtype, device, requires_grad
+    As in `{name}`.
+"""
+
+
+def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
+    def make(
+        *size: Any,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
+        layout: Any = None,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+        out: Tensor | None = None,
+        **named: Any,
+    ) -> Tensor:
+        if "size" in named:
+            size = (named.pop("size"),)
+        if named:
+            raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
+        if local.state.mode & FUNCTIONS:
+            return created(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
+        made = filled(name, sizes(size), dtype, device, requires_grad)
+        return made if out is None else into(out, made)
+
+    def like(
+        input: Tensor,
+        *,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
+        layout: Any = None,
+        memory_format: Any = None,
+        pin_memory: bool = False,
+    ) -> Tensor:
+        return _full_like(name, input, dtype, device, requires_grad)  # type: ignore[no-any-return]
+
+    def new_method(
+        self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+        layout: Any = None, pin_memory: bool = False, **named: Any
+    ) -> Tensor:  # fmt: skip
+        shape = sizes((named["size"],) if "size" in named else size)
+        return filled(name, shape, dtype or self._dtype, self._device if device is None else device, requires_grad)  # type: ignore[no-any-return]
+
+    make.__doc__ = _FILLED_DOC.format(what=what, name=name)
+    like.__doc__ = _LIKE_DOC.format(what=what, name=name)
+    new_method.__doc__ = f"{what} of a given shape, by default with this tensor's dtype and device."
+    for function, text in ((make, name), (like, f"{name}_like"), (new_method, f"new_{name}")):
+        function.__name__ = function.__qualname__ = text
+        function.__module__ = "gradcore"
+    new_method.__qualname__ = f"Tensor.new_{name}"
+    return make, like, new_method
+
+
+zeros, zeros_like, new_zeros = _filled_functions("zeros", "Zeros")
+ones, ones_like, new_ones = _filled_functions("ones", "Ones")
+empty, empty_like, new_empty = _filled_functions("empty", "Uninitialised elements")
+
+
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """An uninitialised tensor of given sizes and steps in memory.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    stride : sequence of int
+        For each dim how many elements lie between neighbours.
+    dtype : dtype, optional
+        By default `get_default_dtype`.
+    device : device, optional
+        By default `get_default_device`.
+    requires_grad : bool
+        Whether operations on the tensor are recorded.
+    layout, pin_memory
+        Accepted for compatibility.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
+    size, stride = tuple(size), tuple(stride)
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
+    reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
+    flat = empty(max(reach, 0), dtype=dtype, device=device)
+    placed = TENSORS.as_strided(flat, size, stride)
+    return finished(wrap(placed._array, flat._device, flat._dtype), requires_grad)  # type: ignore[no-any-return]
+
+
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A tensor of shape `size` whose elements are all `fill_value` (its dtype is that of the value if not given)."""
+    if local.state.mode & FUNCTIONS:
+        return created(full, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
+    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
+    made = filled("full", sizes((size,)), wanted, device, requires_grad, fill_value)
+    return made if out is None else into(out, made)
+
+
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    memory_format: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor like another one, with all elements `fill_value`."""
+    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    return _full_like("full", input, dtype, device, requires_grad, fill_value)  # type: ignore[no-any-return]
+
+
+def scalar_tensor(
+    s: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A number as a 0-dim tensor of the default dtype."""
+    return filled("full", (), dtype, device, requires_grad, s)  # type: ignore[no-any-return]
+
+
+def new_full(
+    self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of a given shape and value, by default with this tensor's dtype and device."""
+    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    where = self._device if device is None else device
+    return filled("full", sizes((size,)), dtype or self._dtype, where, requires_grad, fill_value)  # type: ignore[no-any-return]
+
+
+def number_as_tensor(value: Any, device: Any) -> Tensor:
+    """A Python number as a 0-dim tensor of the dtype that numbers have."""
+    return full((), value, device=device)

@@ -1,0 +1,203 @@
+"""Tensors of numbers in a sequence, and of the indices of a triangle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.modes import FUNCTIONS, local
+from gradcore.backends.registry import resolve
+from gradcore.creation.filled import filled
+from gradcore.creation.placing import computed, converted, into, place
+from gradcore.device import DeviceLike
+from gradcore.dispatch.overriding import created
+from gradcore.dtypes import DTypeLike
+from gradcore.tensor import Tensor
+
+__all__ = ["arange", "eye", "linspace", "logspace", "range", "tril_indices", "triu_indices"]
+
+
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A matrix with ones on the diagonal and zeros elsewhere, `n` by `m` (`n` by `n` if `m` is None)."""
+    if local.state.mode & FUNCTIONS:
+        given = (n,) if m is None else (n, m)
+        return created(eye, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
+    for name, value in (("n", n), ("m", m)):
+        if value is not None and value < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    made = computed(lambda xp: xp.eye(n, m, dtype=wanted.numpy), device, wanted, requires_grad)
+    return made if out is None else into(out, made)
+
+
+def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    return dtypes.int64 if all(isinstance(v, int) for v in values) else dtypes.get_default_dtype()
+
+
+def _numbers(*values: Any) -> list[Any]:
+    return [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in values]
+
+
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The numbers from `start` (0 if only one bound is given) to `end`, exclusive, in steps of `step`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.arange(1, 2.5, 0.5)
+    tensor([1.0000, 1.5000, 2.0000])
+    """
+    if local.state.mode & FUNCTIONS:
+        given = (start,) if end is None else (start, end) if step == 1 else (start, end, step)
+        return created(arange, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
+    start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * (1 if step > 0 else -1) < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if not all(math.isfinite(v) for v in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    wanted = _sequence_dtype((start, end, step), dtype)
+    count = max(math.ceil((end - start) / step), 0)
+    kind = np.int64 if wanted.category < 2 and isinstance(step, int) else np.float64
+
+    def numbers(xp: Any) -> Any:
+        return converted(start + xp.arange(count, dtype=kind) * step, wanted)
+
+    made = computed(numbers, device, wanted, requires_grad)
+    return made if out is None else into(out, made)
+
+
+def range(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
+    start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    count = math.floor((end - start) / step) + 1
+
+    def numbers(xp: Any) -> Any:
+        return converted(start + xp.arange(count) * step, wanted)
+
+    return computed(numbers, device, wanted, requires_grad)  # type: ignore[no-any-return]
+
+
+def _spaced(xp: Any, start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> Any:
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    exact = np.complex128 if wanted.is_complex else np.float64
+    first, last = np.asarray(start, exact), np.asarray(end, exact)
+    return xp.linspace(first, last, steps, dtype=exact)
+
+
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`steps` numbers, evenly spaced from `start` to `end`, both included."""
+    if local.state.mode & FUNCTIONS:
+        return created(linspace, start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
+    start, end = _numbers(start, end)
+    wanted = _default_spaced(start, end, dtype)
+
+    def numbers(xp: Any) -> Any:
+        values = _spaced(xp, start, end, steps, wanted)
+        return converted(xp.trunc(values) if wanted.category < 2 else values, wanted)
+
+    made = computed(numbers, device, wanted, requires_grad, exact=True)
+    return made if out is None else into(out, made)
+
+
+def _default_spaced(start: Any, end: Any, dtype: Any) -> dtypes.dtype:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    any_complex = isinstance(start, complex) or isinstance(end, complex)
+    return dtypes.default_complex() if any_complex else dtypes.get_default_dtype()
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`steps` numbers, evenly spaced on a logarithmic scale from ``base**start`` to ``base**end``."""
+    start, end = _numbers(start, end)
+    wanted = _default_spaced(start, end, dtype)
+
+    def numbers(xp: Any) -> Any:
+        return converted(xp.power(base, _spaced(xp, start, end, steps, wanted)), wanted)
+
+    made = computed(numbers, device, wanted, requires_grad, exact=True)
+    return made if out is None else into(out, made)
+
+
+def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: Any) -> Any:
+    wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    if resolve(device).type == "meta":
+        below = int(np.clip(np.arange(row) + offset + (1 if lower else 0), 0, col).sum())
+        return filled("empty", (2, below if lower else row * col - below), wanted, device, False)
+    rows = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
+    return place(np.stack(rows).astype(wanted.numpy), device, wanted)
+
+
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Row and column indices (2 by n) of the lower triangle of a `row` by `col` matrix."""
+    return _triangle(True, row, col, offset, dtype, device)  # type: ignore[no-any-return]
+
+
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Row and column indices (2 by n) of the upper triangle of a `row` by `col` matrix."""
+    return _triangle(False, row, col, offset, dtype, device)  # type: ignore[no-any-return]
