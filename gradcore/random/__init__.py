@@ -1,0 +1,61 @@
+"""Random numbers: one counter-based generator whose numbers are the same on every device.
+
+A seed fixes the numbers: the same seed gives the same bits on the CPU and on CUDA, whatever the device.
+"""
+
+from __future__ import annotations
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.random.filling import METHODS
+from gradcore.random.functions import (
+    bernoulli,
+    bernoulli_mask,
+    multinomial,
+    normal,
+    poisson,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+)
+from gradcore.random.generator import (
+    Generator,
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "Generator",
+    "bernoulli",
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "multinomial",
+    "normal",
+    "poisson",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "seed",
+    "set_rng_state",
+]
+
+for _name, _method in METHODS.items():
+    setattr(Tensor, _name, _method)
+TENSORS.bernoulli_mask = bernoulli_mask
+TENSORS.rand, TENSORS.randn = rand, randn

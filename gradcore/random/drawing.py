@@ -1,0 +1,113 @@
+"""From words of the generator to tensors, for each sample of the running batches its own where that is wanted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.batching import enter
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import wrap
+from gradcore.autograd.modes import local
+from gradcore.backends import philox
+from gradcore.backends.batching import entered, over
+from gradcore.backends.batching.messages import RANDOM
+from gradcore.random.generator import Generator, default_generator
+
+__all__ = ["all_words", "different_levels", "draw", "for_samples", "integers", "sample"]
+
+
+def draw(count: int, where: Any, generator: Generator | None) -> Any:
+    """So many random words on a device; batches whose samples differ have as many for each of them."""
+    levels = different_levels()
+    total = count * math.prod(level.size for level in levels)
+    key, counter = (generator or default_generator)._state.draw(total)
+    words = where.real.backend.random_words(total, key, counter)
+    if not levels:
+        return words
+    words = all_words(words).reshape(*(level.size for level in levels), count)
+    for level in levels:
+        words = entered(words, level, 0)
+    return words
+
+
+def different_levels() -> tuple[Any, ...]:
+    """The batches whose samples get numbers of their own, the outermost first.
+
+    Raises
+    ------
+    RuntimeError
+        If random numbers are not wanted in one of the running batches.
+    """
+    batches = local.state.batches
+    if any(level.randomness == "error" for level in batches):
+        raise RuntimeError(RANDOM)
+    return tuple(level for level in batches if level.randomness == "different")
+
+
+def for_samples(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...]) -> Any:
+    """``make(shape)`` for all samples of the running batches at once, as a tensor of one sample."""
+    levels = different_levels()
+    made = make((*(level.size for level in levels), *shape))
+    for level in levels:
+        made = enter(made, level, 0)
+    return made
+
+
+def sample(
+    distribution: Callable[..., Any],
+    shape: tuple[int, ...],
+    dtype: dtypes.dtype,
+    where: Any,
+    generator: Generator | None,
+    *parameters: Any,
+) -> Any:
+    """A tensor of numbers of a distribution."""
+    if local.state.batches:
+        return for_samples(
+            lambda full: _sample_one(distribution, full, dtype, where.real, generator, *parameters), shape
+        )
+    return _sample_one(distribution, shape, dtype, where, generator, *parameters)
+
+
+def _sample_one(
+    distribution: Callable[..., Any],
+    shape: tuple[int, ...],
+    dtype: dtypes.dtype,
+    where: Any,
+    generator: Generator | None,
+    *parameters: Any,
+) -> Any:
+    count = int(np.prod(shape, dtype=np.int64))
+    if where.type == "meta":
+        return TENSORS.empty(shape, dtype=dtype, device=where)
+    with where.backend.use_index(where.index):
+        place = (generator or default_generator)._state.draw(philox.word_count(count, dtype.numpy))
+        array = where.backend.random_numbers(distribution, count, dtype.numpy, *place, *parameters).reshape(shape)
+    return wrap(array, where, dtypes.bool_ if distribution is philox.bernoulli else dtype)
+
+
+def all_words(words: Any) -> Any:
+    """The words as an array, also where they are made in parts."""
+    return words[:] if isinstance(words, philox.WordStream) else words
+
+
+def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any, generator: Any) -> Any:
+    """A tensor of integers from `low` to `high`, exclusive."""
+    wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if where.type == "meta":
+        return TENSORS.empty(shape, dtype=wanted, device=where)
+    count = int(np.prod(shape, dtype=np.int64))
+    exact = wanted.numpy if wanted.category == 1 else np.dtype(np.int64)
+    with where.backend.use_index(where.index):
+        words = draw(count * philox.integer_words(low, high), where, generator)
+        array = philox.integers(where.backend.xp, words, exact, low, high).reshape(shape)
+        if exact != wanted.numpy:
+            array = array.astype(wanted.numpy)
+    return wrap(array, over(different_levels(), where), wanted)

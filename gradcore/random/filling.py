@@ -1,0 +1,126 @@
+"""Methods that fill a tensor with random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.modes import local
+from gradcore.backends import philox
+from gradcore.dispatch import check_inplace, write
+from gradcore.random.drawing import integers, sample
+from gradcore.random.functions import bernoulli, check_probability, multinomial
+from gradcore.random.generator import Generator
+from gradcore.tensor import Tensor
+
+__all__ = ["METHODS"]
+
+
+def _fill(self: Tensor, made: Any) -> Tensor:
+    check_inplace(self, local.state)
+    return write(self, made if made._dtype is self._dtype else made.to(self._dtype))  # type: ignore[no-any-return]
+
+
+def _filler(
+    distribution: Callable[..., Any], doc: str, check: Callable[..., None] | None = None, **defaults: float
+) -> Callable[..., Tensor]:
+    """The method that fills with numbers of a distribution, whose parameters have these defaults."""
+
+    def fill(self: Tensor, *values: Any, generator: Generator | None = None, **named: Any) -> Tensor:
+        unknown = set(named) - set(defaults)
+        if unknown or len(values) > len(defaults):
+            raise TypeError(
+                f"{fill.__name__}() takes {', '.join(defaults)} and generator, but got {sorted(unknown) or values}"
+            )
+        parameters = (defaults | dict(zip(defaults, values, strict=False)) | named).values()
+        if check is not None:
+            check(*parameters)
+        dtype, shape = self._dtype, self._array.shape
+        if dtype.category < 2:
+            raise NotImplementedError(f"\"{fill.__name__}\" not implemented for '{dtype.scalar_name}'")
+        if dtype.is_complex:
+            parts = sample(distribution, (*shape, 2), dtype.to_real(), self._device, generator, *parameters)
+            return _fill(self, TENSORS.view_as_complex(parts))
+        return _fill(self, sample(distribution, shape, dtype, self._device, generator, *parameters))
+
+    fill.__doc__ = doc
+    return fill
+
+
+def _check_uniform(low: float, high: float) -> None:
+    if low > high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+
+
+def _check_std(mean: float, std: float) -> None:
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+
+
+def _check_rate(rate: float) -> None:
+    if rate <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate}")
+
+
+def _check_geometric(p: float) -> None:
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+
+
+def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **named: Any) -> Tensor:
+    """Fill with random integers: from 0 to the dtype's largest, to a bound (exclusive), or between two bounds."""
+    values = [*bounds, *named.values()]
+    if len(values) == 2:
+        low, high = values
+    elif values:
+        low, high = 0, values[0]
+    else:
+        if self._dtype.category == 2:
+            largest = 2 ** {2: 8 if self._dtype is dtypes.bfloat16 else 11, 4: 24, 8: 53}[self._dtype.itemsize]
+        else:
+            largest = 1 if self._dtype is dtypes.bool_ else int(np.iinfo(self._dtype.numpy).max)
+        low, high = 0, largest + 1
+    return _fill(self, integers(int(low), int(high), self._array.shape, dtypes.int64, self._device, generator))
+
+
+def _bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Fill with zeros and ones, one with probability `p` (a number, or a tensor of probabilities)."""
+    if isinstance(p, Tensor):
+        made = bernoulli(p.expand(self._array.shape).clone(), generator=generator)
+    else:
+        check_probability(p)
+        made = sample(philox.bernoulli, self._array.shape, dtypes.float32, self._device, generator, p)
+    return _fill(self, made.to(self._dtype))
+
+
+def _bernoulli(self: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """See `gradcore.bernoulli`."""
+    return bernoulli(self, p, generator=generator)
+
+
+def _multinomial(
+    self: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """See `gradcore.multinomial`."""
+    return multinomial(self, num_samples, replacement, generator=generator)
+
+
+#: The methods by name.
+METHODS: dict[str, Callable[..., Tensor]] = {
+    "bernoulli": _bernoulli,
+    "bernoulli_": _bernoulli_,
+    "cauchy_": _filler(philox.cauchy, "Fill with Cauchy numbers.", median=0.0, sigma=1.0),
+    "exponential_": _filler(philox.exponential, "Fill with exponential numbers.", _check_rate, lambd=1.0),
+    "geometric_": _filler(philox.geometric, "Fill with geometric numbers.", _check_geometric, p=0.5),
+    "log_normal_": _filler(philox.log_normal, "Fill with log-normal numbers.", mean=1.0, std=2.0),
+    "multinomial": _multinomial,
+    "normal_": _filler(philox.normal, "Fill with normal numbers.", _check_std, mean=0.0, std=1.0),
+    "random_": _random_,
+    "uniform_": _filler(philox.uniform, "Fill with numbers from [low, high).", _check_uniform, from_=0.0, to=1.0),
+}
+for _name, _method in METHODS.items():
+    _method.__name__, _method.__qualname__ = _name, f"Tensor.{_name}"

@@ -1,0 +1,326 @@
+"""Tensors of random numbers, by distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.batching import leave
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import wrap
+from gradcore.autograd.modes import local
+from gradcore.backends import philox, sampling
+from gradcore.backends.batching import over
+from gradcore.backends.registry import resolve
+from gradcore.creation.filled import sizes
+from gradcore.creation.placing import finished
+from gradcore.device import DeviceLike
+from gradcore.dispatch.overriding import overridable
+from gradcore.dtypes import DTypeLike
+from gradcore.random.drawing import all_words, different_levels, draw, for_samples, integers, sample
+from gradcore.random.generator import Generator, default_generator
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "bernoulli",
+    "bernoulli_mask",
+    "check_probability",
+    "multinomial",
+    "normal",
+    "poisson",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+]
+
+
+def _floating(
+    name: str, shape: tuple[int, ...], dtype: Any, device: Any, generator: Generator | None, requires_grad: bool
+) -> Any:
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    where = resolve(device)
+    if wanted.category < 2:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{wanted.scalar_name}'")
+    distribution = philox.uniform if name == "rand" else philox.normal
+    if wanted.is_complex:
+        real = wanted.to_real()
+        pairs = sample(distribution, (*shape, 2), real, where, generator)
+        out = TENSORS.view_as_complex(pairs if name == "rand" else pairs * 0.5**0.5)
+    else:
+        out = sample(distribution, shape, wanted, where, generator)
+    return finished(out, requires_grad)
+
+
+@overridable
+def rand(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    out: Tensor | None = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    **named: Any,
+) -> Tensor:
+    """Numbers from the uniform distribution on [0, 1).
+
+    Parameters
+    ----------
+    *size : int or sequence of int
+        The shape.
+    generator : Generator, optional
+        By default the default generator.
+    dtype, device, requires_grad
+        As in `gradcore.zeros`.
+    """
+    made = _floating(
+        "rand", sizes((named["size"],) if "size" in named else size), dtype, device, generator, requires_grad
+    )
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+
+
+@overridable
+def randn(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    out: Tensor | None = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    **named: Any,
+) -> Tensor:
+    """Numbers from the normal distribution with mean 0 and variance 1; parameters as in `rand`."""
+    made = _floating(
+        "randn", sizes((named["size"],) if "size" in named else size), dtype, device, generator, requires_grad
+    )
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+
+
+def _like(name: str) -> Callable[..., Tensor]:
+    @overridable
+    def like(
+        input: Tensor,
+        *,
+        generator: Generator | None = None,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
+        layout: Any = None,
+        memory_format: Any = None,
+        pin_memory: bool = False,
+    ) -> Tensor:
+        where = input._device if device is None else device
+        return _floating(name, input._array.shape, dtype or input._dtype, where, generator, requires_grad)  # type: ignore[no-any-return]
+
+    like.__name__ = like.__qualname__ = f"{name}_like"
+    like.__doc__ = f"As `{name}`, with the shape, and by default the dtype and device, of another tensor."
+    return like
+
+
+rand_like, randn_like = _like("rand"), _like("randn")
+
+
+@overridable
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    out: Tensor | None = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Integers from ``low`` (0 if only one bound is given) to ``high``, exclusive: ``randint(high, size)``."""
+    if size is None:
+        low, high, size = 0, low, high
+    made = finished(integers(int(low), int(high), sizes((size,)), dtype, resolve(device), generator), requires_grad)
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+
+
+@overridable
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, memory_format: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """As `randint`, with the shape, and by default the dtype and device, of another tensor."""
+    low, high = (0, low) if high is None else (low, high)
+    where = input._device if device is None else resolve(device)
+    return finished(integers(low, high, input._array.shape, dtype or input._dtype, where, generator), requires_grad)  # type: ignore[no-any-return]
+
+
+@overridable
+def randperm(
+    n: int, *, generator: Any = None, dtype: Any = dtypes.int64, device: Any = None, requires_grad: bool = False,
+    out: Tensor | None = None, layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A random order of the integers from 0 to ``n - 1``."""
+    where, wanted = resolve(device), dtypes.as_dtype(dtype)
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    if where.type == "meta":
+        return TENSORS.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
+    with where.backend.use_index(where.index):
+        order = sampling.permutation(where.backend.xp, all_words(draw(n, where, generator)))
+        made = finished(wrap(order.astype(wanted.numpy), over(different_levels(), where), wanted), requires_grad)
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+
+
+@overridable
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Sequence[int] | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    out: Tensor | None = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers from normal distributions with the given means and standard deviations (numbers or tensors)."""
+    tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
+    if isinstance(std, Tensor):
+        if std._dtype.is_complex:
+            raise RuntimeError("normal expects standard deviation to be non-complex")
+        if TENSORS.holds_anywhere(std < 0):
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    elif std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if not tensors:
+        made = mean + std * randn(sizes((size,)), generator=generator, dtype=dtype, device=device)
+        made = finished(made, requires_grad)
+    else:
+        shape = np.broadcast_shapes(*(t._array.shape for t in tensors))
+        drawn = randn(shape, generator=generator, dtype=tensors[0]._dtype, device=tensors[0]._device)
+        made = (drawn * std + mean).detach()
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+
+
+@overridable
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor:
+    """Zeros and ones, one with the probability that `input` holds (or with `p`)."""
+    if not input._dtype.is_floating_point and p is None:
+        raise RuntimeError("bernoulli expects a floating-point tensor of probabilities")
+    where, shape = input._device, input._array.shape
+    if p is None:
+        if TENSORS.holds_anywhere(~((input >= 0) & (input <= 1))):
+            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+        if local.state.batches:
+            made = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
+            return made if out is None else out.copy_(made)
+        wide = input.detach().to(dtypes.float32) if input._dtype.is_reduced else input.detach()
+        probability = wide.reshape(-1)._array if where.type != "meta" else 0.5
+    else:
+        check_probability(p)
+        probability = p
+    made = sample(
+        philox.bernoulli,
+        shape,
+        input._dtype if input._dtype.category == 2 else dtypes.float32,
+        where,
+        generator,
+        probability,
+    )
+    made = made.to(input._dtype)
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+
+
+def check_probability(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+
+
+def bernoulli_mask(shape: Sequence[int], p: float, device: Any, generator: Generator | None = None) -> Tensor:
+    """A bool tensor that is True with probability `p`: what dropout keeps."""
+    where = resolve(device)
+    return sample(philox.bernoulli, tuple(shape), dtypes.float32, where, generator, p).to(dtypes.bool_)  # type: ignore[no-any-return]
+
+
+@overridable
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Any = None
+) -> Tensor:
+    """Indices drawn with probabilities proportional to `input`, row by row.
+
+    Parameters
+    ----------
+    input : Tensor
+        Weights, of shape (categories,) or (rows, categories): not negative, finite, in each row some positive.
+    num_samples : int
+        How many to draw from each row.
+    replacement : bool
+        Whether an index may be drawn again.
+
+    Raises
+    ------
+    RuntimeError
+        If the weights or the number of samples are not usable.
+    """
+    if input._array.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not input._dtype.is_floating_point:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {input._dtype.scalar_name}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    where, weights = over(different_levels(), input._device), input._array
+    if not replacement and num_samples > weights.shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    shape = (*weights.shape[:-1], num_samples)
+    if where.type == "meta":
+        return TENSORS.empty(shape, dtype=dtypes.int64, device=where)  # type: ignore[no-any-return]
+    xp = where.backend.xp
+    with where.backend.use_index(where.index):
+        rows = weights.reshape((1, -1)) if weights.ndim == 1 else weights
+        if TENSORS.holds_anywhere(wrap(~(xp.isfinite(rows) & (rows >= 0)), where)):
+            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        if TENSORS.holds_anywhere(wrap(rows.sum(axis=1) <= 0, where)):
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        count = rows.shape[0] * (num_samples if replacement else rows.shape[1])
+        words = all_words(draw(count, where, generator))
+        words = xp.array(words) if where.levels else words  # for each sample, whether or not its own
+        made = wrap(sampling.multinomial(xp, words, rows, num_samples, replacement).reshape(shape), where)
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+
+
+@overridable
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Numbers from Poisson distributions whose rates `input` holds."""
+    where = input._device
+    if TENSORS.holds_anywhere(~(input >= 0)):
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    levels = different_levels()
+    if set(where.levels) - set(levels):
+        raise RuntimeError("vmap: poisson of batched rates needs randomness='different'")
+    for level in reversed(levels):
+        input = leave(input, level, 0)
+    if levels:
+        return for_samples(lambda full: _poisson(input, generator), input._array.shape[len(levels) :])  # type: ignore[no-any-return]
+    return _poisson(input, generator)
+
+
+def _poisson(input: Tensor, generator: Generator | None) -> Tensor:
+    where = input._device
+    rate = input.detach().to(dtypes.float64).reshape(-1)._array
+    with where.backend.use_index(where.index):
+        draw = (generator or default_generator)._state.draw
+        words = where.backend.random_words
+        counts = sampling.poisson(where.backend.xp, lambda n: all_words(words(n, *draw(n))), rate)
+        return wrap(counts.reshape(input._array.shape).astype(input._dtype.numpy), where, input._dtype)  # type: ignore[no-any-return]
