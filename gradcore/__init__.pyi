@@ -10,6 +10,7 @@ from gradcore import autograd as autograd
 from gradcore import backends as backends
 from gradcore import config as config
 from gradcore import conversion as conversion
+from gradcore import copying as copying
 from gradcore import creation as creation
 from gradcore import cuda as cuda
 from gradcore import diagnostics as diagnostics
@@ -33,6 +34,7 @@ from gradcore import printing as printing
 from gradcore import profiler as profiler
 from gradcore import queries as queries
 from gradcore import random as random
+from gradcore import representation as representation
 from gradcore import return_types as return_types
 from gradcore import serialization as serialization
 from gradcore import shaping as shaping

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from gradcore import dtypes, printing, transfer
-from gradcore.autograd import gradients, graph
+from gradcore import copying, dtypes, transfer
+from gradcore.autograd import attributes, gradients, graph, tensor_hooks
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge, new, wrap
+from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.metadata import kind_of
-from gradcore.autograd.modes import GRAD, INFERENCE, local
+from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import OWN, Subclasses
-from gradcore.backends.batching import Batched, under
-from gradcore.backends.registry import CPU, resolve
+from gradcore.backends.registry import CPU
 from gradcore.methods import Methods
+from gradcore.representation import text_of
 from gradcore.size import Size
 
 if TYPE_CHECKING:
@@ -158,23 +157,7 @@ class Tensor(Variable, Methods):
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
-        if not isinstance(on, bool):
-            raise RuntimeError("requires_grad must be a bool")
-        if not self.is_leaf:
-            hint = (
-                "" if on else " If you want to use a computed variable in a subgraph that doesn't require "
-                "differentiation use var_no_grad = var.detach()."
-            )  # fmt: skip
-            raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{hint}")
-        if on and self._dtype.category < 2:
-            raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if self._meta is None:
-            if not on:
-                return
-            self._meta = Meta()
-        if on and self._meta.inference and not local.state.mode & INFERENCE:
-            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-        self._meta.requires_grad = on
+        attributes.set_requires_grad(self, on)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start (or stop) recording operations on this tensor; returns the tensor."""
@@ -212,14 +195,14 @@ class Tensor(Variable, Methods):
         meta = self._meta
         if meta is None or meta.grad is None:
             if self._edge is not None and not self.is_leaf and not (meta is not None and meta.retains_grad):
-                _warn_non_leaf_grad()
+                attributes.warn_of_no_leaf()
             return None
         return meta.grad  # type: ignore[no-any-return]
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
-            _check_grad(self, value)
+            attributes.check_grad(self, value)
         elif self._meta is None:
             return
         if self._meta is None:
@@ -243,23 +226,7 @@ class Tensor(Variable, Methods):
 
     @grad_dtype.setter
     def grad_dtype(self, dtype: dtypes.dtype | None) -> None:
-        if not self.is_leaf:
-            raise RuntimeError("grad_dtype can only be set on leaf tensors.")
-        if dtype is not None and not isinstance(dtype, dtypes.dtype):
-            raise RuntimeError(f"grad_dtype must be a torch.dtype or None, but got {type(dtype).__name__}")
-        grad = self._grad
-        if grad is not None and dtype is not None and grad._dtype is not dtype:
-            raise RuntimeError(
-                f"Cannot set grad_dtype to '{dtype.name}' because there is already a gradient with dtype "
-                f"'{grad._dtype.name}'. Please clear the gradient (.grad = None) before changing grad_dtype, or "
-                "ensure the new grad_dtype matches the existing gradient's dtype."
-            )
-        if self._meta is None:
-            self._meta = Meta()
-        self._meta.grad_dtype = dtype
-        edge = gradient_edge(self)
-        if edge is not None:
-            edge[0]._own_hooks()  # leaves without hooks take a shorter path
+        attributes.set_grad_dtype(self, dtype)
 
     @property
     def data(self) -> Tensor:
@@ -270,11 +237,7 @@ class Tensor(Variable, Methods):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        if not isinstance(value, Tensor):
-            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
-        if self.requires_grad and value._dtype.category < 2:
-            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
-        self._array, self._device, self._dtype = value._array, value._device, value._dtype
+        attributes.set_data(self, value)
 
     @data.deleter
     def data(self) -> None:
@@ -287,17 +250,7 @@ class Tensor(Variable, Methods):
 
     def retain_grad(self) -> None:
         """Keep ``.grad`` of this non-leaf tensor in backward."""
-        import weakref
-
-        edge = gradient_edge(self)
-        if edge is None:
-            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-        if edge[0].is_leaf_sink or self.retains_grad:
-            return
-        if self._meta is None:
-            self._meta = Meta()
-        self._meta.retains_grad = True
-        edge[0]._own_hooks().retain[edge[1]] = weakref.ref(self)
+        tensor_hooks.retain_grad(self)
 
     def register_hook(self, hook: Any) -> RemovableHandle:
         """Call ``hook(grad)`` whenever the gradient of this tensor is computed.
@@ -316,38 +269,15 @@ class Tensor(Variable, Methods):
         RuntimeError
             If the tensor does not require grad.
         """
-        edge = gradient_edge(self)
-        if edge is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-        if edge[0].is_leaf_sink:
-            meta = self._meta
-            assert meta is not None
-            if meta.hooks is None:
-                meta.hooks = {}
-            return RemovableHandle(meta.hooks, hook)
-        return RemovableHandle(edge[0]._own_hooks().tensor.setdefault(edge[1], {}), hook)
+        return tensor_hooks.register(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle:
         """Call ``hook(tensor)`` after ``tensor.grad`` of this leaf has been updated."""
-        edge = gradient_edge(self)
-        if edge is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-        if not edge[0].is_leaf_sink:
-            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-        meta = self._meta
-        assert meta is not None
-        if meta.post_accumulate_hooks is None:
-            meta.post_accumulate_hooks = {}
-        return RemovableHandle(meta.post_accumulate_hooks, hook)
+        return tensor_hooks.register_post_accumulate(self, hook)
 
     @property
     def _backward_hooks(self) -> Any:
-        edge = gradient_edge(self)
-        if edge is None:
-            return None
-        if edge[0].is_leaf_sink:
-            return None if self._meta is None else self._meta.hooks
-        return None if edge[0]._hooks is None else edge[0]._hooks.tensor.get(edge[1])
+        return tensor_hooks.registered(self)
 
     def backward(
         self,
@@ -537,62 +467,15 @@ class Tensor(Variable, Methods):
     # -- copies -------------------------------------------------------------------------------------------------
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
-                "moment.  If you were attempting to deepcopy a module, this may be because of a "
-                "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001"
-            )
-        if id(self) in memo:
-            return memo[id(self)]  # type: ignore[no-any-return]
-        out = new(type(self))
-        with self._device.backend.use_index(self._device.index):
-            out._array = self._array.copy()
-        out._device, out._dtype, out._edge, out._meta, out._vc = self._device, self._dtype, None, None, None
-        memo[id(self)] = out
-        if self.requires_grad:
-            out.requires_grad_()
-        if self._grad is not None:
-            if out._meta is None:
-                out._meta = Meta()
-            out._meta.grad = copy.deepcopy(self._grad, memo)
-        out.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return out
+        return copying.deep_copy(self, memo)  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        array = None if self.is_meta else np.ascontiguousarray(self.host())
-        state = {"requires_grad": self.requires_grad, "dict": dict(self.__dict__)}
-        return _rebuild, (type(self), array, tuple(self.shape), self._dtype, self._device, state)
+        return copying.reduced(self)
 
     # -- printing -------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        suffixes = []
-        try:
-            edge = gradient_edge(self)
-        except RuntimeError:  # a view that has lost its history
-            suffixes.append("grad_fn=<Invalid>")
-        else:
-            if edge is not None:
-                leaf = edge[0].of_leaf
-                suffixes.append("requires_grad=True" if leaf else f"grad_fn=<{type(edge[0]).__name__}>")
-        tangents = None if self._meta is None else self._meta.tangents
-        if tangents:
-            suffixes.append(f"tangent={next(reversed(tangents.values()))!r}")
-        name = repr(self._dtype)
-        shown = (
-            name
-            if printing.shows_dtype(name, repr(dtypes.get_default_dtype()), 0 if self.is_meta else self.numel())
-            else None
-        )
-        if self.is_meta:
-            return printing.meta_str(self.shape, shown, suffixes, indent_prefix=_prefix(type(self)))
-        if self._device.levels:
-            return _batched_text(self)
-        device_text = None if self._device is CPU else str(self._device)
-        return printing.tensor_str(
-            self.host(), indent_prefix=_prefix(type(self)), dtype_name=shown, device=device_text, suffixes=suffixes
-        )
+        return text_of(self)
 
     def __format__(self, spec: str) -> str:
         return self.item().__format__(spec) if not self.ndim and not self.is_meta else object.__format__(self, spec)
@@ -628,91 +511,12 @@ class Tensor(Variable, Methods):
         return exported(self).__dlpack_device__()  # type: ignore[no-any-return]
 
 
-def _batched_text(t: Tensor) -> str:
-    """A tensor inside `vmap`, with all samples."""
-    level = t._device.levels[-1]
-    if t._array.__class__ is not Batched:
-        return repr(wrap(t._array, under(t._device, level), t._dtype))
-    samples = repr(wrap(t._array.array, under(t._device, level), t._dtype))
-    indented = samples.replace("\n", "\n    ")
-    return f"BatchedTensor(lvl={len(t._device.levels)}, bdim=0, value=\n    {indented}\n)"
-
-
-def _prefix(cls: type) -> str:
-    """What a tensor is printed with: subclasses that take operations over have their own names."""
-    return "tensor(" if cls in Subclasses.plain else f"{cls.__name__}("
-
-
 def _detach(t: Any) -> Any:
     out = alias(t, None)
     meta = t._meta
     if meta is not None and (meta.base is not None or meta.inference):
         out._meta = Meta()
         out._meta.inference = meta.inference
-    return out
-
-
-def _warn_non_leaf_grad() -> None:
-    import warnings
-
-    warnings.warn(
-        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
-        "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
-        "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure "
-        "you access the leaf Tensor instead.",
-        stacklevel=3,
-    )
-
-
-def _check_grad(t: Any, grad: Any) -> None:
-    if not isinstance(grad, Variable):
-        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
-    if grad is t:
-        raise RuntimeError("can't assign Variable as its own grad")
-    wanted = t._dtype if t._meta is None or t._meta.grad_dtype is OWN else t._meta.grad_dtype
-    if wanted is not None and grad._dtype is not wanted:
-        raise RuntimeError(
-            f"attempting to assign a gradient with dtype '{grad._dtype.name}' to a tensor with grad_dtype "
-            f"'{wanted.name}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You "
-            "can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set "
-            "grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems "
-            "that assume they match."
-        )
-    if grad._device is not t._device:
-        if grad._device.type != t._device.type:
-            raise RuntimeError(
-                f"attempting to assign a gradient with device type '{grad._device.type}' to a tensor with device type "
-                f"'{t._device.type}'. Please ensure that the gradient and the tensor are on the same device"
-            )
-        raise RuntimeError(
-            f"attempting to assign a gradient located on device '{grad._device}' to a tensor located on device "
-            f"'{t._device}'. Please ensure that the gradient and the tensor are on the same device"
-        )
-    if grad._array.shape != t._array.shape:
-        raise RuntimeError(
-            f"attempting to assign a gradient of size '{list(grad._array.shape)}' to a tensor of size "
-            f"'{list(t._array.shape)}'. Please ensure that the gradient and the tensor are the same size"
-        )
-
-
-def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
-    """A tensor from its pickle, on the device it was on (or where the fall-back leads)."""
-    place = resolve(where)
-    if array is None:
-        out = TENSORS.empty(shape, dtype=dtype, device=place)
-    else:
-        if not array.flags.writeable:
-            array = array.copy()
-        with place.backend.use_index(place.index):
-            out = wrap(place.backend.from_host(array), place, dtype)
-    if cls is not Tensor:
-        other: Any = new(cls)
-        other._array, other._device, other._dtype = out._array, out._device, out._dtype
-        other._edge = other._meta = other._vc = None
-        out = other
-    if state["requires_grad"]:
-        out.requires_grad_()
-    out.__dict__.update(state["dict"])
     return out
 
 

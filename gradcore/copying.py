@@ -1,0 +1,67 @@
+"""Copies of tensors: ``copy.deepcopy`` and pickles."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.graph import Meta, new, tensor_type, wrap
+from gradcore.backends.registry import resolve
+
+__all__ = ["deep_copy", "reduced"]
+
+
+def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
+    """A leaf with memory of its own, and copies of its gradient and attributes."""
+    if not t.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+            "moment.  If you were attempting to deepcopy a module, this may be because of a "
+            "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001"
+        )
+    if id(t) in memo:
+        return memo[id(t)]
+    out = new(type(t))
+    with t._device.backend.use_index(t._device.index):
+        out._array = t._array.copy()
+    out._device, out._dtype, out._edge, out._meta, out._vc = t._device, t._dtype, None, None, None
+    memo[id(t)] = out
+    if t.requires_grad:
+        out.requires_grad_()
+    if t._grad is not None:
+        if out._meta is None:
+            out._meta = Meta()
+        out._meta.grad = copy.deepcopy(t._grad, memo)
+    out.__dict__.update(copy.deepcopy(t.__dict__, memo))
+    return out
+
+
+def reduced(t: Any) -> tuple[Any, ...]:
+    """What is pickled of a tensor."""
+    array = None if t.is_meta else np.ascontiguousarray(t.host())
+    state = {"requires_grad": t.requires_grad, "dict": dict(t.__dict__)}
+    return _rebuild, (type(t), array, tuple(t.shape), t._dtype, t._device, state)
+
+
+def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
+    """A tensor from its pickle, on the device it was on (or where the fall-back leads)."""
+    place = resolve(where)
+    if array is None:
+        out = TENSORS.empty(shape, dtype=dtype, device=place)
+    else:
+        if not array.flags.writeable:
+            array = array.copy()
+        with place.backend.use_index(place.index):
+            out = wrap(place.backend.from_host(array), place, dtype)
+    if cls is not tensor_type.cls:
+        other: Any = new(cls)
+        other._array, other._device, other._dtype = out._array, out._device, out._dtype
+        other._edge = other._meta = other._vc = None
+        out = other
+    if state["requires_grad"]:
+        out.requires_grad_()
+    out.__dict__.update(state["dict"])
+    return out

@@ -1,0 +1,56 @@
+"""What is printed of a tensor: elements, the device and dtype where they are not the usual, the place in the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore import dtypes, printing
+from gradcore.autograd.graph import gradient_edge, wrap
+from gradcore.autograd.variables import Subclasses
+from gradcore.backends.batching import Batched, under
+from gradcore.backends.registry import CPU
+
+__all__ = ["text_of"]
+
+
+def text_of(t: Any) -> str:
+    """What ``repr`` of a tensor is."""
+    suffixes = []
+    try:
+        edge = gradient_edge(t)
+    except RuntimeError:  # a view that has lost its history
+        suffixes.append("grad_fn=<Invalid>")
+    else:
+        if edge is not None:
+            leaf = edge[0].of_leaf
+            suffixes.append("requires_grad=True" if leaf else f"grad_fn=<{type(edge[0]).__name__}>")
+    tangents = None if t._meta is None else t._meta.tangents
+    if tangents:
+        suffixes.append(f"tangent={next(reversed(tangents.values()))!r}")
+    name = repr(t._dtype)
+    shown = (
+        name if printing.shows_dtype(name, repr(dtypes.get_default_dtype()), 0 if t.is_meta else t.numel()) else None
+    )
+    if t.is_meta:
+        return printing.meta_str(t.shape, shown, suffixes, indent_prefix=_prefix(type(t)))
+    if t._device.levels:
+        return _batched_text(t)
+    device_text = None if t._device is CPU else str(t._device)
+    return printing.tensor_str(
+        t.host(), indent_prefix=_prefix(type(t)), dtype_name=shown, device=device_text, suffixes=suffixes
+    )
+
+
+def _batched_text(t: Any) -> str:
+    """A tensor inside `vmap`, with all samples."""
+    level = t._device.levels[-1]
+    if t._array.__class__ is not Batched:
+        return repr(wrap(t._array, under(t._device, level), t._dtype))
+    samples = repr(wrap(t._array.array, under(t._device, level), t._dtype))
+    indented = samples.replace("\n", "\n    ")
+    return f"BatchedTensor(lvl={len(t._device.levels)}, bdim=0, value=\n    {indented}\n)"
+
+
+def _prefix(cls: type) -> str:
+    """What a tensor is printed with: subclasses that take operations over have their own names."""
+    return "tensor(" if cls in Subclasses.plain else f"{cls.__name__}("
