@@ -22,6 +22,8 @@ from gradcore.ops.table import OPS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/reference").glob("*.md"))]
+#: How a block of Python may begin, for readers of Markdown.
+OPENED = re.compile(r"^[ >]*(?:`{3,}|~{3,})[ {]*(?:py|code)", re.MULTILINE | re.IGNORECASE)
 BLOCK = re.compile(r"^(<!-- needs CUDA -->\n+)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"^\s*print\(.*\)  # (.*)$", re.MULTILINE)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -79,6 +81,13 @@ def test_code_of_document(path, capsys, tmp_path, monkeypatch):
 def test_readme_has_code():
     """The pattern above finds the blocks: a README without any would pass in silence."""
     assert len(BLOCK.findall(DOCUMENTS[0].read_text(encoding="utf-8"))) >= 2
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_no_block_of_code_is_left_out(path):
+    """A block in a list, or one whose first line is written another way, would not be run, in silence."""
+    text = path.read_text(encoding="utf-8")
+    assert len(OPENED.findall(text)) == len(BLOCK.findall(text))
 
 
 def test_engine_from_scratch_is_as_short_as_it_says():
