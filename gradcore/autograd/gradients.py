@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradcore.autograd import reentrant
@@ -248,14 +248,15 @@ def grad(
                 f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "
                 "allow_unused=True if this is the desired behavior."
             )
-    if materialize_grads:
-        if any(g is None and not isinstance(t, Variable) for t, g in zip(ins, results, strict=True)):
-            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
-        results = [
-            TENSORS.zeros_like(t, requires_grad=create_graph) if g is None else g
-            for t, g in zip(ins, results, strict=True)
-        ]
-    return tuple(results)
+    return tuple(_with_zeros(results, ins, create_graph) if materialize_grads else results)
+
+
+def _with_zeros(results: list[Any], inputs: Iterable[Any], recording: bool) -> list[Any]:
+    """The gradients, with zeros in the places of those that are None."""
+    pairs = list(zip(inputs, results, strict=True))
+    if any(g is None and not isinstance(t, Variable) for t, g in pairs):
+        raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
+    return [TENSORS.zeros_like(t, requires_grad=recording) if g is None else g for t, g in pairs]
 
 
 def _batched(
