@@ -65,6 +65,7 @@ PAGES = (
     ("nn", "Neural networks", (
         ("", "gradcore.nn", "gradcore.nn"),
         ("Hooks on all modules", "gradcore.nn.modules.module", "gradcore.nn.module"),
+        ("Several devices", "gradcore.nn.parallel", "gradcore.nn.parallel"),
         ("Initialization", "gradcore.nn.init", "gradcore.nn.init"),
         ("Utilities", "gradcore.nn.utils", "gradcore.nn.utils"),
         ("Sequences", "gradcore.nn.utils.rnn", "gradcore.nn.utils.rnn"),

@@ -16,6 +16,7 @@ from gradcore.nn.losses import *
 from gradcore.nn.module import Module
 from gradcore.nn.normalization import *
 from gradcore.nn.padding import *
+from gradcore.nn.parallel import DataParallel
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.parameter_containers import ParameterDict, ParameterList
 from gradcore.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
@@ -23,12 +24,13 @@ from gradcore.nn.transformer import Transformer, TransformerDecoder, Transformer
 from gradcore.nn.transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
 from gradcore.nn.uninitialized import UninitializedBuffer, UninitializedParameter
 
-from gradcore.nn import modules, utils  # isort: skip  (PyTorch's names for what is above)
+from gradcore.nn import modules, parallel, utils  # isort: skip  (PyTorch's names for what is above)
 
 __all__ = [
     "AdaptiveLogSoftmaxWithLoss",
     "Bilinear",
     "Buffer",
+    "DataParallel",
     "Embedding",
     "EmbeddingBag",
     "GRU",
@@ -58,6 +60,7 @@ __all__ = [
     "functional",
     "init",
     "modules",
+    "parallel",
     "utils",
     *activations.__all__,
     *convolution.__all__,

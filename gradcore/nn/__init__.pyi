@@ -6,6 +6,7 @@ from typing import Any
 from gradcore.nn import functional as functional
 from gradcore.nn import init as init
 from gradcore.nn import modules as modules
+from gradcore.nn import parallel as parallel
 from gradcore.nn import utils as utils
 from gradcore.nn.activations import PReLU as PReLU
 from gradcore.nn.activations import Softmax2d as Softmax2d
@@ -27,6 +28,7 @@ from gradcore.nn.module import Module as Module
 from gradcore.nn.normalization import GroupNorm as GroupNorm
 from gradcore.nn.normalization import LayerNorm as LayerNorm
 from gradcore.nn.normalization import RMSNorm as RMSNorm
+from gradcore.nn.parallel import DataParallel as DataParallel
 from gradcore.nn.parameter import Buffer as Buffer
 from gradcore.nn.parameter import Parameter as Parameter
 from gradcore.nn.parameter_containers import ParameterDict as ParameterDict

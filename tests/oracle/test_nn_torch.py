@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 
 #: What PyTorch's nn has and gradcore's has not.
 ABSENT = {
-    "Container", "DataParallel", "LinearCrossEntropyLoss",
+    "Container", "LinearCrossEntropyLoss",
     "LinearCrossEntropyOptions", "NLLLoss2d", "SyncBatchNorm",
 }  # fmt: skip
 #: Methods of PyTorch's Module for other hardware, compilation and processes.

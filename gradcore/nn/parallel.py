@@ -1,0 +1,236 @@
+"""One module on several devices: each runs it on a part of the batch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.backends.registry import resolve
+from gradcore.cuda.devices import device_count, is_available
+from gradcore.device import DeviceLike
+from gradcore.device import device as Device
+from gradcore.nn.lazy import LazyModuleMixin
+from gradcore.nn.module import Module
+from gradcore.nn.utils.stateless import call_with
+from gradcore.tensor import Tensor
+
+__all__ = ["DataParallel", "data_parallel", "gather", "scatter"]
+
+Places = Sequence[DeviceLike]
+
+
+def _place(where: DeviceLike) -> Any:
+    return resolve(Device("cuda", where) if isinstance(where, int) else where)
+
+
+def scatter(inputs: Any, target_gpus: Places, dim: int = 0) -> Any:
+    """The parts of inputs for several devices, on these devices.
+
+    Parameters
+    ----------
+    inputs
+        Tensors, which are split, in nested tuples, lists and dicts; anything else is given to all devices.
+    target_gpus : sequence of int, str or device
+        Numbers are CUDA devices.
+    dim : int
+        The dim of tensors that is split.
+
+    Returns
+    -------
+    list
+        The inputs of each device; fewer than there are devices, where there is not enough to be split.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> [part.shape for part in gradcore.nn.parallel.scatter(gradcore.ones(5, 3), ["cpu", "cpu"])]
+    [torch.Size([3, 3]), torch.Size([2, 3])]
+    """
+    places = [_place(where) for where in target_gpus]
+    return _parts(inputs, places, dim)
+
+
+def _parts(value: Any, places: list[Any], dim: int) -> Any:
+    if isinstance(value, Tensor):
+        chunks = value.chunk(len(places), dim)
+        return [chunk.to(place) for chunk, place in zip(chunks, places, strict=False)]
+    if isinstance(value, (tuple, list)) and value:
+        return [_like(value, parts) for parts in zip(*(_parts(v, places, dim) for v in value), strict=False)]
+    if isinstance(value, dict) and value:
+        columns = [_parts(v, places, dim) for v in value.values()]
+        return [type(value)(zip(value, parts, strict=True)) for parts in zip(*columns, strict=False)]
+    return [value for _ in places]
+
+
+def _like(given: Any, parts: Any) -> Any:
+    """The parts in a tuple or list of that type."""
+    return type(given)(*parts) if hasattr(given, "_fields") else type(given)(parts)
+
+
+def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:
+    """The results of several devices as one, on one device.
+
+    Parameters
+    ----------
+    outputs : sequence
+        Tensors, or equally nested tuples, lists and dicts of them.
+    target_device : int, str or device
+        Numbers are CUDA devices.
+    dim : int
+        The dim along which tensors are joined; single numbers become a vector.
+
+    Returns
+    -------
+    object
+        Nested as one of the outputs.
+
+    Raises
+    ------
+    ValueError
+        If dicts have different keys.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.nn.parallel.gather([{"y": gradcore.ones(2)}, {"y": gradcore.zeros(1)}], "cpu")
+    {'y': tensor([1., 1., 0.])}
+    """
+    return _joined(outputs, _place(target_device), dim)
+
+
+def _joined(outputs: Sequence[Any], place: Any, dim: int) -> Any:
+    first = outputs[0]
+    if isinstance(first, Tensor):
+        if dim == 0 and all(t.ndim == 0 for t in outputs):
+            warnings.warn(
+                "Was asked to gather along dimension 0, but all input tensors were scalars; will instead unsqueeze and "
+                "return a vector.",
+                stacklevel=2,
+            )
+            outputs = [t.reshape(1) for t in outputs]
+        return TENSORS.cat([t.to(place) for t in outputs], dim)
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        if any(len(first) != len(other) for other in outputs):
+            raise ValueError("All dicts must have the same number of keys")
+        return type(first)((key, _joined([each[key] for each in outputs], place, dim)) for key in first)
+    parts = [_joined(column, place, dim) for column in zip(*outputs, strict=True)]
+    return _like(first, parts)
+
+
+def data_parallel(
+    module: Module,
+    inputs: Any,
+    device_ids: Places | None = None,
+    output_device: DeviceLike | None = None,
+    dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """Call a module on several devices, each with a part of the batch, see `DataParallel`.
+
+    Parameters
+    ----------
+    module : Module
+        Its parameters and buffers are on the first of the devices.
+    inputs : tuple or Tensor
+    device_ids : sequence of int, str or device, optional
+        By default all CUDA devices.
+    output_device : int, str or device, optional
+        Where the result is; by default on the first device.
+    dim : int
+        The dim of the batch.
+    module_kwargs : dict, optional
+        Inputs by name.
+
+    Returns
+    -------
+    object
+        The joined results.
+    """
+    runner = DataParallel(module, device_ids, output_device, dim)
+    return runner(
+        *(inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)), **module_kwargs or {}
+    )
+
+
+class DataParallel(Module):
+    """A module that runs on several devices, each with a part of the batch.
+
+    Parameters move to the other devices in each call, and gradients come back: they are summed on each device, and
+    moved once. What is written to buffers counts on the first device.
+
+    Parameters
+    ----------
+    module : Module
+        Its parameters and buffers are on the first of the devices.
+    device_ids : sequence of int, str or device, optional
+        Numbers are CUDA devices; by default all of them. Without CUDA the module is simply called.
+    output_device : int, str or device, optional
+        Where the result is; by default on the first device.
+    dim : int
+        The dim of the batch.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> net = gradcore.nn.DataParallel(gradcore.nn.Linear(3, 2), device_ids=["cpu", "cpu"])
+    >>> net(gradcore.ones(5, 3)).shape
+    torch.Size([5, 2])
+    >>> list(net.state_dict())
+    ['module.weight', 'module.bias']
+    """
+
+    device_ids: list[Any]
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Places | None = None,
+        output_device: DeviceLike | None = None,
+        dim: int = 0,
+    ) -> None:
+        super().__init__()
+        self.module, self.dim = module, dim
+        ids = list(range(device_count())) if device_ids is None else list(device_ids)
+        cuda = any(isinstance(where, int) or Device(where).type == "cuda" for where in ids)
+        self.device_ids = ids if is_available() or not cuda else []
+        if self.device_ids:
+            self.output_device = self.device_ids[0] if output_device is None else output_device
+            if len(self.device_ids) == 1:
+                module.to(_place(self.device_ids[0]))
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """The joined results of all devices."""
+        if not self.device_ids:
+            return self.module(*inputs, **kwargs)
+        places = [_place(where) for where in self.device_ids]
+        self._check(places[0])
+        if not inputs and not kwargs:
+            places = places[:1]
+        parts = list(zip(_parts(inputs, places, self.dim), _parts(kwargs, places, self.dim), strict=False))
+        if len(places) == 1:
+            args, named = parts[0]
+            return self.module(*args, **named)
+        results = [self._run(place, *part) for place, part in zip(places, parts, strict=False)]
+        return _joined(results, _place(self.output_device), self.dim)
+
+    def _check(self, first: Any) -> None:
+        for each in self.module.modules():
+            if isinstance(each, LazyModuleMixin):
+                each._replicate_for_data_parallel()
+        for t in (*self.module.parameters(), *self.module.buffers()):
+            if t.device != first:
+                raise RuntimeError(
+                    f"module must have its parameters and buffers on device {first} (device_ids[0]) but found one of "
+                    f"them on device: {t.device}"
+                )
+
+    def _run(self, place: Any, args: Any, kwargs: Any) -> Any:
+        """The module's result on one device."""
+        with place.backend.use_index(place.index):
+            held = (*self.module.named_parameters(), *self.module.named_buffers())
+            moved = {name: t.to(place) for name, t in held if t.device != place}
+            return call_with(self.module, moved, args, kwargs, tie_weights=True, strict=False)
