@@ -147,19 +147,52 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return out
 
     def _layer_parameters(self, grad: Any, x: Any, mean: Any, var: Any, rows: int, width: int, eps: float) -> Any:
-        """The gradients by the weight and the bias of a layer: blocks of rows, then the sum of the blocks."""
-        xp = self.xp
+        """The gradients by the weight and the bias of a layer."""
+        return self._sums_down("layer_parameters", (grad, x, mean, var), 2, rows, width, np.float64(eps))
+
+    def _sums_down(self, name: str, arrays: Sequence[Any], count: int, rows: int, width: int, *rest: Any) -> list[Any]:
+        """`count` sums down the columns of matrices: a kernel for blocks of rows, then the sum of the blocks."""
+        xp, dtype = self.xp, arrays[0].dtype
         step = max(32, -(-rows // 64))
         blocks = -(-rows // step)
-        accumulated = np.float64 if x.dtype.itemsize == 8 else np.float32
-        partial = xp.empty((blocks, width), accumulated), xp.empty((blocks, width), accumulated)
-        kernel = self._rows_kernel("normalization", "layer_parameters", x)
-        read = [dense(xp, a) for a in (grad, x, mean, var)]
+        partial = xp.empty((count, blocks, width), np.float64 if dtype.itemsize == 8 else np.float32)
+        kernel = self._rows_kernel("normalization", name, arrays[0])
+        read = [dense(xp, a) for a in arrays]
         sizes = map(np.int64, (rows, width, step))
-        kernel((-(-width // 64), blocks), (64,), (*read, *partial, *sizes, np.float64(eps)))
-        return [
-            p.sum(axis=0).astype(x.dtype, copy=False) if blocks > 1 else p.astype(x.dtype, copy=False) for p in partial
-        ]
+        kernel((-(-width // 64), blocks), (64,), (*read, *partial, *sizes, *rest))
+        totals = partial.sum(axis=1) if blocks > 1 else partial[:, 0]
+        return list(totals.astype(dtype, copy=False))
+
+    # -- root mean squares ---------------------------------------------------------------------------------------
+
+    def fused_rms_norm(self, x: Any, weight: Any, ndims: int, eps: float) -> tuple[Any, Any]:
+        if not self.takes(x, weight):
+            return super().fused_rms_norm(x, weight, ndims, eps)
+        xp, lead = self.xp, x.shape[: x.ndim - ndims]
+        rows = prod(lead)
+        out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, x.dtype)
+        sizes = map(np.int64, (rows, x.size // rows))
+        kernel = self._rows_kernel("normalization", "scale_rows", x)
+        kernel(*rows_of(rows, x.size // rows), (dense(xp, x), dense(xp, weight), out, scale, *sizes, np.float64(eps)))
+        return out, scale
+
+    def rms_norm_backward(
+        self, grad: Any, grad_scale: Any, x: Any, weight: Any, scale: Any, ndims: int, needs: Sequence[bool]
+    ) -> tuple[Any, Any]:
+        arrays = (grad, grad_scale, x, weight, scale)
+        if not self.takes(*arrays):
+            return super().rms_norm_backward(*arrays, ndims, needs)
+        rows, to_x, to_weight = prod(x.shape[: x.ndim - ndims]), None, None
+        width = x.size // rows
+        if needs[0]:
+            to_x = self.xp.empty(x.shape, x.dtype)
+            kernel = self._rows_kernel("normalization", "scale_rows_backward", x)
+            read = [dense(self.xp, a) for a in arrays]
+            kernel(*rows_of(rows, width), (*read, to_x, np.int64(rows), np.int64(width)))
+        if needs[1]:
+            (to_weight,) = self._sums_down("scale_parameters", (grad, x, scale), 1, rows, width)
+            to_weight = to_weight.reshape(x.shape[x.ndim - ndims :])
+        return to_x, to_weight
 
     # -- channels ------------------------------------------------------------------------------------------------
 

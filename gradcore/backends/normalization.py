@@ -41,6 +41,15 @@ class Normalization:
         kept = lead + (1,) * ndims
         return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
 
+    def fused_rms_norm(self, x: Any, weight: Any, ndims: int, eps: float) -> tuple[Any, Any]:
+        lead, width = x.shape[: x.ndim - ndims], prod(x.shape[x.ndim - ndims :])
+        rows = x.reshape(prod(lead), width)
+        scale = _inverse_root(self.xp, self._row_products(rows, rows).reshape(-1, 1) / max(width, 1), eps)
+        out = rows * scale
+        if weight is not None:
+            out *= weight.reshape(-1)
+        return out.reshape(x.shape), scale.reshape(lead + (1,) * ndims)
+
     def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         out, mean, var = self._centered_rows(x.reshape(batch * groups, channels // groups * points))
@@ -136,6 +145,23 @@ class Normalization:
         result *= r.reshape(rows, 1)
         result += c
         return result.reshape(x.shape), to_weight, to_bias
+
+    def rms_norm_backward(
+        self, grad: Any, grad_scale: Any, x: Any, weight: Any, scale: Any, ndims: int, needs: Sequence[bool]
+    ) -> tuple[Any, Any]:
+        xp, last = self.xp, x.shape[x.ndim - ndims :]
+        rows, width = prod(x.shape[: x.ndim - ndims]), prod(last)
+        grad, flat, r = grad.reshape(rows, width), x.reshape(rows, width), scale.reshape(rows)
+        product = grad * flat
+        to_weight = xp.matmul(r, product).reshape(last) if needs[1] else None
+        if not needs[0]:
+            return None, to_weight
+        weight = xp.ones(width, x.dtype) if weight is None else weight.reshape(width)
+        of_scale = _plus(xp.matmul(product, weight), grad_scale) * (r * r * r) / -max(width, 1)
+        result = xp.multiply(grad, weight, out=product)
+        result *= r.reshape(rows, 1)
+        result += flat * of_scale.reshape(rows, 1)
+        return result.reshape(x.shape), to_weight
 
     def group_norm_backward(
         self,

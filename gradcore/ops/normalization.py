@@ -148,12 +148,59 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
     return F.native_layer_norm(input, weight, bias, len(shape), eps)[0]
 
 
+# -- root mean squares over the last dims ---------------------------------------------------------------------
+
+
+@general(
+    outputs=("result", "scale"),
+    node="FusedRmsNormBackward0",
+    function=False,
+    method=False,
+    materialize=False,
+)
+def fused_rms_norm(self, weight=None, ndims: int = 1, eps: float = 1e-5):
+    """Divide by the root mean square of the last `ndims` dims; also the factors by which was multiplied."""
+
+
+@fused_rms_norm.vjp("self", "weight")
+def _(F, grads, self, weight, scale, ndims, needs):
+    grad = F.zeros_like(self) if grads[0] is None else grads[0]
+    return F.rms_norm_backward(grad, grads[1], self, weight, scale, ndims, needs)
+
+
+@composite(function=False, method=False)
+def rms_norm_backward(F, grad, grad_scale, self, weight, scale, ndims: int, needs: Needs):
+    """The gradients of `fused_rms_norm`."""
+    lead, last = self.shape[: self.ndim - ndims], self.shape[self.ndim - ndims :]
+    rows, width = prod(lead), prod(last)
+    grad, x, r = F.reshape(grad, (rows, width)), F.reshape(self, (rows, width)), F.reshape(scale, (rows, 1))
+    to_weight = F.reshape(F.sum(grad * x * r, 0), last) if needs[1] else None
+    if not needs[0]:
+        return None, to_weight
+    g = grad if weight is None else grad * F.reshape(weight, (width,))
+    of_scale = plus(F, F.sum(g * x, 1, True), grad_scale)
+    return F.reshape(g * r + x * (of_scale * (r * r * r) / -width), self.shape), to_weight
+
+
+@fused_rms_norm.jvp("self")
+def _(F, t, self, weight, scale, ndims):
+    t_scale = F.mean(self * t, tuple(range(-ndims, 0)), True) * -(scale * scale * scale)
+    t = t * scale + self * t_scale
+    return t if weight is None else t * weight, t_scale
+
+
+@fused_rms_norm.jvp("weight")
+def _(F, t, self, scale):
+    return self * scale * t, None
+
+
 @composite(
     path="nn.functional.rms_norm",
     aliases=(".rms_norm",),
     samples=lambda: [
         case(floats(3, 4, 5), (5,), floats(5)),
         case(floats(2, 3, 4), (3, 4), eps=0.1),
+        case(floats(5), (5,), floats(5)),
         case(floats(0, 5), (5,)),
     ],
 )
@@ -166,6 +213,8 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
     _check_like("weight", weight, shape)
     if eps is None:
         eps = dtypes.finfo(input.dtype).eps
+    if input.dtype.is_floating_point and (weight is None or weight.dtype is input.dtype):
+        return F.fused_rms_norm(input, weight, len(shape), eps)[0]
     mean = F.mean(F.square(input), tuple(range(-len(shape), 0)), True)
     out = input * F.rsqrt(mean + eps)
     return out if weight is None else out * weight

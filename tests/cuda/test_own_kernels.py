@@ -114,6 +114,20 @@ def test_layer_norm(backend: Any, dtype: str, affine: bool) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("affine", [True, False])
+def test_rms_norm(backend: Any, dtype: str, affine: bool) -> None:
+    for shape, ndims in (((5, 7), 1), ((3, 300), 1), ((2, 3, 4, 5), 2), ((100, 3), 1), ((1, 1), 1), ((6,), 1)):
+        last = shape[len(shape) - ndims :]
+        x, weight = drawn(dtype, *shape), drawn(dtype, *last, seed=1) if affine else None
+        compare(backend, "fused_rms_norm", (x, weight), ndims, 0.1)
+        scale = PLAIN.fused_rms_norm(x.astype(np.float64), None, ndims, 0.1)[1].astype(x.dtype)
+        for extra in (None, drawn(dtype, *scale.shape, seed=4)):
+            arrays = (drawn(dtype, *shape, seed=3), extra, x, weight, scale)
+            for needs in ((True, affine), (False, affine), (True, False)):
+                compare(backend, "rms_norm_backward", arrays, ndims, needs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("affine", [True, False])
 def test_group_norm(backend: Any, dtype: str, affine: bool) -> None:
     for shape, groups in (((2, 6, 5), 3), ((3, 4), 2), ((2, 4, 9, 10), 1), ((1, 2, 3), 2)):
         x, weight, bias = drawn(dtype, *shape), drawn(dtype, shape[1], seed=1), drawn(dtype, shape[1], seed=2)
@@ -247,6 +261,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "log_softmax": lambda x: F.log_softmax(x, 0),
     "layer_norm": lambda x: F.layer_norm(x, (6,)),
     "group_norm": lambda x: F.group_norm(x, 2),
+    "rms_norm": lambda x: F.rms_norm(x, (6,)),
+    "rms_norm of a strided input": lambda x: F.rms_norm(x.t(), (4,), eps=0.1),
     "avg_pool": lambda x: F.avg_pool1d(x[None], 2),
 }
 

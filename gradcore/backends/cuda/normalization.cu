@@ -100,6 +100,59 @@ extern "C" __global__ void layer_parameters(const T* grad, const T* x, const T* 
     of_bias[blockIdx.y * width + column] = bias;
 }
 
+// ------------------------------------------------------------------------------------------- root mean squares
+
+// Rows times `scales`, one over the root of the mean square, and the weights.
+extern "C" __global__ void scale_rows(const T* x, const T* weight, T* y, T* scales, const i64 rows, const i64 width,
+                                      const double eps) {
+    const i64 row = row_index();
+    if (row >= rows) return;
+    x += row * width;
+    y += row * width;
+    A square = 0;
+    for (i64 i = threadIdx.x; i < width; i += blockDim.x) square += load(x[i]) * load(x[i]);
+    const A scale = inverse_root(row_sum(square) / width + static_cast<A>(eps));
+    for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
+        const A value = load(x[i]) * scale;
+        y[i] = store<T>(weight ? value * load(weight[i]) : value);
+    }
+    if (threadIdx.x == 0) scales[row] = store<T>(scale);
+}
+
+// The gradient by x. The gradients by the scales may be missing (null).
+extern "C" __global__ void scale_rows_backward(const T* grad, const T* grad_scales, const T* x, const T* weight,
+                                               const T* scales, T* out, const i64 rows, const i64 width) {
+    const i64 row = row_index();
+    if (row >= rows) return;
+    grad += row * width;
+    x += row * width;
+    out += row * width;
+    const A r = load(scales[row]);
+    A product = 0;
+    for (i64 i = threadIdx.x; i < width; i += blockDim.x)
+        product += load(grad[i]) * (weight ? load(weight[i]) : A(1)) * load(x[i]);
+    product = row_sum(product);
+    if (grad_scales) product += load(grad_scales[row]);
+    const A slope = product * (r * r * r) / -static_cast<A>(width);
+    for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
+        const A g = load(grad[i]) * (weight ? load(weight[i]) : A(1));
+        out[i] = store<T>(g * r + load(x[i]) * slope);
+    }
+}
+
+// The gradient by the weight, in blocks of rows as in layer_parameters.
+extern "C" __global__ void scale_parameters(const T* grad, const T* x, const T* scales, A* of_weight, const i64 rows,
+                                            const i64 width, const i64 rows_of_block) {
+    const i64 column = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (column >= width) return;
+    const i64 first = blockIdx.y * rows_of_block;
+    const i64 end = first + rows_of_block < rows ? first + rows_of_block : rows;
+    A weight = 0;
+    for (i64 row = first; row < end; ++row)
+        weight += load(grad[row * width + column]) * load(x[row * width + column]) * load(scales[row]);
+    of_weight[blockIdx.y * width + column] = weight;
+}
+
 // ----------------------------------------------------------------------------------------------------- channels
 //
 // Arrays of images: batch, channels, points. A block has a channel.
