@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
+import operator
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -11,14 +13,12 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.autograd.variables import bump_all
 from gradcore.backends import registry
 from gradcore.tensor import Tensor
+from gradcore.utils.lists import changed_together, lists_by_device
 
 __all__ = ["GradScaler"]
-
-
-#: In the place of a factor: gradients are looked at only.
-_ONE: Any = 1.0
 
 
 class _Stage(enum.Enum):
@@ -33,6 +33,11 @@ class _Progress:
     def __init__(self) -> None:
         self.stage = _Stage.READY
         self.found_inf: dict[Any, Any] = {}
+
+
+def _total(found: list[Any]) -> Any:
+    """The sum of tensors; the number 0 if there are none."""
+    return functools.reduce(operator.add, found) if found else 0
 
 
 class GradScaler:
@@ -164,24 +169,23 @@ class GradScaler:
 
     @no_grad()
     def _divided(self, optimizer: Any, factor: Any, allow_fp16: bool) -> dict[Any, Any]:
-        """Multiply all gradients by `factor`; per device 1 where one of them was infinite or nan, else 0."""
-        found: dict[Any, Any] = {}
-        factors: dict[Any, Any] = {}
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                grad = parameter.grad
-                if grad is None:
-                    continue
-                if not allow_fp16 and grad.dtype is dtypes.float16:
-                    raise ValueError("Attempting to unscale FP16 gradients.")
-                device = grad.device
-                if device not in found:
-                    factors[device] = factor if factor is _ONE else factor.to(device)
-                    found[device] = TENSORS.zeros((), dtype=dtypes.float32, device=device)
-                bad = TENSORS.logical_not(TENSORS.all(TENSORS.isfinite(grad)))
-                found[device] = TENSORS.maximum(found[device], bad.float())
-                if factor is not _ONE:
-                    grad.mul_(factors[device])
+        """Multiply all gradients by `factor`, if any; per device 1 where one of them was infinite or nan, else 0."""
+        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not allow_fp16 and any(grad.dtype is dtypes.float16 for grad in grads):
+            raise ValueError("Attempting to unscale FP16 gradients.")
+        devices = dict.fromkeys(grad.device for grad in grads)
+        found = {device: TENSORS.zeros((), dtype=dtypes.float32, device=device) for device in devices}
+        factors: dict[Any, Any] = {device: None if factor is None else factor.to(device) for device in devices}
+        lists, left = lists_by_device(grads)
+        for device, own in lists.items():
+            times = None if factor is None else factors[device]._array
+            left += changed_together("unscale_list", device, own, times, found[device]._array)
+        for grad in left:
+            device = grad.device
+            bad = TENSORS.logical_not(TENSORS.all(TENSORS.isfinite(grad)))
+            found[device] = TENSORS.maximum(found[device], bad.float())
+            if factor is not None:
+                grad.mul_(factors[device])
         return found
 
     # -- steps ------------------------------------------------------------------------------------------------------
@@ -227,10 +231,10 @@ class GradScaler:
             return optimizer.step(*args, **kwargs, grad_scaler=self)
         scale = None
         if progress.stage is _Stage.READY:
-            progress.found_inf = self._divided(optimizer, _ONE, True)
+            progress.found_inf = self._divided(optimizer, None, True)
             scale = self._scale
         optimizer.grad_scale = scale
-        optimizer.found_inf = sum(bad.to(self._scale.device) for bad in progress.found_inf.values())
+        optimizer.found_inf = _total([bad.to(self._scale.device) for bad in progress.found_inf.values()])
         try:
             return optimizer.step(*args, **kwargs)
         finally:
@@ -259,7 +263,7 @@ class GradScaler:
             found = [bad for progress in self._progress.values() for bad in progress.found_inf.values()]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._adapt(sum(bad.to(self._scale.device) for bad in found))
+            self._adapt(_total([bad.to(self._scale.device) for bad in found]))
         self._progress = {}
 
     def _set_scale(self, new_scale: Any) -> None:
@@ -275,6 +279,11 @@ class GradScaler:
 
     def _adapt(self, found_inf: Any) -> None:
         """Without asking the device how it went: a step costs no wait."""
+        tensors = self._scale, self._growth_tracker, found_inf
+        numbers = self._growth_factor, self._backoff_factor, self._growth_interval
+        if self._scale.device.kernels["adapt_scale"](*(t._array for t in tensors), *numbers):
+            bump_all(tensors[:2])
+            return
         bad = found_inf > 0
         steps = TENSORS.where(bad, 0, self._growth_tracker + 1)
         grows = steps >= self._growth_interval

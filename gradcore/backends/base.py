@@ -21,6 +21,7 @@ from gradcore.backends.embedding import Embedding
 from gradcore.backends.fourier import Fourier
 from gradcore.backends.indexing import Indexing
 from gradcore.backends.linear_algebra import LinearAlgebra
+from gradcore.backends.lists import Lists
 from gradcore.backends.movement import Movement
 from gradcore.backends.normalization import Normalization
 from gradcore.backends.optimizers import Optimizers
@@ -60,6 +61,7 @@ class Backend(
     Targets,
     Embedding,
     Optimizers,
+    Lists,
 ):
     """An array library (`xp`, with NumPy's interface) and the devices that it drives.
 
@@ -132,6 +134,10 @@ class Backend(
 
     def synchronize(self, index: int | None = None) -> None:
         """Wait until everything that was queued on the device is done."""
+
+    def is_capturing(self) -> bool:
+        """Whether this thread's work is recorded for a graph, and not run."""
+        return False
 
     # -- arrays -------------------------------------------------------------------------------------------------
 

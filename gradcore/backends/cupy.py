@@ -15,6 +15,7 @@ from gradcore.backends.cupy_fusion import CudaFusion
 from gradcore.backends.cupy_indexing import CudaIndexing
 from gradcore.backends.cupy_kernels import INCLUDE, compile_options, elements
 from gradcore.backends.cupy_linalg import CudaLinearAlgebra
+from gradcore.backends.cupy_lists import CudaLists
 from gradcore.backends.cupy_memory import allocator
 from gradcore.backends.cupy_optimizers import CudaOptimizers
 from gradcore.backends.cupy_products import CudaProducts
@@ -73,7 +74,7 @@ def _logical(name: str) -> Callable[..., Any]:
 
 
 class CupyBackend(
-    CudaFusion, CudaOptimizers, CudaProducts, CudaRows, CudaWindows, CudaIndexing, CudaLinearAlgebra, Backend
+    CudaFusion, CudaOptimizers, CudaLists, CudaProducts, CudaRows, CudaWindows, CudaIndexing, CudaLinearAlgebra, Backend
 ):
     """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
 

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.cupy_kernels import C_NAMES, CudaKernels
-from gradcore.backends.fusion.batches import Steps, chunk_table, traced_steps
+from gradcore.backends.fusion.advances import Advance
+from gradcore.backends.fusion.batches import Steps, traced_steps
 from gradcore.backends.fusion.expressions import Unfusable
+from gradcore.backends.fusion.functions import computed
+from gradcore.backends.fusion.programs import Operand
 from gradcore.backends.optimizers import Batch, Formula, Optimizers
+from gradcore.backends.parts import launches
 
 __all__ = ["CudaOptimizers"]
 
@@ -23,7 +27,9 @@ class CudaOptimizers(CudaKernels, Optimizers):
     """Steps of optimisers; what cannot be fused runs as on every backend."""
 
     fuses: Any
+    fusion: Any
     address: Callable[[Any], int]
+    is_tensor: Callable[[Any], bool]
     bodies: dict[str, Callable[..., Any]]
 
     @cached_property
@@ -31,30 +37,58 @@ class CudaOptimizers(CudaKernels, Optimizers):
         """Traced formulas by dtype and settings, and kernels by their source."""
         return {}
 
+    @cached_property
+    def _advances(self) -> dict[Any, Advance]:
+        """How settings follow from steps that the device counts, by options."""
+        return {}
+
     def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
-        """One launch for all parameters, which the kernel finds in a table of their addresses."""
+        """One launch for all parameters (or for 128 of them), whose addresses are an argument of the kernel."""
         arrays = [*batch.params, *batch.grads]
         dtype = arrays[0].dtype
         fits = dtype.name in C_NAMES and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
-        steps = self._traced_steps(formula, dtype, len(batch.states), settings) if fits and self.fuses else None
+        described = {
+            name: Operand(name, value.dtype, False) if self.is_tensor(value) else value
+            for name, value in settings.items()
+        }
+        steps = self._traced_steps(formula, dtype, len(batch.states), described) if fits and self.fuses else None
         if steps is None:
             super().optimizer_step(formula, batch, settings)
-            return
-        addresses, grads = ([self.address(a) for a in group] for group in (batch.params, batch.grads))
-        chunks = chunk_table(addresses, grads, [p.size for p in batch.params], dtype.itemsize)
-        if not len(chunks):
             return
         source = steps.source(dtype)
         kernel = self._steps.get(source)
         if kernel is None:
             kernel = self._steps[source] = self.compile_kernel(source, steps.program.name)
+        vectors = [value for value in settings.values() if self.is_tensor(value)]
         numbers = [kind.type(v) for v, kind in zip(steps.parameters, steps.program.parameters, strict=True)]
-        states = [s.reshape(-1) for s in batch.states]
-        kernel((len(chunks),), (256,), (self.xp.asarray(chunks), *states, *numbers))
+        rest = (*(s.reshape(-1) for s in batch.states), *(vectors[i] for i in steps.vectors), *numbers)
+        addresses = ([self.address(a) for a in group] for group in (batch.params, batch.grads))
+        for launch in launches([p.size for p in batch.params], *addresses):
+            kernel((launch.blocks,), (256,), (launch.parts, *rest))
+
+    def step_settings(
+        self, settings: Callable[..., dict[str, Any]], options: dict[str, Any], numbers: dict[str, Any], dtype: Any
+    ) -> dict[str, Any]:
+        """The settings of a step where the device counts the steps: one launch, and one for each number."""
+        if self.fuses:
+            if len(self._advances) >= _MOST_STEPS:
+                self._advances.clear()
+            plan = Advance(settings, options, numbers, computed(dtype))
+            plan = self._advances.setdefault(plan.key, plan)
+            double = np.dtype("float64")
+            operands = plan.operands(options, numbers)
+            wide = tuple(double if name in numbers else None for name, _ in operands)
+            found = self.fusion.run("step_settings", plan, plan.formula, operands, wide)
+            if found is not None:
+                for values, new in zip(numbers.values(), found, strict=False):
+                    values[...] = new
+                return plan.settings(found[len(numbers) :])
+        return super().step_settings(settings, options, numbers, dtype)
 
     def _traced_steps(
         self, formula: Formula, dtype: np.dtype[Any], states: int, settings: dict[str, Any]
     ) -> Steps | None:
+        """The kernel for these settings, in which an `Operand` stands for an array; None if there is none."""
         key = formula, dtype, states, tuple((name, type(value), value) for name, value in settings.items())
         if key not in self._steps:
             if len(self._steps) >= _MOST_STEPS:  # settings that change in every step

@@ -113,6 +113,10 @@ class CudaProducts(CudaKernels, Products):
         finally:
             capture.on, capture.cublas = False, None
 
+    def is_capturing(self) -> bool:
+        """Whether this thread's work is recorded for a graph, and not run."""
+        return self.capture.on
+
     # -- products --------------------------------------------------------------------------------------------
 
     def _product(self, a: Any, b: Any) -> Any:

@@ -12,6 +12,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 __all__ = ["Batch", "Optimizers"]
 
 Formula = Callable[..., None]
@@ -47,6 +49,7 @@ class Optimizers:
     """The step of an optimiser, for all parameters of a batch."""
 
     xp: Any
+    is_tensor: Any
     #: The most elements on which a formula runs at once: a tile and what is computed from it stay in cache.
     tile_size = 1 << 17
     #: Parameters of at most that many elements are joined: copying them costs less than running a formula on each.
@@ -75,9 +78,51 @@ class Optimizers:
         if fused is not None:
             fused(self, batch, **settings)
             return
+        if any(self.is_tensor(value) for value in settings.values()):
+            self._step_each(formula, batch, settings)
+            return
         if batch.cut is None:
             batch.cut = Cut(self, batch)
         batch.cut.run(formula, [_flat(g) for g in batch.grads], settings)
+
+    def _step_each(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
+        """The steps of the parameters one by one, each with its own elements of the settings that are arrays."""
+        for i, (p, g) in enumerate(zip(batch.params, batch.grads, strict=True)):
+            alone = Batch([p], [s[batch.offsets[i] : batch.offsets[i + 1]] for s in batch.states])
+            own = {name: v[i : i + 1] if self.is_tensor(v) else v for name, v in settings.items()}
+            Cut(self, alone).run(formula, [_flat(g)], own)
+
+    def step_settings(
+        self, settings: Callable[..., dict[str, Any]], options: dict[str, Any], numbers: dict[str, Any], dtype: Any
+    ) -> dict[str, Any]:
+        """The settings of a step where the device counts the steps.
+
+        Parameters
+        ----------
+        settings : callable
+            ``(options, numbers) -> settings``, an expression of the numbers, which it moves on by a step.
+        options : dict
+            Python numbers, and arrays without dims.
+        numbers : dict
+            Arrays with an element for each parameter; changed in place.
+        dtype : dtype
+            Of the parameters.
+
+        Returns
+        -------
+        dict
+            What follows from `numbers` or other arrays are arrays with an element for each parameter.
+        """
+        xp, kind = self.xp, _computed(dtype)
+        wide = {name: values.astype("float64") for name, values in numbers.items()}
+        found = settings(options, wide)
+        for name, values in numbers.items():
+            values[...] = wide[name]
+        count = len(next(iter(numbers.values())))
+        return {
+            name: xp.array(xp.broadcast_to(value.astype(kind), (count,))) if self.is_tensor(value) else value
+            for name, value in found.items()
+        }
 
 
 class Tile:
@@ -121,7 +166,7 @@ class Cut:
         copies = iter(self.copies)
         flat = [_flat(p if p.flags.c_contiguous else next(copies)[1]) for p in batch.params]
         states = [_flat(s) for s in batch.states]
-        self.wide = xp.dtype("float32") if flat[0].dtype.itemsize == 2 else None
+        self.wide = _computed(flat[0].dtype) if flat[0].dtype.itemsize == 2 else None
         tiles = list(_tiles(flat, states, backend.tile_size, backend.joined_size))
         #: Those that are computed where they are, and those that go through scratch memory.
         self.direct = [tile for tile in tiles if self.wide is None and tile.start is not None]
@@ -168,6 +213,11 @@ class Cut:
                 narrow[...] = wide
         for param, view in zip(tile.params, views, strict=True):
             param[...] = view
+
+
+def _computed(dtype: Any) -> Any:
+    """What steps of parameters of a dtype are computed in."""
+    return np.dtype({2: "float32"}.get(dtype.itemsize, np.empty(0, dtype).real.dtype))
 
 
 def _flat(array: Any) -> Any:

@@ -24,7 +24,7 @@ def adam(
     step_size: float,
     eps: float,
     weight_decay: float,
-    shrink: float,
+    shrink: float | None,
     maximize: bool,
 ) -> None:
     """A step along the mean gradient `m` over the root of the mean squared gradient `v` (or of its maximum).
@@ -35,7 +35,7 @@ def adam(
         g = -g
     if weight_decay != 0:
         g = g + p * weight_decay
-    if shrink != 1:
+    if shrink is not None:
         p *= shrink
     m += (g - m) * (1 - beta1)
     v *= beta2
@@ -62,8 +62,10 @@ class Adam(ElementwiseOptimizer):
         Adds so much of the parameter to its gradient.
     amsgrad : bool
         Divide by the largest mean of squares so far.
-    foreach, fused, capturable : bool, optional
+    foreach, fused : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    capturable : bool
+        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
     maximize : bool
         Step up the gradient.
     differentiable : bool
@@ -133,7 +135,7 @@ class Adam(ElementwiseOptimizer):
         return {
             "beta1": beta1, "beta2": beta2, "step_size": lr * correction / (1 - beta1 ** numbers["step"]),
             "eps": group["eps"] * correction, "weight_decay": 0 if decoupled else decay,
-            "shrink": 1 - lr * decay if decoupled else 1, "maximize": group["maximize"],
+            "shrink": 1 - lr * decay if decoupled and decay != 0 else None, "maximize": group["maximize"],
         }  # fmt: skip
 
 

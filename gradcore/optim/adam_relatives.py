@@ -125,8 +125,10 @@ class Adamax(ElementwiseOptimizer):
         Added to the size of gradients.
     weight_decay : float
         Adds so much of the parameter to its gradient.
-    foreach, capturable : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    capturable : bool
+        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
     maximize : bool
         Step up the gradient.
     differentiable : bool
@@ -205,6 +207,7 @@ class NAdam(ElementwiseOptimizer):
     """
 
     formula = staticmethod(nadam)
+    settings_are_expressions = False
 
     def __init__(
         self,
@@ -279,6 +282,7 @@ class RAdam(ElementwiseOptimizer):
     """
 
     formula = staticmethod(radam)
+    settings_are_expressions = False
 
     def __init__(
         self,

@@ -173,8 +173,10 @@ class RMSprop(ElementwiseOptimizer):
         How much of the last steps' direction is kept.
     centered : bool
         Divide by the standard deviation instead of the root of the mean square.
-    capturable, foreach : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    capturable : bool
+        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
     maximize : bool
         Step up the gradient.
     differentiable : bool
@@ -239,8 +241,10 @@ class Adadelta(ElementwiseOptimizer):
         Added to the mean squares.
     weight_decay : float
         Adds so much of the parameter to its gradient.
-    foreach, capturable : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    capturable : bool
+        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
     maximize : bool
         Step up the gradient.
     differentiable : bool

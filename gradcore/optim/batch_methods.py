@@ -76,8 +76,10 @@ class Rprop(ElementwiseOptimizer):
         By how much sizes shrink and grow.
     step_sizes : tuple of float
         The smallest and the largest size.
-    capturable, foreach : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    capturable : bool
+        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
     maximize : bool
         Step up the gradient.
     differentiable : bool
@@ -154,6 +156,7 @@ class ASGD(ElementwiseOptimizer):
     """
 
     formula = staticmethod(asgd)
+    settings_are_expressions = False
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import enable_grad
@@ -34,6 +34,8 @@ class ElementwiseOptimizer(Optimizer):
     #: ``formula(F, p, g, *states, **settings)``: changes the parameter and the states in place, and only reads the
     #: gradient. `F` has the operations: of a backend on arrays, or on tensors.
     formula: Callable[..., None]
+    #: Whether `settings` computes without branches on numbers, so that it can run on a device.
+    settings_are_expressions: ClassVar[bool] = True
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         super().__init__(params, defaults)
@@ -90,22 +92,38 @@ class ElementwiseOptimizer(Optimizer):
         return loss
 
     def _step(self, group: dict[str, Any], params: list[Any]) -> None:
+        capturable = self._capturable(group)
         tensors = [key for key, value in group.items() if key != "params" and _has_tensor(value)]
-        options = {**group, **{key: _plain(group[key]) for key in tensors}} if tensors else group
+        options = {**group, **{key: _plain(group[key], capturable) for key in tensors}} if tensors else group
+        if not capturable and params[0]._device.backend.is_capturing() and "step" in self.numbers(group):
+            self._refuse_capture(group)
         plan = self._plan(group, params)
         grads = [p._meta.grad._array for p in params]
         for run in plan.runs:
-            run.step(type(self).formula, lambda numbers: self.settings(options, numbers), grads)
+            run.step(type(self).formula, self.settings, options, grads)
         bump_all(params)
         for slab in plan.slabs:
             slab.note_write()
 
+    def _refuse_capture(self, group: dict[str, Any]) -> None:
+        name = type(self).__name__
+        if self.settings_are_expressions and "capturable" in group:
+            raise RuntimeError(
+                f"Attempting CUDA graph capture of step() for an instance of {name} but param_groups' capturable is "
+                "False."
+            )
+        raise RuntimeError(f"step() of {name} cannot be captured: the host counts its steps")
+
+    def _capturable(self, group: dict[str, Any]) -> bool:
+        """Whether devices count the steps."""
+        return self.settings_are_expressions and bool(group.get("capturable"))
+
     def _plan(self, group: dict[str, Any], params: list[Any]) -> Plan:
-        arrays, numbers = self.arrays(group), self.numbers(group)
+        arrays, numbers, capturable = self.arrays(group), self.numbers(group), self._capturable(group)
         plan = self._plans.get(id(group))
         names = {*arrays, *(n for n in numbers if not n.startswith("_"))}
-        if plan is None or not plan.fits(params, names, self.state):
-            plan = self._plans[id(group)] = Plan(params, arrays, numbers, self.state, plan)
+        if plan is None or not plan.fits(params, names, self.state, capturable):
+            plan = self._plans[id(group)] = Plan(params, arrays, numbers, self.state, plan, capturable)
         return plan
 
     def _step_recorded(self, group: dict[str, Any], params: list[Any]) -> None:
@@ -130,9 +148,13 @@ def _has_tensor(option: Any) -> bool:
     return isinstance(option, Tensor)
 
 
-def _plain(option: Any) -> Any:
-    """An option with Python numbers in the place of tensors."""
-    return tuple(map(value_of, option)) if isinstance(option, tuple) else value_of(option)
+def _plain(option: Any, capturable: bool) -> Any:
+    """An option with Python numbers in the place of tensors; arrays, if the host would wait for the numbers."""
+    if isinstance(option, tuple):
+        return tuple(_plain(each, capturable) for each in option)
+    if capturable and isinstance(option, Tensor) and not option._device.backend.host_scalars:
+        return option._array.reshape(())
+    return value_of(option)
 
 
 def _initial(tensor: Any, p: Any, value: float) -> Any:

@@ -13,6 +13,8 @@ from gradcore.optim.slabs import Slab
 __all__ = ["Plan"]
 
 Home = tuple[Slab, int]
+#: ``(options, numbers) -> settings``, which moves the numbers on by a step.
+Settings = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
 
 
 class Run:
@@ -37,19 +39,37 @@ class Run:
 
     @property
     def even(self) -> bool:
-        """Whether all numbers (the counts of steps) are equal still."""
-        return all(len(values) == 1 or bool((values == values[0]).all()) for values in self.numbers)
+        """Whether all numbers (the counts of steps) are equal still; on a device they need not be."""
+        return self.slab.on_device or all(
+            len(values) == 1 or bool((values == values[0]).all()) for values in self.numbers
+        )
 
-    def step(self, formula: Callable[..., None], settings: Callable[[dict[str, float]], Any], grads: list[Any]) -> None:
+    def step(self, formula: Callable[..., None], settings: Settings, options: dict[str, Any], grads: list[Any]) -> None:
         """Update the parameters and the states."""
         device = self.slab.device
+        found = (
+            self._settings_on_device(settings, options) if self.slab.on_device else self._settings(settings, options)
+        )
+        self.batch.grads = [grads[i] for i in self.positions]
+        device.kernels["optimizer_step"](formula, self.batch, found)
+        self.batch.grads = []  # they are not ours to keep
+
+    def _settings(self, settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
+        """The formula's settings for this step, by which the numbers are moved on."""
         names = self.slab.numbers
         values = {name: v[0].item() for name, v in zip(names, self.numbers, strict=True)}
-        self.batch.grads = [grads[i] for i in self.positions]
-        device.kernels["optimizer_step"](formula, self.batch, settings(values))
-        self.batch.grads = []  # they are not ours to keep
+        found = settings(options, values)
         for name, v in zip(names, self.numbers, strict=True):
             v[...] = values[name]
+        return found
+
+    def _settings_on_device(self, settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
+        """The same where the numbers are on the device: what follows from them has an element for each parameter."""
+        numbers = dict(zip(self.slab.numbers, self.numbers, strict=True))
+        found: dict[str, Any] = self.slab.device.kernels["step_settings"](
+            settings, options, numbers, self.batch.params[0].dtype
+        )
+        return found
 
 
 class Plan:
@@ -65,6 +85,8 @@ class Plan:
         The states of the optimiser.
     before : Plan or None
         The group's plan for other parameters, whose memory is used on.
+    capturable : bool
+        See `Slab`.
     """
 
     def __init__(
@@ -74,19 +96,23 @@ class Plan:
         numbers: dict[str, float],
         state: dict[Any, Any],
         before: Plan | None,
+        capturable: bool = False,
     ) -> None:
         self.params, self.memory = params, [p._array for p in params]
+        self.capturable = capturable
         self.names = names = {*arrays, *(n for n in numbers if not n.startswith("_"))}
         old = {} if before is None else before.homes
         self.homes: dict[Any, Home] = {
-            p: home for p, home in old.items() if home[0].holds(home[1], state.get(p), names)
+            p: home
+            for p, home in old.items()
+            if home[0].capturable == capturable and home[0].holds(home[1], state.get(p), names)
         }
         alike: dict[Any, list[Any]] = {}
         for p in dict.fromkeys(params):
             if p not in self.homes:
                 alike.setdefault((p._device, p._dtype), []).append(p)
         for new in alike.values():
-            slab = Slab(new, arrays, numbers, state)
+            slab = Slab(new, arrays, numbers, state, capturable)
             self.homes.update((p, (slab, i)) for i, p in enumerate(new))
         homes = [self.homes[p] for p in params]
         self.runs = [Run(*run) for run in _runs(homes)]
@@ -94,9 +120,14 @@ class Plan:
         self.entries = [slab.entries[i] for slab, i in homes] if names else []
         self.tensors = {name: [slab.tensors[name][i] for slab, i in homes] for name in names}
 
-    def fits(self, params: list[Any], names: set[str], state: dict[Any, Any]) -> bool:
+    def fits(self, params: list[Any], names: set[str], state: dict[Any, Any], capturable: bool = False) -> bool:
         """Whether this is the plan for `params`."""
-        if len(params) != len(self.params) or names != self.names or not all(map(is_, params, self.params)):
+        if (
+            capturable != self.capturable
+            or len(params) != len(self.params)
+            or names != self.names
+            or not all(map(is_, params, self.params))
+        ):
             return False
         if not all(map(is_, [p._array for p in params], self.memory)):
             return False
@@ -120,7 +151,8 @@ def _runs(homes: list[Home]) -> Iterator[tuple[Slab, int, int, list[int]]]:
         ends = [
             k + 1
             for k, (a, b) in enumerate(itertools.pairwise(positions))
-            if homes[b][1] != homes[a][1] + 1 or any(v[homes[a][1]] != v[homes[b][1]] for v in slab.numbers.values())
+            if homes[b][1] != homes[a][1] + 1
+            or (not slab.on_device and any(v[homes[a][1]] != v[homes[b][1]] for v in slab.numbers.values()))
         ]
         for first, last in itertools.pairwise([0, *ends, len(positions)]):
             start = homes[positions[first]][1]

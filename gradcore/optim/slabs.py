@@ -20,9 +20,9 @@ def value_of(number: Any) -> Any:
     return number.item() if isinstance(number, Tensor) else number
 
 
-def number_tensor(array: Any) -> Any:
-    """A number of a state as users see it: a tensor without dims on the CPU."""
-    return wrap(array.reshape(()), CPU)
+def number_tensor(array: Any, device: Any = CPU) -> Any:
+    """A number of a state as users see it: a tensor without dims, on the CPU or on the device of the parameter."""
+    return wrap(array.reshape(()), device)
 
 
 def number_dtype() -> Any:
@@ -50,19 +50,28 @@ class Slab:
     state : dict
         The states of the optimiser. What is there already (from a checkpoint) is taken over, and views of this slab are
         put in its place.
+    capturable : bool
+        Whether numbers are kept on the device, if that is one for which the host would have to wait.
     """
 
     def __init__(
-        self, params: list[Any], arrays: dict[str, float], numbers: dict[str, float], state: dict[Any, dict[str, Any]]
+        self,
+        params: list[Any],
+        arrays: dict[str, float],
+        numbers: dict[str, float],
+        state: dict[Any, dict[str, Any]],
+        capturable: bool = False,
     ) -> None:
         self.device, self.params = params[0]._device, params
+        self.capturable, self.on_device = capturable, capturable and not self.device.backend.host_scalars
         self.offsets = [0, *itertools.accumulate(p._array.size for p in params)]
-        self.numbers = {name: np.full(len(params), value, number_dtype()) for name, value in numbers.items()}
+        xp, place = (self.device.backend.xp, self.device) if self.on_device else (np, CPU)
         with self.device.backend.use_index(self.device.index):
+            self.numbers = {name: xp.full(len(params), value, number_dtype()) for name, value in numbers.items()}
             self.arrays = {name: self._filled(value) for name, value in arrays.items()}
             #: What users see: the tensors by name, and each parameter's entry in the state of the optimiser.
             self.tensors = {
-                name: [number_tensor(values[i : i + 1]) for i in range(len(params))]
+                name: [number_tensor(values[i : i + 1], place) for i in range(len(params))]
                 for name, values in self.numbers.items()
                 if not name.startswith("_")
             } | {name: [self._view(name, i) for i in range(len(params))] for name in arrays}
@@ -92,10 +101,12 @@ class Slab:
             part = self._part(name, i)
             part[...] = entry[name]._array.ravel()
         for name, values in self.numbers.items():
+            known = entry.get(name)
             if name.startswith("_"):
                 values[i] = bool(found)
-            elif entry.get(name) is not None:
-                values[i] = value_of(entry[name])
+            elif known is not None:
+                there = self.on_device and isinstance(known, Tensor) and known.device is self.device
+                values[i : i + 1] = known._array.reshape(1) if there else value_of(known)
 
     def holds(self, i: int, entry: dict[str, Any] | None, names: set[str]) -> bool:
         """Whether a state is still that of parameter `i` in this slab, with these names."""

@@ -1,4 +1,4 @@
-"""A CUDA runtime that does nothing but note what it is told: streams, events, capture, memory."""
+"""A CUDA runtime that notes what it is told (streams, events, memory) and runs captured work when it is launched."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.base import Backend
+from tests.strict import capture
 from tests.strict.device import StrictArray, StrictBackend, StrictNamespace, current
 
 LOG: list[Any] = []
@@ -48,10 +49,17 @@ class FakeStream:
 
     def begin_capture(self) -> None:
         self.capturing = True
+        capture.begin()
 
     def end_capture(self) -> Any:
         self.capturing = False
-        return types.SimpleNamespace(launch=lambda stream: LOG.append(("launch", stream.ptr)))
+        replay = capture.end()
+
+        def launch(stream: Any) -> None:
+            LOG.append(("launch", stream.ptr))
+            replay()
+
+        return types.SimpleNamespace(launch=launch)
 
 
 class FakeEvent:

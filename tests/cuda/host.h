@@ -260,8 +260,15 @@ const char* types(void (*)(A...)) {
     return names.c_str();
 }
 
+template <class... A>
+const size_t* sizes(void (*)(A...)) {
+    static const size_t found[] = {sizeof(A)..., 0};
+    return found;
+}
+
 }  // namespace host
 
 #define LAUNCHER(name)                                                                                          \
     extern "C" void launch_##name(const unsigned* dims, void** arguments) { host::launch(&name, dims, arguments); } \
-    extern "C" const char* types_##name() { return host::types(&name); }
+    extern "C" const char* types_##name() { return host::types(&name); }                                            \
+    extern "C" const size_t* sizes_##name() { return host::sizes(&name); }

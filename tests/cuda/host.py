@@ -25,6 +25,7 @@ import pytest
 
 from gradcore.backends import cupy_kernels
 from tests.strict import device
+from tests.strict.capture import queued
 
 HERE = Path(__file__).parent
 CUDA = cupy_kernels.INCLUDE
@@ -160,6 +161,10 @@ class HostKernel:
         names = types().decode().split()
         names = [re.sub(r"N6thrust.*7complex", "complex", name) for name in names]
         self.types = [{"l": "x", "m": "y"}.get(name, name) for name in names]
+        sizes = getattr(library, f"sizes_{name}")
+        sizes.restype = ctypes.POINTER(ctypes.c_size_t)
+        self.sizes = sizes()[: len(self.types)]
+        assert sum(self.sizes) <= 4096, f"{name} has arguments of {sum(self.sizes)} bytes"
 
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
         assert len(arguments) == len(self.types), (
@@ -168,7 +173,11 @@ class HostKernel:
         held = [self._argument(i, value) for i, value in enumerate(arguments)]
         places = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
         dims = (ctypes.c_uint * 6)(*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3])
-        self._launch(dims, places)
+
+        def launch(arrays: Any = (held, arguments)) -> None:  # what a captured launch needs stays alive
+            self._launch(dims, places)
+
+        queued(launch)
 
     def _argument(self, place: int, value: Any) -> np.ndarray[Any, Any]:
         """The argument in memory, after a look at its type."""
@@ -179,6 +188,11 @@ class HostKernel:
         if value is cupy_kernels.NULL:
             assert found.startswith("P"), f"argument {place} of {self.name} is no pointer"
             return np.array([value])
+        if value.dtype.names:  # a structure, by value
+            assert found == "N8gradcore5PartsE", f"argument {place} of {self.name}: {found}"
+            assert value.size == 1, f"argument {place} of {self.name}: CuPy takes arrays of one element by value"
+            assert value.nbytes == self.sizes[place], f"argument {place} of {self.name} has {self.sizes[place]} bytes"
+            return value
         wanted = MANGLED[value.dtype.name]
         if isinstance(value, np.ndarray):
             assert found in (f"P{wanted}", f"PK{wanted}"), f"argument {place} of {self.name}: {found}, not {wanted}*"

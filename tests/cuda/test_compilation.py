@@ -17,12 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcore.backends.cupy import CupyBackend
 from gradcore.backends.cupy_kernels import C_NAMES, INCLUDE, compile_options
+from gradcore.backends.fusion.batches import traced_steps
+from gradcore.backends.fusion.programs import Operand
+from gradcore.optim.adam import adam
 from tests.cuda.host import KERNEL, cupy_include, includes
 from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend
 
 ARCHITECTURES = (75, 80, 90)
-OF_ONE_TYPE = ("softmax", "normalization", "segments", "windows")
+OF_ONE_TYPE = ("softmax", "normalization", "segments", "windows", "lists")
 OPTIONS = [option for option in compile_options() if not option.startswith("-I")]
 
 
@@ -134,6 +138,17 @@ def test_generated_kernels(dtype: str, architecture: int, complex_numbers: bool,
 @pytest.mark.parametrize(("dtype", "least"), [("float32", 100), ("float16", 100), ("complex64", 100), ("uint8", 50)])
 def test_most_operations_have_a_generated_kernel(dtype: str, least: int) -> None:
     assert len(_generated(dtype)) > least
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_steps_of_optimizers(architecture: int, tmp_path: Path) -> None:
+    """With all numbers as settings, and with one of them as an array that the device has computed."""
+    settings = {"beta1": 0.9, "beta2": 0.99, "step_size": 0.1, "eps": 1e-8, "weight_decay": 0.1, "shrink": None}
+    for dtype in map(np.dtype, ("float16", "float32", "float64")):
+        for step_size in (0.1, Operand("step_size", np.dtype("float32"), False)):
+            chosen = {**settings, "step_size": step_size, "maximize": False}
+            source = traced_steps(adam, dtype, 2, chosen, CupyBackend.bodies).source(dtype)
+            assert entries(ptx_of(source, architecture, tmp_path)) == {"fused_adam_steps"}
 
 
 def test_products_and_sums_are_not_contracted(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.fusion.batches import CHUNK, chunk_table
+from gradcore.backends.parts import CHUNK, MOST_ARRAYS, launches
 from tests.cuda.conftest import Fused
+from tests.strict.device import COUNTS
 
 OPTIMIZERS: dict[str, Any] = {
     "SGD": lambda p: gc.optim.SGD(p, lr=0.1),
+    "SGD with momentum": lambda p: gc.optim.SGD(p, lr=0.1, momentum=0.9),
     "SGD with everything": lambda p: gc.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
     "SGD upwards": lambda p: gc.optim.SGD(p, lr=0.1, momentum=0.5, dampening=0.3, maximize=True),
     "Adam": lambda p: gc.optim.Adam(p, lr=0.01),
@@ -93,9 +95,121 @@ def test_parameters_that_are_not_contiguous(fused: Fused) -> None:
     assert not fused.batch.sources
 
 
-def test_the_table_of_chunks() -> None:
-    table = chunk_table([1000, 2000], [50_000, 70_000], [CHUNK + 2, 3], 4)
-    assert table.tolist() == [
-        [1000, 50_000, 0, CHUNK], [1000 + 4 * CHUNK, 50_000 + 4 * CHUNK, CHUNK, 2], [2000, 70_000, CHUNK + 2, 3],
-    ]  # fmt: skip
-    assert chunk_table([], [], [], 4).shape == (0, 4)
+def test_lists_of_any_length_in_launches() -> None:
+    (launch,) = launches([CHUNK + 2, 0, 3], [1000, 1500, 2000], [50_000, 60_000, 70_000])
+    assert launch.blocks == 3
+    (parts,) = launch.parts
+    assert parts["addresses"][:, :3].tolist() == [[1000, 1500, 2000], [50_000, 60_000, 70_000]]
+    assert parts["start"][:4].tolist() == [0, CHUNK + 2, CHUNK + 2, CHUNK + 5]
+    assert parts["block"][:4].tolist() == [0, 2, 2, 3]
+    first, second = launches([1] * (MOST_ARRAYS + 1), range(MOST_ARRAYS + 1))
+    assert (first.blocks, second.blocks) == (MOST_ARRAYS, 1)
+    assert second.parts["first"] == second.parts["start"][0, 0] == MOST_ARRAYS
+    assert list(launches([], [])) == list(launches([0], [8])) == []
+
+
+def test_more_parameters_than_fit_into_a_launch(fused: Fused) -> None:
+    def run(device: str) -> list[float]:
+        params = [gc.full((1 + i % 3,), float(i), device=device, requires_grad=True) for i in range(MOST_ARRAYS + 5)]
+        for p in params:
+            p.grad = p.detach().cos()
+        optimizer = gc.optim.SGD(params, lr=0.5, momentum=0.9)
+        for _ in range(2):
+            optimizer.step()
+        return [p.sum().item() for p in params]
+
+    assert fused(lambda: run("strict:0")) == pytest.approx(run("cpu"))
+
+
+CAPTURABLE: dict[str, Any] = {
+    "Adam": lambda p, lr: gc.optim.Adam(p, lr=lr, capturable=True),
+    "Adam with everything": lambda p, lr: gc.optim.Adam(
+        p, lr=lr, weight_decay=0.1, amsgrad=True, maximize=True, capturable=True
+    ),
+    "AdamW": lambda p, lr: gc.optim.AdamW(p, lr=lr, capturable=True),
+    "Adamax": lambda p, lr: gc.optim.Adamax(p, lr=lr, weight_decay=0.1, capturable=True),
+    "RMSprop": lambda p, lr: gc.optim.RMSprop(p, lr=lr, momentum=0.9, capturable=True),
+    "Adadelta": lambda p, lr: gc.optim.Adadelta(p, lr=lr, capturable=True),
+    "Rprop": lambda p, lr: gc.optim.Rprop(p, lr=0.01, capturable=True),
+}
+
+
+def trained_with_counts(device: str, name: str, dtype: Any, tensor_lr: bool) -> list[Any]:
+    """Parameters that join in at different steps, and what the host waited meanwhile."""
+    rng, lr = np.random.default_rng(0), 0.02
+    start = [rng.standard_normal(shape) for shape in SHAPES]
+    params = [gc.tensor(a, dtype=dtype, device=device, requires_grad=True) for a in start]
+    grads = [[gc.tensor(np.cos((step + 1) * a), dtype=dtype, device=device) for a in start] for step in range(6)]
+    optimizer = CAPTURABLE[name](params, gc.tensor(lr, device=device) if tensor_lr else lr)
+    before = COUNTS.total()
+    for step, each in enumerate(grads):
+        for i, (p, g) in enumerate(zip(params, each, strict=True)):
+            p.grad = g if step >= i % 3 else None
+        optimizer.step()
+    assert COUNTS.total() == before
+    steps = [optimizer.state[p]["step"] for p in params]
+    if device != "cpu":
+        assert {s.device for s in steps} == {params[0].device}
+    states = [optimizer.state[p][k] for p in params for k in optimizer.state[p] if k != "step"]
+    return [t.detach().cpu().double().numpy() for t in (*params, *steps, *states)]
+
+
+@pytest.mark.parametrize("fused_kernels", [False, True], ids=["formulas", "kernels"])
+@pytest.mark.parametrize(
+    ("name", "dtype", "tensor_lr"),
+    [
+        *((name, "float32", False) for name in CAPTURABLE),
+        *(("AdamW", dtype, True) for dtype in ("float16", "float32", "float64")),
+        ("Adam with everything", "float64", True),
+    ],
+)
+def test_devices_that_count_the_steps(
+    request: Any, strict: str, name: str, dtype: str, tensor_lr: bool, fused_kernels: bool
+) -> None:
+    tolerance = {"float16": 1e-2, "float32": 2e-5, "float64": 1e-6 if tensor_lr else 1e-12}[dtype]
+    kind = getattr(gc, dtype)
+
+    def run() -> list[Any]:
+        return trained_with_counts("strict:0", name, kind, tensor_lr)
+
+    there = request.getfixturevalue("fused")(run) if fused_kernels else run()
+    for a, b in zip(trained_with_counts("cpu", name, kind, tensor_lr), there, strict=True):
+        np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance)
+
+
+def test_a_learning_rate_that_changes_needs_no_other_kernel(fused: Fused) -> None:
+    def run() -> Any:
+        p = gc.ones(3, device="strict:0", requires_grad=True)
+        p.grad = gc.ones_like(p)
+        optimizer = gc.optim.AdamW([p], weight_decay=0.07, capturable=True)
+        for lr in (0.1, 0.2, 0.3):
+            optimizer.param_groups[0]["lr"] = lr
+            optimizer.step()
+        return p.detach().cpu()
+
+    expected = gc.ones(3, requires_grad=True)
+    expected.grad = gc.ones(3)
+    optimizer = gc.optim.AdamW([expected], weight_decay=0.07)
+    for lr in (0.1, 0.2, 0.3):
+        optimizer.param_groups[0]["lr"] = lr
+        optimizer.step()
+    assert gc.allclose(fused(run), expected.detach())
+    assert sorted(fused.batch.sources) == ["fused_adam_steps_1", "fused_step_settings_0"]
+
+
+def test_checkpoints_between_host_and_device_counts(strict: str) -> None:
+    def state(capturable: bool, given: Any = None) -> Any:
+        p = gc.ones(3, device=strict, requires_grad=True)
+        optimizer = gc.optim.Adam([p], capturable=capturable)
+        if given is not None:
+            optimizer.load_state_dict(given)
+            optimizer.param_groups[0]["capturable"] = capturable
+        p.grad = gc.ones_like(p)
+        optimizer.step()
+        return optimizer.state_dict()
+
+    for first in (False, True):
+        for second in (False, True):
+            step = state(second, state(first))["state"][0]["step"]
+            assert step.item() == 2
+            assert step.device == (strict if second else "cpu")

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.strict.capture import queued
+
 #: The calls of each function, and what they computed in.
 CALLS: Counter[Any] = Counter()
 
@@ -103,13 +105,19 @@ class FakeCublas:
         ]
         out = _columns(call["C"], dtype, m, n, call["ldc"], count, call["strideC"])
         alpha, beta = (np.ctypeslib.as_array(_at(call[name], factor)).view(factor)[0] for name in ("alpha", "beta"))
-        a, b = (OPERATIONS[call[op]](x).astype(factor) for op, x in zip(("transa", "transb"), operands, strict=True))
-        if call["computeType"] == 77:
-            a, b = _tensor_float(a), _tensor_float(b)
-        result = alpha * np.matmul(a, b)
-        if beta != 0:
-            result = result + beta * out.astype(factor)
-        out[...] = result.astype(dtype)
+
+        def multiply() -> None:
+            a, b = (
+                OPERATIONS[call[op]](x).astype(factor) for op, x in zip(("transa", "transb"), operands, strict=True)
+            )
+            if call["computeType"] == 77:
+                a, b = _tensor_float(a), _tensor_float(b)
+            result = alpha * np.matmul(a, b)
+            if beta != 0:
+                result = result + beta * out.astype(factor)
+            out[...] = result.astype(dtype)
+
+        queued(multiply)
         CALLS["matrices"] += count
         CALLS["compute", call["computeType"]] += 1
 

@@ -15,6 +15,7 @@ import time
 import types
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,47 @@ import numpy as np
 from gradcore.backends import philox
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy import CupyBackend
-from tests.strict import api
+from tests.strict import api, capture
 from tests.strict.blas import FakeCublas
+from tests.strict.capture import queued
 
 API = api.load()
-COUNTS: Counter[str] = Counter()
 _current = 0
 
 
 class StrictError(AssertionError):
     """The code did something that would fail, or be slow in silence, on a GPU."""
+
+
+class Counts(Counter[str]):
+    """How often the host waited, and what was copied; neither can be captured."""
+
+    def __setitem__(self, name: str, value: int) -> None:
+        if capture.is_on() and name != "between devices":
+            capture.refuse(f"operation not permitted when stream is capturing: {name}")
+        super().__setitem__(name, value)
+
+
+COUNTS = Counts()
+
+
+def made(compute: Callable[[], Any]) -> Any:
+    """The fresh result of a function; if work is captured, its memory, whose contents a replay computes."""
+    if not capture.is_on():
+        return _outside(compute())
+    with np.errstate(all="ignore"):
+        result = _outside(compute())
+    queued(lambda: _refill(result, compute()))
+    return result
+
+
+def _refill(old: Any, new: Any) -> None:
+    if isinstance(old, StrictArray):
+        if not np.may_share_memory(old._a, new):  # a view shows what its memory holds
+            old._a[...] = new
+    elif isinstance(old, (list, tuple)):
+        for a, b in zip(old, new, strict=True):
+            _refill(a, b)
 
 
 def current() -> int:
@@ -139,13 +171,16 @@ class StrictArray:
             _inside(self)
             inside = [_inside(self), *_inside(args)], {k: _inside(v) for k, v in named.items()}
             _wrapping(name, *inside)
-            return _outside(value(*inside[0][1:], **inside[1]))
+            if name in WRITING_METHODS:
+                return queued(lambda: value(*inside[0][1:], **inside[1]))
+            return _written(named, lambda: value(*inside[0][1:], **inside[1]))
 
         return method
 
     def __getitem__(self, index: Any) -> Any:
         _count_masks(index)
-        return _outside(_inside(self)[_wrapped(self._a, _index(index))])
+        a, index = _inside(self), _wrapped(self._a, _index(index))
+        return made(lambda: a[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         _count_masks(index)
@@ -154,7 +189,8 @@ class StrictArray:
         if _is_advanced(index) and not isinstance(value, StrictArray):
             COUNTS["to device"] += 1
         index = _wrapped(self._a, _index(index))
-        _inside(self)[index] = value if isinstance(value, np.ndarray) else _inside(value)
+        a, inside = _inside(self), value if isinstance(value, np.ndarray) else _inside(value)
+        queued(lambda: a.__setitem__(index, inside))
 
     def __len__(self) -> int:
         return len(self._a)
@@ -182,7 +218,7 @@ class StrictArray:
         return self._scalar(complex)  # type: ignore[no-any-return]
 
     def __copy__(self) -> Any:
-        return _outside(self._a.copy())
+        return made(self._a.copy)
 
     def __repr__(self) -> str:
         return f"StrictArray({self._a!r}, index={self.index})"
@@ -244,18 +280,22 @@ def _operators() -> None:
         function = getattr(operator, f"{name}_" if name in ("and", "or") else name)
         inplace = getattr(operator, f"i{name}")
 
-        def forward(self: Any, other: Any, f: Any = function) -> Any:
+        def forward(self: Any, other: Any, f: Any = function, name: str = name) -> Any:
             if _takes_over(other):
                 return NotImplemented
-            return _outside(f(_inside(self), _inside(other)))
+            _refuse_products(name)
+            a, b = _inside(self), _inside(other)
+            return made(lambda: f(a, b))
 
         def backward(self: Any, other: Any, f: Any = function) -> Any:
-            return _outside(f(_inside(other), _inside(self)))
+            a, b = _inside(other), _inside(self)
+            return made(lambda: f(a, b))
 
         def in_place(self: Any, other: Any, f: Any = inplace) -> Any:
             if _takes_over(other):
                 return NotImplemented
-            f(_inside(self), _inside(other))
+            a, b = _inside(self), _inside(other)
+            queued(lambda: f(a, b))
             return self
 
         setattr(StrictArray, f"__{name}__", forward)
@@ -265,12 +305,34 @@ def _operators() -> None:
         f = getattr(operator, name)
 
         def compare(self: Any, other: Any, f: Any = f) -> Any:
-            return NotImplemented if _takes_over(other) else _outside(f(_inside(self), _inside(other)))
+            if _takes_over(other):
+                return NotImplemented
+            a, b = _inside(self), _inside(other)
+            return made(lambda: f(a, b))
 
         setattr(StrictArray, f"__{name}__", compare)
     for name in ("neg", "pos", "abs", "invert"):
         f = getattr(operator, name)
-        setattr(StrictArray, f"__{name}__", lambda self, f=f: _outside(f(_inside(self))))
+        setattr(StrictArray, f"__{name}__", lambda self, f=f: _applied(f, _inside(self)))
+
+
+def _applied(f: Callable[[Any], Any], a: Any) -> Any:
+    return made(lambda: f(a))
+
+
+def _written(named: dict[str, Any], compute: Callable[[], Any]) -> Any:
+    """The result of a function, which may write it to ``out``."""
+    out = named.get("out")
+    if out is None:
+        return made(compute)
+    queued(compute)
+    return out
+
+
+def _refuse_products(name: str) -> None:
+    """cuBLAS, as CuPy calls it, allocates and chooses as it runs; so do the libraries of linear algebra."""
+    if capture.is_on() and (name.rpartition(".")[2] in PRODUCTS or name.startswith(("linalg.", "scipy_linalg."))):
+        capture.refuse(name)
 
 
 _operators()
@@ -299,20 +361,31 @@ class _Function:
             raise StrictError(f"cupy's {self.name} does not do {args[0].dtype}")
         if self.name == "linalg.solve" and args[0].shape[:-1] != args[1].shape[: args[0].ndim - 1]:
             raise StrictError(f"cupy's linalg.solve does not broadcast {args[0].shape} and {args[1].shape}")
-        out = named.get("out")
+        if not (self.name == "dot" and args[0].ndim == args[1].ndim == 1):  # a sum of products
+            _refuse_products(self.name)
         inside = list(_inside(args)), {k: _inside(v) for k, v in named.items()}
         _wrapping(self.name, *inside)
+        if self.name.endswith(".at") or self.name in WRITING:
+            return queued(lambda: self._computed(*inside[0], **inside[1]))
+        return _written(named, lambda: self._computed(*inside[0], **inside[1]))
+
+    def _computed(self, *args: Any, **named: Any) -> Any:
         try:
-            result = self.function(*inside[0], **inside[1])
+            return self.function(*args, **named)
         except np.linalg.LinAlgError:
             if self.name not in ("linalg.inv", "linalg.solve"):
                 raise
-            result = _each_matrix(self.function, *inside[0])
-        return out if out is not None else _outside(result)
+            return _each_matrix(self.function, *args)
 
 
 #: What copies from the host when it is given something else than an array of the device.
 CONVERSIONS = ("array", "asanyarray", "asarray", "ascontiguousarray")
+
+#: Functions and methods that write to their first argument.
+WRITING = ("copyto", "put", "place", "putmask", "fill_diagonal")
+WRITING_METHODS = ("fill", "sort", "partition", "put", "itemset", "set")
+
+PRODUCTS = ("matmul", "dot", "vdot", "inner", "tensordot", "einsum", "tensorsolve")
 
 #: Functions that read something from the device: a size, or whether they failed.
 WAITING = ("nonzero", "flatnonzero", "argwhere", "unique", "bincount", "digitize", "extract", "histogram", "put",

@@ -11,10 +11,7 @@ from gradcore.backends.fusion.cells import Cell
 from gradcore.backends.fusion.functions import C_TYPES, computed
 from gradcore.backends.fusion.programs import Operand, Program, traced
 
-__all__ = ["Steps", "chunk_table", "traced_steps"]
-
-#: Elements that a block goes over.
-CHUNK = 1 << 13
+__all__ = ["Steps", "traced_steps"]
 
 
 class Steps(NamedTuple):
@@ -29,32 +26,38 @@ class Steps(NamedTuple):
         How many states there are.
     parameters : tuple of float
         The values of the program's parameters.
+    vectors : tuple of int
+        Which of the settings that are arrays, with an element for each parameter, the kernel takes.
     """
 
     program: Program
     changed: tuple[str, ...]
     states: int
     parameters: tuple[float, ...]
+    vectors: tuple[int, ...]
 
     def source(self, dtype: np.dtype[Any]) -> str:
         """CUDA source of the kernel.
 
-        A block has a row of the table `chunks`: the addresses of a part of a parameter and of its gradient, where its
-        states begin, and how many elements it has.
+        A block has a part of a parameter, whose address and that of its gradient are in `parts`.
         """
-        program, kind = self.program, C_TYPES[dtype.name]
-        names = ["p", "g", *(f"s{i}" for i in range(self.states))]
-        arguments = ["const i64* chunks", *(f"{kind}* {name}_states" for name in names[2:])]
+        program, kind, inner = self.program, C_TYPES[dtype.name], C_TYPES[computed(dtype).name]
+        states = [f"s{i}" for i in range(self.states)]
+        arrays, vectors = ([o for o in program.operands if o.is_array == wanted] for wanted in (True, False))
+        arguments = ["const Parts parts", *(f"{kind}* {name}_states" for name in states)]
+        arguments += [f"const {C_TYPES[o.dtype.name]}* {o.name}_values" for o in vectors]
         arguments += [f"const {C_TYPES[d.name]} p{i}" for i, d in enumerate(program.parameters)]
-        lines = ['#include "elementwise.cuh"', "using namespace gradcore;", ""]
+        lines = ['#include "elementwise.cuh"', '#include "parts.cuh"', "using namespace gradcore;", ""]
         lines += [f'extern "C" __global__ void {program.name}({", ".join(arguments)}) {{']
-        lines += ["    const i64* chunk = chunks + 4 * blockIdx.x;"]
-        lines += [f"    {kind}* p_array = reinterpret_cast<{kind}*>(chunk[0]);"]
-        lines += [f"    const {kind}* g_array = reinterpret_cast<const {kind}*>(chunk[1]);"]
-        lines += [f"    {kind}* {name}_array = {name}_states + chunk[2];" for name in names[2:]]
-        lines += ["    for (i64 i = threadIdx.x; i < chunk[3]; i += blockDim.x) {"]
-        inner = C_TYPES[computed(dtype).name]
-        lines += [f"        const {inner} {o.name} = load({o.name}_array[i]);" for o in program.operands]
+        lines += ["    const i32 array = parts.array();", "    const Elements elements(parts, array);"]
+        for place, name in enumerate(("p", "g")):
+            const = "const " if name == "g" else ""
+            address = f"reinterpret_cast<{const}{kind}*>(parts.addresses[{place}][array])"
+            lines += [f"    {const}{kind}* {name}_array = {address} + elements.begin;"]
+        lines += [f"    {kind}* {s}_array = {s}_states + parts.start[array] + elements.begin;" for s in states]
+        lines += [f"    const {inner} {o.name} = {o.name}_values[parts.first + array];" for o in vectors]
+        lines += ["    for (i64 i = threadIdx.x; i < elements.count; i += blockDim.x) {"]
+        lines += [f"        const {inner} {o.name} = load({o.name}_array[i]);" for o in arrays]
         lines += [f"        {line}" for line in program.body]
         lines += [
             f"        {name}_array[i] = store<{kind}>({value});"
@@ -70,7 +73,7 @@ def traced_steps(
     settings: dict[str, Any],
     bodies: dict[str, Callable[..., Any]],
 ) -> Steps:
-    """Trace ``formula(F, p, g, *states, **settings)``.
+    """Trace ``formula(F, p, g, *states, **settings)``; a setting that is an array is given as an `Operand`.
 
     Raises
     ------
@@ -80,25 +83,20 @@ def traced_steps(
     names = ["p", *(f"s{i}" for i in range(states))]
 
     def run(F: Any, g: Any, p: Any, *rest: Any) -> list[Any]:
-        cells = [Cell(v) for v in (p, *rest[:states])]
+        before = (p, *rest[:states])
+        cells = [Cell(v) for v in before]
         formula(F, cells[0], g, *cells[1:], **dict(zip(settings, rest[states:], strict=True)))
-        return [cell.value for cell in cells]
+        return [_written(cell.value, value) for cell, value in zip(cells, before, strict=True)]
 
     operands = [(name, Operand(name, dtype)) for name in ("g", *names)]
     found = traced(
         f"{formula.__name__}_steps", run, [*operands, *settings.items()], bodies, stored=[dtype] * len(names)
     )
     changed = tuple(name for name, (fresh, _) in zip(names, found.results, strict=True) if fresh)
-    return Steps(found.program, changed, states, found.parameters)
+    vectors = tuple(i - len(operands) for i in found.used if i >= len(operands))
+    return Steps(found.program, changed, states, found.parameters, vectors)
 
 
-def chunk_table(addresses: list[int], grads: list[int], sizes: list[int], itemsize: int) -> np.ndarray[Any, Any]:
-    """The rows of `chunks` for parameters at these addresses, whose states follow each other."""
-    rows = []
-    offset = 0
-    for address, grad, size in zip(addresses, grads, sizes, strict=True):
-        for start in range(0, size, CHUNK):
-            moved = start * itemsize
-            rows.append((address + moved, grad + moved, offset + start, min(CHUNK, size - start)))
-        offset += size
-    return np.array(rows, np.int64).reshape(-1, 4)
+def _written(value: Any, before: Any) -> Any:
+    """The new value of a cell: not merely another operand, which would not count as a result."""
+    return +value if value is not before and value.function == "input" else value

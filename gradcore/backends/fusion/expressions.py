@@ -93,7 +93,8 @@ class Value:
 
     # -- operators
 
-    __neg__, __abs__, __invert__ = call_of("negative"), call_of("absolute"), call_of("invert")
+    __pos__, __neg__ = call_of("positive"), call_of("negative")
+    __abs__, __invert__ = call_of("absolute"), call_of("invert")
     __add__, __radd__ = call_of("add"), _reflected("add")
     __sub__, __rsub__ = call_of("subtract"), _reflected("subtract")
     __mul__, __rmul__ = call_of("multiply"), _reflected("multiply")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Iterable
+from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.autograd.variables import wrap
 from gradcore.creation import tensor
 from gradcore.tensor import Tensor
+from gradcore.utils.lists import changed_together, lists_by_device
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -48,17 +51,36 @@ def get_total_norm(
     tensors, order = _listed(tensors), float(norm_type)
     if not tensors:
         return tensor(0.0)
-    norms: dict[object, list[Tensor]] = {}
-    for t in tensors:
-        norms.setdefault(t.device, []).append(TENSORS.linalg_vector_norm(t, order))
-    moved = [TENSORS.stack(own).to(tensors[0].device) for own in norms.values()]
-    total: Tensor = TENSORS.linalg_vector_norm(TENSORS.cat(moved) if len(moved) > 1 else moved[0], order)
+    total = _norm_of_norms(_norms(tensors, order), order, tensors[0].device)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {order} for gradients from `parameters` is non-finite, so it cannot be clipped. "
             "To disable this error and scale the gradients by the non-finite norm anyway, set "
             "`error_if_nonfinite=False`"
         )
+    return total
+
+
+def _norms(tensors: list[Tensor], order: float) -> dict[object, list[Tensor]]:
+    """By device, norms of one or of several tensors."""
+    lists, others = lists_by_device(tensors)
+    norms: dict[object, list[Tensor]] = {}
+    for device, own in lists.items():
+        together, left = device.kernels["norm_list"]([t._array for t in own], order)
+        if together:
+            norms[device] = [wrap(norm, device) for norm in together]
+        others += [own[place] for place in left]
+    for t in others:
+        norms.setdefault(t.device, []).append(TENSORS.linalg_vector_norm(t, order))
+    return norms
+
+
+def _norm_of_norms(norms: dict[object, list[Tensor]], order: float, device: Any) -> Tensor:
+    (first, *more), *elsewhere = norms.values()
+    if not more and not elsewhere:
+        return first.to(device)
+    moved = [TENSORS.stack(own).to(device) for own in norms.values()]
+    total: Tensor = TENSORS.linalg_vector_norm(TENSORS.cat(moved) if len(moved) > 1 else moved[0], order)
     return total
 
 
@@ -77,9 +99,15 @@ def clip_grads_with_norm_(
     foreach : bool, optional
         Accepted for compatibility.
     """
+    lists, left = lists_by_device(_grads(parameters))
+    for device, grads in lists.items():
+        norm = total_norm.detach().to(device)._array
+        left += changed_together("clip_list", device, grads, norm, float(max_norm))
+    if not left:
+        return
     factor = TENSORS.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
     on = {total_norm.device: factor}
-    for grad in _grads(parameters):
+    for grad in left:
         if grad.device not in on:
             on[grad.device] = factor.to(grad.device)
         grad.mul_(on[grad.device])
@@ -152,5 +180,8 @@ def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | Non
     foreach : bool, optional
         Accepted for compatibility.
     """
-    for grad in _grads(parameters):
+    lists, left = lists_by_device(_grads(parameters))
+    for device, grads in lists.items():
+        left += changed_together("clamp_list", device, grads, float(clip_value))
+    for grad in left:
         grad.clamp_(min=-float(clip_value), max=float(clip_value))
