@@ -16,7 +16,7 @@ from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.backends import registry
 from gradcore.tensor import Tensor
-from gradcore.utils.lists import changed_together, lists_by_device
+from gradcore.utils.lists import multiplied, reciprocal
 
 __all__ = ["GradScaler"]
 
@@ -164,29 +164,15 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if progress.stage is _Stage.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        progress.found_inf = self._divided(optimizer, self._scale.double().reciprocal().float(), False)
+        progress.found_inf = self._divided(optimizer, reciprocal(self._scale), False)
         progress.stage = _Stage.UNSCALED
 
-    @no_grad()
     def _divided(self, optimizer: Any, factor: Any, allow_fp16: bool) -> dict[Any, Any]:
         """Multiply all gradients by `factor`, if any; per device 1 where one of them was infinite or nan, else 0."""
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if not allow_fp16 and any(grad.dtype is dtypes.float16 for grad in grads):
             raise ValueError("Attempting to unscale FP16 gradients.")
-        devices = dict.fromkeys(grad.device for grad in grads)
-        found = {device: TENSORS.zeros((), dtype=dtypes.float32, device=device) for device in devices}
-        factors: dict[Any, Any] = {device: None if factor is None else factor.to(device) for device in devices}
-        lists, left = lists_by_device(grads)
-        for device, own in lists.items():
-            times = None if factor is None else factors[device]._array
-            left += changed_together("unscale_list", device, own, times, found[device]._array)
-        for grad in left:
-            device = grad.device
-            bad = TENSORS.logical_not(TENSORS.all(TENSORS.isfinite(grad)))
-            found[device] = TENSORS.maximum(found[device], bad.float())
-            if factor is not None:
-                grad.mul_(factors[device])
-        return found
+        return multiplied(grads, factor)
 
     # -- steps ------------------------------------------------------------------------------------------------------
 

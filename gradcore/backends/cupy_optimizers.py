@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy_kernels import C_NAMES, CudaKernels
+from gradcore.backends.cupy_kernels import C_NAMES, NULL, CudaKernels
 from gradcore.backends.fusion.advances import Advance
 from gradcore.backends.fusion.batches import Steps, traced_steps
 from gradcore.backends.fusion.expressions import Unfusable
@@ -42,7 +42,7 @@ class CudaOptimizers(CudaKernels, Optimizers):
         """How settings follow from steps that the device counts, by options."""
         return {}
 
-    def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
+    def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], found_inf: Any = None) -> None:
         """One launch for all parameters (or for 128 of them), whose addresses are an argument of the kernel."""
         arrays = [*batch.params, *batch.grads]
         dtype = arrays[0].dtype
@@ -53,7 +53,7 @@ class CudaOptimizers(CudaKernels, Optimizers):
         }
         steps = self._traced_steps(formula, dtype, len(batch.states), described) if fits and self.fuses else None
         if steps is None:
-            super().optimizer_step(formula, batch, settings)
+            super().optimizer_step(formula, batch, settings, found_inf)
             return
         source = steps.source(dtype)
         kernel = self._steps.get(source)
@@ -61,13 +61,19 @@ class CudaOptimizers(CudaKernels, Optimizers):
             kernel = self._steps[source] = self.compile_kernel(source, steps.program.name)
         vectors = [value for value in settings.values() if self.is_tensor(value)]
         numbers = [kind.type(v) for v, kind in zip(steps.parameters, steps.program.parameters, strict=True)]
-        rest = (*(s.reshape(-1) for s in batch.states), *(vectors[i] for i in steps.vectors), *numbers)
+        skipped = NULL if found_inf is None else found_inf
+        rest = (skipped, *(s.reshape(-1) for s in batch.states), *(vectors[i] for i in steps.vectors), *numbers)
         addresses = ([self.address(a) for a in group] for group in (batch.params, batch.grads))
         for launch in launches([p.size for p in batch.params], *addresses):
             kernel((launch.blocks,), (256,), (launch.parts, *rest))
 
     def step_settings(
-        self, settings: Callable[..., dict[str, Any]], options: dict[str, Any], numbers: dict[str, Any], dtype: Any
+        self,
+        settings: Callable[..., dict[str, Any]],
+        options: dict[str, Any],
+        numbers: dict[str, Any],
+        dtype: Any,
+        found_inf: Any = None,
     ) -> dict[str, Any]:
         """The settings of a step where the device counts the steps: one launch, and one for each number."""
         if self.fuses:
@@ -80,10 +86,9 @@ class CudaOptimizers(CudaKernels, Optimizers):
             wide = tuple(double if name in numbers else None for name, _ in operands)
             found = self.fusion.run("step_settings", plan, plan.formula, operands, wide)
             if found is not None:
-                for values, new in zip(numbers.values(), found, strict=False):
-                    values[...] = new
+                self._move(numbers, found, found_inf)
                 return plan.settings(found[len(numbers) :])
-        return super().step_settings(settings, options, numbers, dtype)
+        return super().step_settings(settings, options, numbers, dtype, found_inf)
 
     def _traced_steps(
         self, formula: Formula, dtype: np.dtype[Any], states: int, settings: dict[str, Any]

@@ -9,7 +9,7 @@ joined in scratch memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,7 +62,7 @@ class Optimizers:
         """Call ``work(start, stop)`` for parts of ``range(count)``; a backend may do so at the same time."""
         work(0, count)
 
-    def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
+    def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], found_inf: Any = None) -> None:
         """Run `formula` on the parameters, gradients and states of a batch.
 
         Parameters
@@ -72,8 +72,16 @@ class Optimizers:
         batch : Batch
             Changed in place.
         settings : dict
-            Python numbers, and flags: the same for all parameters of the batch.
+            Python numbers, and flags: the same for all parameters of the batch. Arrays have an element for each.
+        found_inf : array, optional
+            A float32 without dims: if it is larger than 0, everything stays as it is.
         """
+        kept = [] if found_inf is None else [(a, a.copy()) for a in (*batch.params, *batch.states)]
+        self._step_all(formula, batch, settings)
+        for array, before in kept:
+            self.xp.copyto(array, before, where=found_inf > 0)
+
+    def _step_all(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
         fused = self.fused_steps.get(formula.__name__)
         if fused is not None:
             fused(self, batch, **settings)
@@ -93,7 +101,12 @@ class Optimizers:
             Cut(self, alone).run(formula, [_flat(g)], own)
 
     def step_settings(
-        self, settings: Callable[..., dict[str, Any]], options: dict[str, Any], numbers: dict[str, Any], dtype: Any
+        self,
+        settings: Callable[..., dict[str, Any]],
+        options: dict[str, Any],
+        numbers: dict[str, Any],
+        dtype: Any,
+        found_inf: Any = None,
     ) -> dict[str, Any]:
         """The settings of a step where the device counts the steps.
 
@@ -107,6 +120,8 @@ class Optimizers:
             Arrays with an element for each parameter; changed in place.
         dtype : dtype
             Of the parameters.
+        found_inf : array, optional
+            See `optimizer_step`: if it is larger than 0, the numbers are not moved.
 
         Returns
         -------
@@ -116,13 +131,17 @@ class Optimizers:
         xp, kind = self.xp, _computed(dtype)
         wide = {name: values.astype("float64") for name, values in numbers.items()}
         found = settings(options, wide)
-        for name, values in numbers.items():
-            values[...] = wide[name]
+        self._move(numbers, wide.values(), found_inf)
         count = len(next(iter(numbers.values())))
         return {
             name: xp.array(xp.broadcast_to(value.astype(kind), (count,))) if self.is_tensor(value) else value
             for name, value in found.items()
         }
+
+    def _move(self, numbers: dict[str, Any], new: Iterable[Any], found_inf: Any) -> None:
+        where = True if found_inf is None else found_inf <= 0
+        for values, moved in zip(numbers.values(), new, strict=False):
+            self.xp.copyto(values, moved, where=where)
 
 
 class Tile:

@@ -62,8 +62,10 @@ class Adam(ElementwiseOptimizer):
         Adds so much of the parameter to its gradient.
     amsgrad : bool
         Divide by the largest mean of squares so far.
-    foreach, fused : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    fused : bool, optional
+        Let a `GradScaler` leave it to the step to divide gradients, and on CUDA to the device to leave out a step.
     capturable : bool
         Count the steps on the CUDA device, so that `cuda.graph` can capture them.
     maximize : bool

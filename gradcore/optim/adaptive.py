@@ -102,8 +102,10 @@ class Adagrad(ElementwiseOptimizer):
         Where the sum of squares starts.
     eps : float
         Added to the denominator.
-    foreach, fused : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    fused : bool, optional
+        Let a `GradScaler` leave it to the step to divide gradients, and on CUDA to the device to leave out a step.
     maximize : bool
         Step up the gradient.
     differentiable : bool

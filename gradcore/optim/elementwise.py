@@ -13,6 +13,7 @@ from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.plans import Plan
 from gradcore.optim.slabs import rounded, value_of
 from gradcore.tensor import Tensor
+from gradcore.utils.lists import divide
 
 __all__ = ["ElementwiseOptimizer"]
 
@@ -85,13 +86,28 @@ class ElementwiseOptimizer(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        bad = self._unscale()
+        if bad is not None and bad.device.backend.host_scalars and bad.item():
+            return loss
         for group in self.param_groups:
             params = [p for p in group["params"] if (meta := p._meta) is not None and meta.grad is not None]
             if params:
-                (self._step_recorded if group["differentiable"] else self._step)(group, params)
+                self._step_recorded(group, params) if group["differentiable"] else self._step(group, params, bad)
         return loss
 
-    def _step(self, group: dict[str, Any], params: list[Any]) -> None:
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether a `GradScaler` leaves unscaling, and steps with gradients that are not finite, to this optimiser."""
+        return bool(self.defaults.get("fused"))
+
+    def _unscale(self) -> Tensor | None:
+        """Divide the gradients by what a `GradScaler` says; what it has found, if it makes this step."""
+        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        if scale is not None:
+            divide((p.grad for group in self.param_groups for p in group["params"]), scale)
+        return found if isinstance(found, Tensor) else None
+
+    def _step(self, group: dict[str, Any], params: list[Any], bad: Tensor | None) -> None:
         capturable = self._capturable(group)
         tensors = [key for key, value in group.items() if key != "params" and _has_tensor(value)]
         options = {**group, **{key: _plain(group[key], capturable) for key in tensors}} if tensors else group
@@ -100,7 +116,7 @@ class ElementwiseOptimizer(Optimizer):
         plan = self._plan(group, params)
         grads = [p._meta.grad._array for p in params]
         for run in plan.runs:
-            run.step(type(self).formula, self.settings, options, grads)
+            run.step(type(self).formula, self.settings, options, grads, bad)
         bump_all(params)
         for slab in plan.slabs:
             slab.note_write()
@@ -116,7 +132,7 @@ class ElementwiseOptimizer(Optimizer):
 
     def _capturable(self, group: dict[str, Any]) -> bool:
         """Whether devices count the steps."""
-        return self.settings_are_expressions and bool(group.get("capturable"))
+        return self.settings_are_expressions and bool(group.get("capturable") or group.get("fused"))
 
     def _plan(self, group: dict[str, Any], params: list[Any]) -> Plan:
         arrays, numbers, capturable = self.arrays(group), self.numbers(group), self._capturable(group)

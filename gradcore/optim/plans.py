@@ -44,14 +44,23 @@ class Run:
             len(values) == 1 or bool((values == values[0]).all()) for values in self.numbers
         )
 
-    def step(self, formula: Callable[..., None], settings: Settings, options: dict[str, Any], grads: list[Any]) -> None:
-        """Update the parameters and the states."""
-        device = self.slab.device
-        found = (
-            self._settings_on_device(settings, options) if self.slab.on_device else self._settings(settings, options)
-        )
+    def step(
+        self,
+        formula: Callable[..., None],
+        settings: Settings,
+        options: dict[str, Any],
+        grads: list[Any],
+        found_inf: Any = None,
+    ) -> None:
+        """Update the parameters and the states, if the tensor `found_inf` (only for a slab on a device) is 0."""
+        device, bad = self.slab.device, None
+        if self.slab.on_device:
+            bad = None if found_inf is None else found_inf.to(device)._array
+            found = self._settings_on_device(settings, options, bad)
+        else:
+            found = self._settings(settings, options)
         self.batch.grads = [grads[i] for i in self.positions]
-        device.kernels["optimizer_step"](formula, self.batch, found)
+        device.kernels["optimizer_step"](formula, self.batch, found, bad)
         self.batch.grads = []  # they are not ours to keep
 
     def _settings(self, settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
@@ -63,11 +72,11 @@ class Run:
             v[...] = values[name]
         return found
 
-    def _settings_on_device(self, settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
+    def _settings_on_device(self, settings: Settings, options: dict[str, Any], found_inf: Any) -> dict[str, Any]:
         """The same where the numbers are on the device: what follows from them has an element for each parameter."""
         numbers = dict(zip(self.slab.numbers, self.numbers, strict=True))
         found: dict[str, Any] = self.slab.device.kernels["step_settings"](
-            settings, options, numbers, self.batch.params[0].dtype
+            settings, options, numbers, self.batch.params[0].dtype, found_inf
         )
         return found
 

@@ -19,24 +19,20 @@ def sgd(
     *buffer: Any,
     lr: float,
     momentum: float,
-    dampening: float,
+    new: float | None,
     weight_decay: float,
     nesterov: bool,
     maximize: bool,
-    first: bool,
 ) -> None:
-    """A step down the gradient; `first` says that the buffer (there is one with momentum) holds nothing yet."""
+    """A step down the gradient, or with momentum along a buffer, which a gradient enters with the factor `new`."""
     if maximize:
         g = -g
     if weight_decay != 0:
         g = g + p * weight_decay
     if buffer:
         (b,) = buffer
-        if first:
-            b[...] = g
-        else:
-            b *= momentum
-            b += g if dampening == 0 else g * (1 - dampening)
+        b *= momentum
+        b += g if new is None else g * new
         g = g + b * momentum if nesterov else b
     p -= g * lr
 
@@ -60,8 +56,10 @@ class SGD(ElementwiseOptimizer):
         Look ahead along the momentum.
     maximize : bool
         Step up the gradient.
-    foreach, fused : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    fused : bool, optional
+        Let a `GradScaler` leave it to the step to divide gradients, and on CUDA to the device to leave out a step.
     differentiable : bool
         Record the step, so that gradients flow through it.
 
@@ -117,6 +115,8 @@ class SGD(ElementwiseOptimizer):
         return {"_started": 0.0}
 
     def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
-        names = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
-        first, numbers["_started"] = not numbers["_started"], 1.0
-        return {**{name: group[name] for name in names}, "first": first}
+        # The first gradient is not dampened.
+        new = 1 - group["dampening"] * numbers["_started"] if group["dampening"] != 0 else None
+        numbers["_started"] += 1 - numbers["_started"]
+        names = ("lr", "momentum", "weight_decay", "nesterov", "maximize")
+        return {**{name: group[name] for name in names}, "new": new}

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.tensor import Tensor
 
-__all__ = ["changed_together", "lists_by_device"]
+__all__ = ["changed_together", "divide", "lists_by_device", "multiplied", "reciprocal"]
 
 
 def lists_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Any, list[Tensor]], list[Tensor]]:
@@ -29,3 +32,34 @@ def changed_together(kernel: str, device: Any, tensors: list[Tensor], *args: Any
     left = set(places)
     bump_all(t for place, t in enumerate(tensors) if place not in left)
     return [tensors[place] for place in places]
+
+
+@no_grad()
+def multiplied(grads: list[Tensor], factor: Tensor | None) -> dict[Any, Tensor]:
+    """Multiply gradients by a factor, if any, in place; per device 1 where one was infinite or nan, else 0."""
+    devices = dict.fromkeys(grad.device for grad in grads)
+    found = {device: TENSORS.zeros((), dtype=dtypes.float32, device=device) for device in devices}
+    factors: dict[Any, Any] = {device: None if factor is None else factor.to(device) for device in devices}
+    lists, left = lists_by_device(grads)
+    for device, own in lists.items():
+        times = None if factor is None else factors[device]._array
+        left += changed_together("unscale_list", device, own, times, found[device]._array)
+    for grad in left:
+        device = grad.device
+        bad = TENSORS.logical_not(TENSORS.all(TENSORS.isfinite(grad)))
+        found[device] = TENSORS.maximum(found[device], bad.float())
+        if factor is not None:
+            grad.mul_(factors[device])
+    return found
+
+
+@no_grad()
+def reciprocal(scale: Tensor) -> Tensor:
+    """What divides by a scale: rounded once."""
+    factor: Tensor = TENSORS.reciprocal(scale.double()).float()
+    return factor
+
+
+def divide(grads: Iterable[Tensor | None], scale: Tensor) -> None:
+    """Divide gradients by a scale, in place."""
+    multiplied([grad for grad in grads if grad is not None], reciprocal(scale))

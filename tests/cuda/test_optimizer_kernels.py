@@ -177,6 +177,54 @@ def test_devices_that_count_the_steps(
         np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance)
 
 
+FUSED: dict[str, Any] = {
+    "SGD": lambda p: gc.optim.SGD(p, lr=0.1, fused=True),
+    "SGD with everything": lambda p: gc.optim.SGD(
+        p, lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.1, maximize=True, fused=True
+    ),
+    "SGD with a rate in memory": lambda p: gc.optim.SGD(p, lr=gc.tensor(0.1).to(p[0].device), fused=True),
+    "Adam": lambda p: gc.optim.Adam(p, lr=0.1, amsgrad=True, fused=True),
+    "AdamW": lambda p: gc.optim.AdamW(p, lr=0.1, fused=True, capturable=True),
+    "Adagrad": lambda p: gc.optim.Adagrad(p, lr=0.1, lr_decay=0.2, fused=True),
+}
+
+
+def trained_with_scaler(device: str, name: str) -> list[Any]:
+    """The first step and a later one are left out; in some, gradients are unscaled before the optimizer's step."""
+    rng = np.random.default_rng(0)
+    params = [gc.tensor(rng.standard_normal(s), device=device, requires_grad=True) for s in SHAPES]
+    scaler, optimizer = (
+        gc.amp.GradScaler(device.partition(":")[0], init_scale=64.0, growth_interval=2),
+        FUSED[name](params),
+    )
+    scaler.scale(gc.ones((), device=device))
+    grads = [[p.detach().sin() * (64 + step) for p in params] for step in range(7)]
+    grads[0][0][0], grads[3][1].reshape(-1)[0] = float("nan"), float("inf")
+    before = COUNTS.total()
+    for step, each in enumerate(grads):
+        for p, g in zip(params, each, strict=True):
+            p.grad = g
+        if step % 2:
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+    assert COUNTS.total() == before
+    states = [t for p in params for t in optimizer.state[p].values()]
+    return [t.detach().cpu().double().numpy() for t in (*params, *states, *(p.grad for p in params), scaler._scale)]
+
+
+@pytest.mark.parametrize("kernels", [False, True], ids=["formulas", "kernels"])
+@pytest.mark.parametrize("name", FUSED)
+def test_steps_that_unscale_and_are_left_out_on_the_device(request: Any, strict: str, name: str, kernels: bool) -> None:
+    def run() -> list[Any]:
+        with np.errstate(invalid="ignore"):
+            return trained_with_scaler("strict:0", name)
+
+    there = request.getfixturevalue("fused")(run) if kernels else run()
+    for a, b in zip(trained_with_scaler("cpu", name), there, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-5, atol=2e-5)
+
+
 def test_a_learning_rate_that_changes_needs_no_other_kernel(fused: Fused) -> None:
     def run() -> Any:
         p = gc.ones(3, device="strict:0", requires_grad=True)

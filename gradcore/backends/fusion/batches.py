@@ -39,16 +39,18 @@ class Steps(NamedTuple):
     def source(self, dtype: np.dtype[Any]) -> str:
         """CUDA source of the kernel.
 
-        A block has a part of a parameter, whose address and that of its gradient are in `parts`.
+        A block has a part of a parameter, whose address and that of its gradient are in `parts`. Where `found_inf` is
+        given and larger than 0, the step is left out.
         """
         program, kind, inner = self.program, C_TYPES[dtype.name], C_TYPES[computed(dtype).name]
         states = [f"s{i}" for i in range(self.states)]
         arrays, vectors = ([o for o in program.operands if o.is_array == wanted] for wanted in (True, False))
-        arguments = ["const Parts parts", *(f"{kind}* {name}_states" for name in states)]
+        arguments = ["const Parts parts", "const float* found_inf", *(f"{kind}* {name}_states" for name in states)]
         arguments += [f"const {C_TYPES[o.dtype.name]}* {o.name}_values" for o in vectors]
         arguments += [f"const {C_TYPES[d.name]} p{i}" for i, d in enumerate(program.parameters)]
         lines = ['#include "elementwise.cuh"', '#include "parts.cuh"', "using namespace gradcore;", ""]
         lines += [f'extern "C" __global__ void {program.name}({", ".join(arguments)}) {{']
+        lines += ["    if (found_inf && *found_inf > 0) return;"]
         lines += ["    const i32 array = parts.array();", "    const Elements elements(parts, array);"]
         for place, name in enumerate(("p", "g")):
             const = "const " if name == "g" else ""
