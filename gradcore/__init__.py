@@ -44,6 +44,13 @@ from gradcore.config import (
     set_float32_matmul_precision,
 )
 from gradcore.creation import *
+from gradcore.determinism import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    use_deterministic_algorithms,
+)
 from gradcore.device import device, get_default_device, set_default_device
 from gradcore.diagnostics import show_config
 from gradcore.dtypes import (

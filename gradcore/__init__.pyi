@@ -13,6 +13,7 @@ from gradcore import conversion as conversion
 from gradcore import copying as copying
 from gradcore import creation as creation
 from gradcore import cuda as cuda
+from gradcore import determinism as determinism
 from gradcore import diagnostics as diagnostics
 from gradcore import dispatch as dispatch
 from gradcore import dtypes as dtypes
@@ -93,6 +94,13 @@ from gradcore.creation.sequences import logspace as logspace
 from gradcore.creation.sequences import range as range
 from gradcore.creation.sequences import tril_indices as tril_indices
 from gradcore.creation.sequences import triu_indices as triu_indices
+from gradcore.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from gradcore.determinism import get_deterministic_debug_mode as get_deterministic_debug_mode
+from gradcore.determinism import (
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
+)
+from gradcore.determinism import set_deterministic_debug_mode as set_deterministic_debug_mode
+from gradcore.determinism import use_deterministic_algorithms as use_deterministic_algorithms
 from gradcore.device import device as device
 from gradcore.device import get_default_device as get_default_device
 from gradcore.device import set_default_device as set_default_device

@@ -207,7 +207,13 @@ def _reexports(module: ModuleType) -> list[str]:
         else:
             imports.append((where, name))
     in_order = sorted(imports, key=lambda pair: (pair[0], pair[1][0].islower(), pair[1]))
-    return [*(f"from {home} import {name} as {name}" for home, name in in_order), "", *sorted(values)]
+    return [*(_reexport(home, name) for home, name in in_order), "", *sorted(values)]
+
+
+def _reexport(home: str, name: str) -> str:
+    """An import of a name that is public here, within the length of a line."""
+    line = f"from {home} import {name} as {name}"
+    return line if len(line) <= 120 else f"from {home} import (\n    {name} as {name},\n)"
 
 
 def _defining_module(name: str, value: Any) -> str | None:

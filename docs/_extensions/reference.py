@@ -35,7 +35,7 @@ PAGES = (
     )),
     ("devices", "Devices", (
         ("Devices", "gradcore", "gradcore.device"),
-        ("Configuration", "gradcore", "gradcore.config gradcore.diagnostics"),
+        ("Configuration", "gradcore", "gradcore.config gradcore.determinism gradcore.diagnostics"),
         ("Memory and threads of the CPU", "gradcore", "gradcore.backends.memory gradcore.backends.threads"),
         ("CUDA", "gradcore.cuda", "gradcore.cuda"),
         ("What products and attention may do on CUDA", "gradcore.backends.cuda", "gradcore.backends.cuda"),

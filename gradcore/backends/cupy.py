@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradcore import determinism
 from gradcore.backends import philox, waiting
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy_fusion import CudaFusion
@@ -166,6 +167,18 @@ class CupyBackend(
 
     def move_between(self, array: Any, index: int | None) -> Any:
         return self.xp.array(array)  # copies peer to peer onto the current device
+
+    # -- what CuPy adds up in no fixed order -----------------------------------------------------------------
+
+    def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
+        if x.dtype.kind not in "biu":
+            determinism.alert("cumsum_cuda_kernel")
+        return super().cumsum_along(x, dim, reverse, dtype)
+
+    def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
+        if weights is not None:
+            determinism.alert("_bincount_cuda")
+        return super().bincount_of(x, weights, minlength)
 
     # -- elements --------------------------------------------------------------------------------------------
 

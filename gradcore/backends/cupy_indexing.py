@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gradcore import config
+from gradcore import config, determinism
 from gradcore.backends.cupy_kernels import C_NAMES, NULL, CudaKernels, dense, elements
-from gradcore.backends.indexing import OUT_OF_BOUNDS, Indexing
+from gradcore.backends.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
 
 __all__ = ["CudaIndexing"]
 
@@ -115,27 +117,35 @@ class CudaIndexing(CudaKernels, Indexing):
             "after gradcore.cuda.set_index_checks('now') that operation itself raises)"
         )
 
-    # -- sums and extrema at given places --------------------------------------------------------------------
+    # -- sums, extrema and writes at given places ------------------------------------------------------------
 
     def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
         """Sums in an order that is always the same, without atomic additions: equal calls give equal bits."""
-        xp, (count, width) = self.xp, rows.shape
         if not self.takes(rows):
             return super().sum_into_rows(height, index, rows)
-        index = (index % height).astype("int64", copy=False)
+        return self._reduced("sum", self.xp.zeros((height, rows.shape[1]), rows.dtype), index, rows)
+
+    def _reduced(self, reduce: str, out: Any, index: Any, rows: Any) -> Any:
+        """`out`, a dense matrix, with `rows` reduced into its rows `index`, one after the other."""
+        xp, (count, width) = self.xp, rows.shape
+        index = (index % len(out)).astype("int64", copy=False)
         order = xp.argsort(index, kind="stable").astype("int64", copy=False)
-        out = xp.zeros((height, width), rows.dtype)
         sizes = map(np.int64, (rows.size, count, width))
-        kernel = self.cuda_kernel("segments", "sum_segments", type=C_NAMES[rows.dtype.name])
+        kernel = self.cuda_kernel("segments", f"{reduce}_segments", type=C_NAMES[rows.dtype.name])
         kernel(*elements(rows.size), (dense(xp, rows), order, index[order], out, *sizes))
         return out
 
     def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
-        """As on the CPU, in dtypes that have an atomic addition."""
+        """As on the CPU, in dtypes that have an atomic addition; in a fixed order, if that is required."""
         dtype = out.dtype
         if dtype.kind == "c":
             parts = self.xp.ascontiguousarray(rows.astype(dtype, copy=False))
-            return super().add_rows(out.view(out.real.dtype), index, parts.view(out.real.dtype)).view(dtype)
+            return self.add_rows(out.view(out.real.dtype), index, parts.view(out.real.dtype)).view(dtype)
+        if determinism.are_deterministic_algorithms_enabled() and dtype.kind not in "biu" and rows.size:
+            rows = rows.astype(dtype, copy=False)
+            if self.takes(rows):
+                return self._reduced("sum", out, index, rows)
+            determinism.alert("index_add_cuda_")
         if dtype == np.int64:  # the bits of a sum do not depend on the sign
             whole = rows.astype(dtype, copy=False)
             return super().add_rows(out.view(np.uint64), index, whole.view(np.uint64)).view(dtype)
@@ -145,6 +155,8 @@ class CudaIndexing(CudaKernels, Indexing):
 
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
         """As on the CPU; extrema by sorting, as CuPy's atomic ones round float64 and overlook NaN."""
+        if self.takes(values, out):
+            return self._reduced(reduce, out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
         if reduce == "prod":
             return super().reduce_at(out, places, values, reduce)
         xp = self.xp
@@ -160,3 +172,38 @@ class CudaIndexing(CudaKernels, Indexing):
             least = values[xp.minimum(start, values.size - 1)]
             found = xp.minimum(out, xp.where(last != last, last, least))
         return xp.where(end > start, found, out)
+
+    def write_at(self, out: Any, places: Any, values: Any) -> None:
+        """Write; of several values for one place the last one, if equal calls must give equal bits."""
+        if determinism.are_deterministic_algorithms_enabled() and getattr(values, "ndim", 0) > 0:
+            values = values.reshape(-1)[self._last(places.reshape(-1), out.size)].reshape(places.shape)
+        super().write_at(out, places, values)
+
+    def index_into(self, out: Any, values: Any, indices: Indices, accumulate: bool = False) -> None:
+        """As on the CPU; of several values for one place the last one, if equal calls must give equal bits."""
+        if (
+            determinism.are_deterministic_algorithms_enabled()
+            and not accumulate
+            and not distinct(indices)
+            and values.ndim
+        ):
+            values = self._last_values(out.shape, values, indices)
+        super().index_into(out, values, indices, accumulate)
+
+    def _last_values(self, shape: Sequence[int], values: Any, indices: Indices) -> Any:
+        """`values` in which all that are written to one place are the last of them."""
+        indices = self._without_masks(indices)
+        arrays, full, order = self._layout(shape, indices)
+        where = arrays[0].shape
+        sizes = [n for n, index in zip(shape, indices, strict=False) if index is not None]
+        values = self.xp.broadcast_to(values, full).transpose(order)
+        last = self._last(linear(arrays, sizes).reshape(-1), math.prod(sizes))
+        rows = values.reshape(-1, *values.shape[len(where) :])[last].reshape(values.shape)
+        return rows.transpose(sorted(range(len(order)), key=order.__getitem__))
+
+    def _last(self, places: Any, size: int) -> Any:
+        """For each place, where it is last named."""
+        xp = self.xp
+        places = places % max(size, 1)
+        order = xp.argsort(places, kind="stable")
+        return order[xp.searchsorted(places[order], places, side="right") - 1]

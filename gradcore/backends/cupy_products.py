@@ -20,6 +20,7 @@ from gradcore import config
 from gradcore.backends.cupy_capture import Capture, CapturedCublas, captured_cublas
 from gradcore.backends.cupy_kernels import C_NAMES, CudaKernels
 from gradcore.backends.products import Products, mismatch
+from gradcore.determinism import alert_products
 
 __all__ = ["CudaProducts"]
 
@@ -216,6 +217,8 @@ class CudaProducts(CudaKernels, Products):
         conjugate: tuple[bool, bool],
         precision: str,
     ) -> None:
+        if not self.capture.on:  # a graph has a workspace of its own
+            alert_products()
         a, b, joint = self._readable(matrices, batch, conjugate)
         k, n = matrices[1].shape[-2:]
         m, a, joint = _as_rows(matrices[0].shape[-2], a, joint)

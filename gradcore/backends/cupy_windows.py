@@ -21,6 +21,8 @@ Ints = Sequence[int]
 class CudaWindows(CudaKernels, Windows):
     """Kernels of windows over up to three spatial dims; arrays that they do not take go the way of every backend."""
 
+    sum_into_rows: Any
+
     # -- pooling -------------------------------------------------------------------------------------------------
 
     def max_pool(
@@ -35,6 +37,48 @@ class CudaWindows(CudaKernels, Windows):
         dims = _dims(size, outputs, kernel, stride, padding, dilation)
         self._run("max_pool", x, (out, indices), out.size, (), dims)
         return out, indices
+
+    def adaptive_max_pool(self, x: Any, size: Ints) -> tuple[Any, Any]:
+        if not self.takes(x):
+            return super().adaptive_max_pool(x, size)
+        shape = (*x.shape[: x.ndim - len(size)], *size)
+        out, indices = self.xp.empty(shape, x.dtype), self.xp.empty(shape, "int64")
+        self._run("adaptive_max_pool", x, (out, indices), out.size, (), _parts(x.shape, size))
+        return out, indices
+
+    def max_pool_spread(self, x: Any, indices: Any, size: Ints, windows: Ints = ()) -> Any:
+        n = len(size)
+        lead, outputs = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
+        if not self.takes(x):
+            return super().max_pool_spread(x, indices, size, windows)
+        if not windows:
+            planes, volume = prod(lead), prod(size)
+            places = indices.reshape(planes, prod(outputs)) + self.xp.arange(planes).reshape(-1, 1) * volume
+            rows = self.sum_into_rows(planes * volume, places.reshape(-1), x.reshape(-1, 1))
+            return rows.reshape(*lead, *size)
+        out = self.xp.empty((*lead, *size), x.dtype)
+        grads = (dense(self.xp, indices), out)
+        if len(windows) == n:
+            self._run("adaptive_max_pool_backward", x, grads, out.size, (), _parts(size, outputs))
+        else:
+            settings = (windows[i * n : (i + 1) * n] for i in range(4))
+            self._run("max_pool_backward", x, grads, out.size, (), _dims(size, outputs, *settings))
+        return out
+
+    def adaptive_avg_pool(self, x: Any, size: Ints) -> Any:
+        if not self.takes(x):
+            return super().adaptive_avg_pool(x, size)
+        out = self.xp.empty((*x.shape[: x.ndim - len(size)], *size), x.dtype)
+        self._run("adaptive_avg_pool", x, (out,), out.size, (), _parts(x.shape, size))
+        return out
+
+    def adaptive_avg_pool_spread(self, x: Any, size: Ints) -> Any:
+        if not self.takes(x):
+            return super().adaptive_avg_pool_spread(x, size)
+        n = len(size)
+        out = self.xp.empty((*x.shape[: x.ndim - n], *size), x.dtype)
+        self._run("adaptive_avg_pool_backward", x, (out,), out.size, (), _parts(size, x.shape[x.ndim - n :]))
+        return out
 
     def avg_pool(
         self,
@@ -107,6 +151,14 @@ def _outputs(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: In
     """How many windows there are along each dim."""
     settings = zip(size, kernel, stride, padding, dilation, strict=True)
     return [pool_output_size(*each, ceil_mode) for each in settings]
+
+
+def _parts(shape: Ints, outputs: Ints) -> list[Any]:
+    """Sizes, and how many parts there are, of each of three dims, which are the last of `shape`."""
+    n = len(outputs)
+    missing = [(1, 1)] * (3 - n)
+    sizes = shape[len(shape) - n :]
+    return [np.int64(each) for pair in (*missing, *zip(sizes, outputs, strict=True)) for each in pair]
 
 
 def _mean(count_include_pad: bool, divisor: int | None) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradcore import dtypes
 
-__all__ = ["Indexing"]
+__all__ = ["Indexing", "distinct", "linear"]
 
 #: A tuple with an index array (of integers or bools) for some dims and None for the others.
 Indices = Sequence[Any]
@@ -71,7 +71,7 @@ class Indexing:
         """Write `values` to `indices`, or add them there, where the same place may appear often."""
         key = self._checked(out.shape, indices)
         try:
-            if accumulate and not _distinct(indices):
+            if accumulate and not distinct(indices):
                 self._accumulate_into(out, indices, values)
                 return
             target = out
@@ -88,7 +88,7 @@ class Indexing:
 
     def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
         """Zeros with `grad` added at `indices`."""
-        if not _distinct(indices):
+        if not distinct(indices):
             return self._accumulated(shape, indices, grad)
         out = self.xp.zeros(shape, grad.dtype)
         self.index_into(out, grad, indices)
@@ -164,17 +164,24 @@ class Indexing:
         """Indices along the flattened indexed dims, the rows that belong to them, and those dims."""
         indices = self._without_masks(indices)
         dims = [d for d, index in enumerate(indices) if index is not None]
+        arrays, full, order = self._layout(shape, indices)
+        if values.shape != full:
+            values = self.xp.broadcast_to(values, full)
+        flat = linear(arrays, [shape[d] for d in dims]).reshape(-1)
+        rest = math.prod(n for d, n in enumerate(shape) if d not in dims)
+        return flat, values.transpose(order).reshape(flat.size, rest), dims
+
+    def _layout(self, shape: Sequence[int], indices: Indices) -> tuple[list[Any], tuple[int, ...], tuple[int, ...]]:
+        """Indices that are broadcast, the shape of what they name, and its dims, those of the indices first."""
+        dims = [d for d, index in enumerate(indices) if index is not None]
         arrays = self.xp.broadcast_arrays(*(indices[d] for d in dims))
         where = arrays[0].shape
         rest = [n for d, n in enumerate(shape) if d not in dims]
         # The result of indexing lies in front, unless the indexed dims follow each other.
         place = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
         full = (*rest[:place], *where, *rest[place:])
-        if values.shape != full:
-            values = self.xp.broadcast_to(values, full)
         order = (*range(place, place + len(where)), *range(place), *range(place + len(where), len(full)))
-        flat = _linear(arrays, [shape[d] for d in dims]).reshape(-1)
-        return flat, values.transpose(order).reshape(math.prod(where), math.prod(rest)), dims
+        return arrays, full, order
 
     def _without_masks(self, indices: Indices) -> list[Any]:
         """Masks as the integers at which they hold, one array per dim."""
@@ -222,8 +229,12 @@ class Indexing:
         if index.size:
             if getattr(src, "ndim", 0):
                 src = self.cut(src, index)
-            rows.reshape(-1)[self._places(rows.shape, dim, index)] = src
+            self.write_at(rows.reshape(-1), self._places(rows.shape, dim, index), src)
         return out
+
+    def write_at(self, out: Any, places: Any, values: Any) -> None:
+        """Write values, or a number, to places of a vector."""
+        out[places] = values
 
     def added_along(self, out: Any, dim: int, index: Any, src: Any) -> Any:
         """`out`, a fresh array, with ``out[index[i, j], j] += src[i, j]`` for dim 0."""
@@ -320,7 +331,7 @@ def _is_reduced(x: Any) -> bool:
     return known is not None and known.is_reduced
 
 
-def _distinct(indices: Indices) -> bool:
+def distinct(indices: Indices) -> bool:
     """Whether no place can appear twice: a single mask."""
     given = [index for index in indices if index is not None]
     return len(given) == 1 and given[0].dtype.kind == "b"
@@ -336,7 +347,7 @@ def _cut(x: Any, shape: Sequence[int], dim: int) -> Any:
     return x[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(shape))]
 
 
-def _linear(arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
+def linear(arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
     """Indices along several dims as those along their flattening; negative ones count from the end."""
     flat = arrays[0]
     if len(arrays) > 1:

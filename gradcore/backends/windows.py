@@ -20,6 +20,7 @@ class Windows:
 
     xp: Any
     check_bounds: Any
+    write_at: Any
 
     # -- convolution -----------------------------------------------------------------------------------------
 
@@ -91,7 +92,7 @@ class Windows:
         out, indices = pooling.adaptive_max_pool(self.xp, _batched(x, len(size)), size)
         return _like(out, x), _like(indices, x)
 
-    def max_pool_spread(self, x: Any, indices: Any, size: Ints) -> Any:
+    def max_pool_spread(self, x: Any, indices: Any, size: Ints, windows: Ints = ()) -> Any:
         n = len(size)
         return _like(pooling.max_pool_backward(self.xp, _batched(x, n), _batched(indices, n), size), x)
 
@@ -105,11 +106,11 @@ class Windows:
             self.check_bounds(indices, prod(size), 0, 0, message)
         except IndexError as error:
             raise RuntimeError(str(error)) from None
-        planes = prod(x.shape[: -len(size)])
-        result = self.xp.zeros((planes, prod(size)), dtype=x.dtype)
-        rows = self.xp.arange(planes).reshape(-1, 1)
-        result[rows, indices.reshape(planes, prod(x.shape[-len(size) :]))] = x.reshape(planes, -1)
-        return result.reshape(*x.shape[: -len(size)], *size)
+        lead, outputs = x.shape[: -len(size)], x.shape[-len(size) :]
+        rows = self.xp.arange(prod(lead)).reshape(-1, 1) * prod(size)
+        result = self.xp.zeros(prod(lead) * prod(size), dtype=x.dtype)
+        self.write_at(result, indices.reshape(prod(lead), prod(outputs)) + rows, x.reshape(prod(lead), prod(outputs)))
+        return result.reshape(*lead, *size)
 
     def avg_pool(
         self,

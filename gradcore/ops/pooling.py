@@ -89,8 +89,12 @@ def adaptive_avg_pool_spread(self, size: Ints):
     function=False,
     method=False,
 )
-def max_pool_spread(self, indices, size: Ints):
-    """Add every element at its flat spatial index in zeros of that size."""
+def max_pool_spread(self, indices, size: Ints, windows: Ints = ()):
+    """Add every element at its flat spatial index in zeros of that size.
+
+    `windows` says where indices can be, if that is known: kernel, stride, padding and dilation of pooling in one tuple,
+    or the number of parts in each dim of adaptive pooling.
+    """
 
 
 @bilinear(
@@ -107,7 +111,9 @@ def max_pool_gather(self, indices, n: int):
 
 
 @general(
-    lambda F, grad, self_shape, indices, kernel: F.max_pool_spread(grad, indices, self_shape[-len(kernel) :]),
+    lambda F, grad, self_shape, indices, kernel, stride, padding, dilation: F.max_pool_spread(
+        grad, indices, self_shape[-len(kernel) :], (*kernel, *stride, *padding, *dilation)
+    ),
     outputs=("result", "indices"),
     differentiable=(0,),
     node=_node("MaxPool{n}DWithIndicesBackward0"),
@@ -124,7 +130,7 @@ def _(F, t, indices, kernel):
 
 
 @general(
-    lambda F, grad, self_shape, indices, size: F.max_pool_spread(grad, indices, self_shape[-len(size) :]),
+    lambda F, grad, self_shape, indices, size: F.max_pool_spread(grad, indices, self_shape[-len(size) :], size),
     outputs=("result", "indices"),
     differentiable=(0,),
     node=_node("AdaptiveMaxPool{n}DBackward0"),

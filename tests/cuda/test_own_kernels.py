@@ -205,6 +205,35 @@ def test_pooling(backend: Any, dtype: str, case: Any, ceil: bool) -> None:
         compare(backend, "avg_pool_spread", (grad,), shape[len(shape) - len(kernel) :], *settings)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", [*POOLS, ((2, 9, 9), (3, 3), (1, 1), (1, 1), (1, 1))], ids=str)
+@pytest.mark.parametrize("ceil", [True, False])
+def test_gradients_of_maxima(backend: Any, dtype: str, case: Any, ceil: bool) -> None:
+    """With windows that are known, and with indices that could be anywhere."""
+    shape, *windows = case
+    x = drawn(dtype, *shape)
+    indices = PLAIN.max_pool(x.astype(np.float64), *windows, ceil)[1]
+    grad, size = drawn(dtype, *indices.shape, seed=1), shape[len(shape) - len(windows[0]) :]
+    for known in ((), tuple(n for setting in windows for n in setting)):
+        compare(backend, "max_pool_spread", (grad, indices), size, known)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("shape", "size"), [((2, 3, 7), (3,)), ((2, 6, 7), (3, 7)), ((1, 2, 5, 4, 6), (2, 4, 5)), ((3, 2), (5,))], ids=str
+)
+def test_adaptive_pooling(backend: Any, dtype: str, shape: Any, size: Any) -> None:
+    x = drawn(dtype, *shape)
+    x.reshape(-1)[1:3] = 1
+    compare(backend, "adaptive_max_pool", (x,), size)
+    compare(backend, "adaptive_avg_pool", (x,), size)
+    indices = PLAIN.adaptive_max_pool(x.astype(np.float64), size)[1]
+    grad, full = drawn(dtype, *indices.shape, seed=1), shape[len(shape) - len(size) :]
+    compare(backend, "adaptive_avg_pool_spread", (grad,), full)
+    for known in ((), size):
+        compare(backend, "max_pool_spread", (grad, indices), full, known)
+
+
 def test_the_maximum_of_nan_is_the_last(backend: Any) -> None:
     x = drawn("float32", 1, 1, 6)
     x[..., 1], x[..., 3] = np.nan, np.nan
@@ -238,6 +267,23 @@ def test_sums_of_rows_by_index(backend: Any, dtype: str) -> None:
         assert found.dtype == rows.dtype
         tolerance = TOLERANCES[dtype]
         np.testing.assert_allclose(found._a.astype(np.float64), expected, rtol=tolerance, atol=20 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduce", ["prod", "amax", "amin"])
+def test_reductions_by_index(backend: Any, dtype: str, reduce: str) -> None:
+    rng = np.random.default_rng(0)
+    for height, count in ((7, 40), (1000, 50), (1, 300)):
+        places, values, start = rng.integers(0, height, count), drawn(dtype, count), drawn(dtype, height, seed=1)
+        values[count // 2] = np.nan
+        before = COUNTS.total()
+        arrays = [backend.from_host(a.copy()) for a in (start, places, values)]
+        with np.errstate(all="ignore"):
+            found = backend.reduce_at(*arrays, reduce)
+            expected = PLAIN.reduce_at(start.astype(np.float64), places, values.astype(np.float64), reduce)
+        assert COUNTS.total() - before == 3  # the arrays
+        tolerance = TOLERANCES[dtype]
+        np.testing.assert_allclose(found._a.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
 
 
 # -- random decisions ------------------------------------------------------------------------------------------

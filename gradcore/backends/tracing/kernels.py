@@ -51,7 +51,7 @@ class TracedKernels:
     def adaptive_max_pool(self, x: Traced, size: Ints) -> tuple[Traced, Traced]:
         return _spatial(x, size), _spatial(x, size, "int64")
 
-    def max_pool_spread(self, x: Traced, indices: Traced, size: Ints) -> Traced:
+    def max_pool_spread(self, x: Traced, indices: Traced, size: Ints, windows: Ints = ()) -> Traced:
         return _spatial(x, size)
 
     max_unpool = max_pool_spread

@@ -1,13 +1,16 @@
 #include "elementwise.cuh"
+#include "parts.cuh"
 using namespace gradcore;
 
-extern "C" __global__ void fused_adam_steps(const i64* chunks, float16* s0_states, float16* s1_states, const float p0, const float p1, const float p2, const float p3, const float p4) {
-    const i64* chunk = chunks + 4 * blockIdx.x;
-    float16* p_array = reinterpret_cast<float16*>(chunk[0]);
-    const float16* g_array = reinterpret_cast<const float16*>(chunk[1]);
-    float16* s0_array = s0_states + chunk[2];
-    float16* s1_array = s1_states + chunk[2];
-    for (i64 i = threadIdx.x; i < chunk[3]; i += blockDim.x) {
+extern "C" __global__ void fused_adam_steps(const Parts parts, const float* found_inf, float16* s0_states, float16* s1_states, const float p0, const float p1, const float p2, const float p3, const float p4) {
+    if (found_inf && *found_inf > 0) return;
+    const i32 array = parts.array();
+    const Elements elements(parts, array);
+    float16* p_array = reinterpret_cast<float16*>(parts.addresses[0][array]) + elements.begin;
+    const float16* g_array = reinterpret_cast<const float16*>(parts.addresses[1][array]) + elements.begin;
+    float16* s0_array = s0_states + parts.start[array] + elements.begin;
+    float16* s1_array = s1_states + parts.start[array] + elements.begin;
+    for (i64 i = threadIdx.x; i < elements.count; i += blockDim.x) {
         const float g = load(g_array[i]);
         const float p = load(p_array[i]);
         const float s0 = load(s0_array[i]);
