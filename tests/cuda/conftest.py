@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +15,60 @@ from gradcore.cuda import memory
 from gradcore.device import device
 from tests.cuda import fake_runtime
 from tests.cuda.fake_runtime import LOG, FakeCudaBackend, Runtime
-from tests.cuda.host import Batch, needs_compiler
+from tests.cuda.host import Batch, launched, needs_compiler
+
+
+class Comparison(NamedTuple):
+    """A test that compares kernels with plain formulas."""
+
+    test: str
+    kernels: tuple[str, ...]
+    #: With which of its parameters it does so.
+    given: tuple[tuple[str, Any], ...] = ()
+
+
+COMPARED = [
+    Comparison("test_softmax_of_rows_of_any_length", ("softmax_rows", "softmax_columns")),
+    Comparison("test_softmax_backward", ("softmax_backward_rows", "softmax_backward_columns")),
+    Comparison("test_layer_norm", ("normalize_rows", "normalize_rows_backward")),
+    Comparison("test_layer_norm", ("layer_parameters",), (("affine", True),)),
+    Comparison("test_rms_norm", ("scale_rows", "scale_rows_backward")),
+    Comparison("test_rms_norm", ("scale_parameters",), (("affine", True),)),
+    Comparison("test_batch_norm", ("channel_moments", "channel_products")),
+    Comparison("test_cross_entropy", ("cross_entropy", "cross_entropy_backward")),
+    Comparison("test_pooling", ("max_pool", "avg_pool", "avg_pool_backward")),
+    Comparison("test_gradients_of_maxima", ("max_pool_backward",)),
+    Comparison(
+        "test_adaptive_pooling",
+        ("adaptive_max_pool", "adaptive_avg_pool", "adaptive_avg_pool_backward", "adaptive_max_pool_backward"),
+    ),
+    Comparison("test_columns", ("im2col", "col2im")),
+    Comparison("test_sums_of_rows_by_index", ("sum_segments",)),
+    Comparison("test_reductions_by_index", ("prod_segments", "amax_segments", "amin_segments")),
+    Comparison("test_random_decisions_are_those_of_the_cpu", ("bernoulli_float32",), (("dtype", "float32"),)),
+    Comparison("test_random_decisions_are_those_of_the_cpu", ("bernoulli_float64",), (("dtype", "float64"),)),
+    Comparison("test_products_by_the_own_kernel", ("product",)),
+    Comparison("test_gradients_are_unscaled_by_one_launch", ("unscale",)),
+    Comparison("test_the_scale_is_adapted_as_on_the_cpu", ("adapt_scale",)),
+    Comparison("test_norms", ("partial_norms", "total_norm")),
+    Comparison("test_clipping_by_the_norm", ("clip_norm",)),
+    Comparison("test_clipping_values", ("clip_values",)),
+]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: Any) -> Iterator[None]:
+    """A test that is said to compare a kernel launches it."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    wanted = [
+        kernel
+        for test, kernels, given in COMPARED
+        if test == getattr(item, "originalname", "") and all(parameters[name] == value for name, value in given)
+        for kernel in kernels
+    ]
+    with launched() if wanted else contextlib.nullcontext({}) as counts:
+        yield
+    assert counts.keys() >= set(wanted), f"{item.name} is said to compare {wanted}, and launches {sorted(counts)}"
 
 
 class Fused:

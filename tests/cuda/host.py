@@ -7,6 +7,7 @@ nothing would do.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -15,7 +16,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -211,3 +212,20 @@ class HostModule:
 
     def get_function(self, name: str) -> Callable[..., None]:
         return self._library[name]
+
+
+@contextlib.contextmanager
+def launched() -> Iterator[dict[str, int]]:
+    """Counts the launches of kernels by name."""
+    counts: dict[str, int] = {}
+    plain = HostKernel.__call__
+
+    def call(kernel: HostKernel, *args: Any) -> None:
+        counts[kernel.name] = counts.get(kernel.name, 0) + 1
+        plain(kernel, *args)
+
+    HostKernel.__call__ = call  # type: ignore[method-assign, assignment]
+    try:
+        yield counts
+    finally:
+        HostKernel.__call__ = plain  # type: ignore[method-assign]

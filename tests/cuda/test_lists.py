@@ -11,7 +11,7 @@ import pytest
 import gradcore as gc
 from gradcore.backends.cupy_kernels import C_NAMES
 from gradcore.backends.parts import CHUNK, MOST_ARRAYS
-from tests.cuda.host import HostKernel, needs_compiler
+from tests.cuda.host import launched, needs_compiler
 from tests.strict.device import COUNTS
 
 DTYPES = [*C_NAMES, "complex64"]
@@ -55,24 +55,6 @@ def agree(call: Callable[[list[Any]], Any], dtype: str, **settings: Any) -> dict
     for here, there in zip(*results, strict=True):
         np.testing.assert_allclose(there, here, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype])
     return names
-
-
-class launched:
-    """Counts launches of the package's kernels by name."""
-
-    def __enter__(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        self.plain = plain = HostKernel.__call__
-
-        def call(kernel: Any, *args: Any) -> None:
-            counts[kernel.name] = counts.get(kernel.name, 0) + 1
-            plain(kernel, *args)
-
-        HostKernel.__call__ = call  # type: ignore[method-assign]
-        return counts
-
-    def __exit__(self, *exc: Any) -> None:
-        HostKernel.__call__ = self.plain  # type: ignore[method-assign]
 
 
 def scaler(device: Any, **settings: Any) -> Any:
@@ -136,6 +118,16 @@ def test_clipping_by_the_norm(strict: str, dtype: str, order: float) -> None:
         )
         together = order != 3 and (dtype != "complex64" or order == 2)
         assert names == {**({"partial_norms": 1, "total_norm": 1} if together else {}), "clip_norm": 1}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_norms(strict: str, dtype: str) -> None:
+    for order in (1, 2, float("inf")) if dtype != "complex64" else (2,):
+        results = []
+        for device in ("cpu", strict):
+            grads = [p.grad for p in gradients(device, dtype, [(3, 5), (CHUNK + 3,)], 0.1)]
+            results.append(gc.nn.utils.get_total_norm(grads, order).cpu().double().item())
+        assert results[1] == pytest.approx(results[0], rel=TOLERANCES[dtype])
 
 
 def test_clipping_gradients_of_several_dtypes(strict: str) -> None:

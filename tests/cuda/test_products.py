@@ -102,7 +102,7 @@ def test_products_by_cublas(backend: Any, dtype: str, a: Any, b: Any) -> None:
         assert CALLS["gemmEx"] + CALLS["gemmStridedBatchedEx"] >= len(LAYOUTS) ** 2
 
 
-@pytest.mark.parametrize("dtype", [*INTEGERS, "float16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
 def test_products_by_the_own_kernel(backend: Any, dtype: str) -> None:
     """Integers, and all numbers while a graph is captured."""
     needs_compiler()
