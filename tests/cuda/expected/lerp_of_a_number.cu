@@ -10,7 +10,7 @@ extern "C" __global__ void fused_lerp(const i64 size, const double* self_array, 
         const double v1 = magnitude(weight);
         const bool v2 = v1 < 0.5;
         const double v3 = end - self;
-        const double v4 = weight * v3;
+        const double v4 = v3 * weight;
         const double v5 = self + v4;
         const double v6 = 1.0 - weight;
         const double v7 = v3 * v6;
