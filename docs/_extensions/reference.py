@@ -38,6 +38,7 @@ PAGES = (
         ("Configuration", "gradcore", "gradcore.config gradcore.determinism gradcore.diagnostics"),
         ("Memory and threads of the CPU", "gradcore", "gradcore.backends.memory gradcore.backends.threads"),
         ("CUDA", "gradcore.cuda", "gradcore.cuda"),
+        ("Ranges for NVIDIA's profilers", "gradcore.cuda.nvtx", "gradcore.cuda.nvtx"),
         ("What products and attention may do on CUDA", "gradcore.backends.cuda", "gradcore.backends.cuda"),
         ("Switches without an effect", "gradcore.backends.cudnn", "gradcore.backends.cudnn"),
         ("Instructions of the CPU", "gradcore.backends.cpu", "gradcore.backends.cpu"),

@@ -7,10 +7,19 @@ from typing import Any, Self
 
 from gradcore.autograd.modes import PROFILE, local
 from gradcore.backends import registry
-from gradcore.profiler.events import EventList, FunctionEventAvg
-from gradcore.profiler.recording import Recorder, record_function
+from gradcore.profiler.events import EventList, FunctionEvent, FunctionEventAvg
+from gradcore.profiler.recording import Recorder, kineto_available, record_function
 
-__all__ = ["EventList", "profile", "record_function"]
+__all__ = [
+    "EnforceUnique",
+    "EventList",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "emit_nvtx",
+    "kineto_available",
+    "profile",
+    "record_function",
+]
 
 
 class profile:
@@ -80,24 +89,18 @@ class profile:
             return self
         if self.entered:
             raise RuntimeError("Profiler context manager is not reentrant")
-        state = local.state
-        if state.mode & PROFILE:
-            raise RuntimeError("Profiler is already enabled on this thread")
-        self.entered = True
-        self._recorder = Recorder(
+        recorder = Recorder(
             shapes=self.record_shapes, memory=self.profile_memory, stacks=self.with_stack, use_device=self.use_device
         )
-        state.profiler = self._recorder
-        state.mode |= PROFILE
+        _enable(recorder)
+        self.entered, self._recorder = True, recorder
         return self
 
     def __exit__(self, *error: object) -> None:
         recorder = self._recorder
         if not self.enabled or recorder is None:
             return
-        state = local.state
-        state.mode &= ~PROFILE
-        state.profiler = None
+        _disable()
         recorder.finish()
         self._events = EventList(
             _completed(recorder.events), use_device=self.use_device, profile_memory=self.profile_memory
@@ -145,6 +148,93 @@ class profile:
 
     def __str__(self) -> str:
         return "<unfinished torch.autograd.profile>" if self._events is None else str(self._events)
+
+
+class emit_nvtx:
+    """Context in which operations, and nodes that backward runs, are ranges for NVIDIA's profilers.
+
+    Parameters
+    ----------
+    enabled : bool
+        If False, there are no ranges.
+    record_shapes : bool
+        Whether the names of ranges have the shapes of arguments.
+
+    Raises
+    ------
+    RuntimeError
+        If CUDA cannot be used, with the reason, or the thread is being profiled already.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.ones(3, requires_grad=True)
+    >>> with gradcore.autograd.profiler.emit_nvtx(enabled=gradcore.cuda.is_available()):
+    ...     (x * 2).sum().backward()
+    """
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled, self.record_shapes, self.entered = enabled, record_shapes, False
+
+    def __enter__(self) -> Self:
+        if self.enabled:
+            if self.entered:
+                raise RuntimeError("NVTX annotation context manager is not reentrant")
+            from gradcore.profiler.ranges import Ranges
+
+            _wait()
+            _enable(Ranges(shapes=self.record_shapes))
+            self.entered = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.enabled:
+            _wait()
+            _disable()
+
+
+def _wait() -> None:
+    """Wait for the current CUDA device."""
+    backend = registry.find("cuda")
+    backend.synchronize(backend.current_index())
+
+
+def _enable(profiler: Any) -> None:
+    """Let operations and nodes of this thread go through a profiler."""
+    state = local.state
+    if state.mode & PROFILE:
+        raise RuntimeError("Profiler is already enabled on this thread")
+    state.profiler = profiler
+    state.mode |= PROFILE
+
+
+def _disable() -> None:
+    state = local.state
+    state.mode &= ~PROFILE
+    state.profiler = None
+
+
+class EnforceUnique:
+    """Refuses keys that it has seen.
+
+    Examples
+    --------
+    >>> from gradcore.autograd.profiler import EnforceUnique
+    >>> unique = EnforceUnique()
+    >>> unique.see("forward", 1)
+    >>> unique.see("forward", 1)
+    Traceback (most recent call last):
+    RuntimeError: duplicate key: ('forward', 1)
+    """
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[Any, ...]] = set()
+
+    def see(self, *key: Any) -> None:
+        """Note a key, or raise an error if it has been seen."""
+        if key in self.seen:
+            raise RuntimeError(f"duplicate key: {key}")
+        self.seen.add(key)
 
 
 def _completed(events: list[Any]) -> list[Any]:

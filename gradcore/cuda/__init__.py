@@ -3,6 +3,7 @@
 Nothing here needs a GPU to be imported; what asks the driver says so in its errors.
 """
 
+from gradcore.cuda import nvtx
 from gradcore.cuda.debugging import get_sync_debug_mode, set_sync_debug_mode, sync_debug_mode, transfers
 from gradcore.cuda.devices import (
     can_device_access_peer,
@@ -118,6 +119,7 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "nvtx",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
     "reset_peak_memory_stats",

@@ -1,19 +1,22 @@
 """Where a program spends its time, step by step: what PyTorch has in ``torch.profiler``."""
 
-from gradcore.profiler.recording import record_function
+from gradcore.profiler.recording import kineto_available, record_function
 from gradcore.profiler.sessions import (
     ProfilerAction,
     ProfilerActivity,
     profile,
     schedule,
+    supported_activities,
     tensorboard_trace_handler,
 )
 
 __all__ = [
     "ProfilerAction",
     "ProfilerActivity",
+    "kineto_available",
     "profile",
     "record_function",
     "schedule",
+    "supported_activities",
     "tensorboard_trace_handler",
 ]

@@ -17,7 +17,7 @@ from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.profiler.events import FunctionEvent
 
-__all__ = ["Recorder", "record_function"]
+__all__ = ["Recorder", "kineto_available", "record_function", "shape_of"]
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -51,7 +51,7 @@ class Recorder:
         self.events.append(event)
         opened.append(event)
         if self.shapes:
-            event.input_shapes = [_shape(value) for value in args]
+            event.input_shapes = [shape_of(value) for value in args]
         if self.stacks:
             event.stack = _stack()
         if self.device is not None:
@@ -153,11 +153,12 @@ def _tensors(values: Any) -> Iterator[Any]:
             yield from _tensors(value)
 
 
-def _shape(value: Any) -> list[Any]:
+def shape_of(value: Any) -> list[Any]:
+    """The shape of a tensor, the shapes of several; empty for anything else."""
     if isinstance(value, Variable):
         return list(value._array.shape)
     if isinstance(value, (list, tuple)) and any(isinstance(t, Variable) for t in value):
-        return [_shape(t) for t in value]
+        return [shape_of(t) for t in value]
     return []
 
 
@@ -230,3 +231,8 @@ class record_function:
                 return func(*args, **kwargs)
 
         return recorded
+
+
+def kineto_available() -> bool:
+    """True: what is in `gradcore.profiler` needs no library of its own."""
+    return True

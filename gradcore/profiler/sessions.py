@@ -10,10 +10,18 @@ from pathlib import Path
 from typing import Any, Self
 
 from gradcore.autograd import profiler
+from gradcore.backends import registry
 from gradcore.profiler.events import EventList
 from gradcore.profiler.recording import record_function
 
-__all__ = ["ProfilerAction", "ProfilerActivity", "profile", "schedule", "tensorboard_trace_handler"]
+__all__ = [
+    "ProfilerAction",
+    "ProfilerActivity",
+    "profile",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
 
 
 class ProfilerActivity(enum.Enum):
@@ -21,6 +29,19 @@ class ProfilerActivity(enum.Enum):
 
     CPU = 0
     CUDA = 2
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """What can be timed here: the CPU, and CUDA where it can be used.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.profiler.ProfilerActivity.CPU in gradcore.profiler.supported_activities()
+    True
+    """
+    cuda = {ProfilerActivity.CUDA} if registry.unavailable("cuda") is None else set()
+    return {ProfilerActivity.CPU, *cuda}
 
 
 class ProfilerAction(enum.Enum):

@@ -136,6 +136,13 @@ class Runtime:
             ExternalStream=lambda ptr: _external(ptr),
             Event=FakeEvent,
             MemoryPool=FakePool,
+            nvtx=types.SimpleNamespace(
+                RangePush=lambda text: LOG.append(("push", text)),
+                RangePop=lambda: LOG.append("pop"),
+                RangeStart=lambda text: LOG.append(("start", text)) or 7,
+                RangeEnd=lambda handle: LOG.append(("end", handle)),
+                Mark=lambda text: LOG.append(("mark", text)),
+            ),
             MemoryHook=MemoryHook,
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemory),
             get_current_stream=lambda: self.chosen[-1],
