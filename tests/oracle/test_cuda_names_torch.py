@@ -14,8 +14,9 @@ pytestmark = pytest.mark.oracle
 SAME = [
     "manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "get_rng_state", "get_rng_state_all",
     "set_rng_state", "set_rng_state_all", "is_bf16_supported", "is_tf32_supported", "get_device_properties",
-    "device_of", "StreamContext", "stream", "is_current_stream_capturing", "is_initialized", "init", "max_memory_reserved",
-    "get_per_process_memory_fraction", "device_memory_used", "get_stream_from_external", "memory_cached",
+    "device_of", "StreamContext", "stream", "is_current_stream_capturing", "is_initialized", "init",
+    "max_memory_reserved", "get_per_process_memory_fraction", "device_memory_used", "get_stream_from_external",
+    "memory_cached",
     "max_memory_cached", "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats",
 ]  # fmt: skip
 #: What counts processes, reads sensors, or belongs to PyTorch's own allocator and compiler.
@@ -30,7 +31,9 @@ ABSENT = {
     "list_gpu_processes", "make_graphed_callables", "memory_snapshot", "memory_stats_as_nested_dict", "memory_usage",
     "nccl", "power_draw", "profiler", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
     "reset_peak_host_memory_stats", "sparse", "temperature", "tunable", "use_mem_pool", "utilization",
-    *(f"{kind}Tensor" for kind in "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()),
+    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+    "IntTensor",
+    "LongTensor", "ShortTensor",
 }  # fmt: skip
 
 
