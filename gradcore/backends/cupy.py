@@ -12,6 +12,8 @@ import numpy as np
 from gradcore import determinism
 from gradcore.backends import philox, waiting
 from gradcore.backends.base import Backend
+from gradcore.backends.cupy_attention import CudaAttention
+from gradcore.backends.cupy_contractions import CudaContractions
 from gradcore.backends.cupy_fusion import CudaFusion
 from gradcore.backends.cupy_indexing import CudaIndexing
 from gradcore.backends.cupy_kernels import INCLUDE, compile_options, elements
@@ -75,7 +77,17 @@ def _logical(name: str) -> Callable[..., Any]:
 
 
 class CupyBackend(
-    CudaFusion, CudaOptimizers, CudaLists, CudaProducts, CudaRows, CudaWindows, CudaIndexing, CudaLinearAlgebra, Backend
+    CudaFusion,
+    CudaOptimizers,
+    CudaLists,
+    CudaContractions,
+    CudaProducts,
+    CudaAttention,
+    CudaRows,
+    CudaWindows,
+    CudaIndexing,
+    CudaLinearAlgebra,
+    Backend,
 ):
     """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
 

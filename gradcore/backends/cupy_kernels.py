@@ -45,6 +45,7 @@ def compile_options() -> tuple[str, ...]:
 _IN_HALF = frozenset({
     "softmax", "log_softmax", "native_layer_norm", "native_group_norm", "fused_rms_norm", "avg_pool",
     "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm",
+    "flash_attention",
 })  # fmt: skip
 
 

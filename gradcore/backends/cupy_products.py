@@ -170,6 +170,13 @@ class CudaProducts(CudaKernels, Products):
             out[...] = summand
         return self._multiplied(a, b, out, (alpha, beta))
 
+    def wide_product(self, a: Any, b: Any, alpha: float = 1) -> Any:
+        """``alpha * a @ b`` of batches of matrices in the dtype of its sums, float32 for float16 and bfloat16."""
+        batch = _common_batch(a.shape, b.shape)
+        dtype = np.float32 if a.dtype.itemsize == 2 else a.dtype
+        out = self.xp.empty((*batch, a.shape[-2], b.shape[-1]), dtype)
+        return self._multiplied(a, b, out, (alpha, 0))
+
     def sum_rows(self, x: Any) -> Any:
         """A product with ones: sums are in float32 at least, and nothing is rounded to TensorFloat32."""
         if x.dtype.name not in _TYPES or not x.size:
@@ -196,7 +203,10 @@ class CudaProducts(CudaKernels, Products):
             out[...] = out * factors[1] if factors[1] != 0 else 0
             return out
         matrices = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
-        if a.dtype.name in _TYPES and (not self.capture.on or self.capture.cublas is not None):
+        by_cublas = a.dtype.name in _TYPES and (not self.capture.on or self.capture.cublas is not None)
+        if out.dtype != a.dtype and not by_cublas:
+            return self._multiplied(a.astype(out.dtype), b.astype(out.dtype), out, factors, conjugate)
+        if by_cublas:
             precision = "highest" if exact else config.get_float32_matmul_precision()
             self._by_cublas(matrices, out, batch, factors, conjugate, precision)
         elif factors[0] == 1 and factors[1] == 0:
@@ -222,12 +232,13 @@ class CudaProducts(CudaKernels, Products):
         a, b, joint = self._readable(matrices, batch, conjugate)
         k, n = matrices[1].shape[-2:]
         m, a, joint = _as_rows(matrices[0].shape[-2], a, joint)
-        kind, compute, factor = _TYPES[out.dtype.name]
-        if out.dtype.char in "fF" and precision != "highest":
+        dtype = a.array.dtype
+        kind, compute, factor = _TYPES[dtype.name]
+        if dtype.char in "fF" and precision != "highest":
             compute = _TENSOR_FLOAT
         held = np.array(factors, factor)
         alpha, beta = held.ctypes.data, held.ctypes.data + held.itemsize
-        item = out.dtype.itemsize
+        kind_out, items = _TYPES[out.dtype.name][0], (dtype.itemsize, dtype.itemsize, out.itemsize)
         # Memory of rows, read as columns, is the transpose: out.T = b.T @ a.T.
         cublas = self.capture.cublas if self.capture.on else self.cublas
         handle = cublas.handle if self.capture.on else self.cublas_handle()
@@ -236,8 +247,9 @@ class CudaProducts(CudaKernels, Products):
         starts = [self.address(x) for x in (b.array, a.array, out)]
         for place, where in enumerate(np.ndindex(*joint.sizes[:-1])):
             steps = (sum(map(mul, where, each)) for each in (joint.steps_b, joint.steps_a))
-            at_b, at_a, at_out = (x + item * s for x, s in zip(starts, (*steps, place * last * m * n), strict=True))
-            of_b, of_a, of_out = (at_b, kind, b.leading), (at_a, kind, a.leading), (at_out, kind, n)
+            steps_now = *steps, place * last * m * n
+            at_b, at_a, at_out = (x + item * s for x, item, s in zip(starts, items, steps_now, strict=True))
+            of_b, of_a, of_out = (at_b, kind, b.leading), (at_a, kind, a.leading), (at_out, kind_out, n)
             tail = compute, _ANY_ALGORITHM
             if last == 1:
                 cublas.gemmEx(*head, *of_b, *of_a, beta, *of_out, *tail)

@@ -90,6 +90,10 @@ class Normalization:
         """Softmax over the last dim; rows of minus infinity give zeros."""
         return self._softmax_in_place(x.copy())
 
+    def keeps_weights(self, scores: int, dtype: str) -> bool:
+        """Whether attention with so many scores keeps its weights for gradients, or (False) computes them again."""
+        return True
+
     def attention(
         self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
     ) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ from gradcore.backends.elementwise import Elementwise
 from gradcore.backends.lapack import Lapack
 from gradcore.backends.numpy_attention import NumpyAttention
 from gradcore.backends.numpy_elementwise import NumpyElementwise
+from gradcore.backends.numpy_flash_attention import NumpyFlashAttention
 from gradcore.backends.numpy_normalization import NumpyNormalization
 from gradcore.backends.numpy_reductions import NumpyReductions
 from gradcore.backends.numpy_softmax import NumpySoftmax
@@ -36,6 +37,7 @@ class NumpyBackend(
     NumpyTargets,
     NumpyNormalization,
     NumpyAttention,
+    NumpyFlashAttention,
     NumpyWindows,
     Lapack,
     Backend,

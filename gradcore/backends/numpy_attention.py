@@ -17,7 +17,7 @@ from gradcore.backends.numpy_rows import exponentials, ones, row_maxima
 from gradcore.backends.numpy_softmax import HIGH, LOW
 from gradcore.backends.products_in_threads import spread_products
 
-__all__ = ["NumpyAttention"]
+__all__ = ["NumpyAttention", "add_gradients", "add_product", "hidden", "powers"]
 
 #: Products of a query's and a key's numbers from which blocks are faster than fewer calls.
 _PRODUCTS = 1 << 24
@@ -85,14 +85,14 @@ class NumpyAttention(Normalization):
             found: list[Any] = [None if each is None else each[part] for each in results]
             g, q, k, v, w = grad[part], query[part], key[part], value[part], weights[part]
             if not causal:
-                _add_gradients(found, g, q, k, v, w, scale, np.matmul)
+                add_gradients(found, g, q, k, v, w, scale, np.matmul)
                 return
             for start in range(0, w.shape[1], _QUERIES):
                 rows, seen = slice(start, start + _QUERIES), slice(min(start + _QUERIES, w.shape[2]))
                 parts = zip(found, (rows, seen, seen), strict=True)
                 targets = [None if a is None else a[:, cut] for a, cut in parts]
                 block = w[:, rows, seen]
-                _add_gradients(targets, g[:, rows], q[:, rows], k[:, seen], v[:, seen], block, scale, _add_product)
+                add_gradients(targets, g[:, rows], q[:, rows], k[:, seen], v[:, seen], block, scale, add_product)
 
         _some_heads(work, weights)
         of_query, of_key, of_value = (
@@ -121,11 +121,12 @@ def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
     spread_products(some, -(-heads // step))
 
 
-def _add_product(a: Any, b: Any, out: Any) -> None:
+def add_product(a: Any, b: Any, out: Any) -> None:
+    """``out += a @ b``."""
     out += np.matmul(a, b)
 
 
-def _add_gradients(
+def add_gradients(
     targets: list[Any], grad: Any, query: Any, key: Any, value: Any, weights: Any, scale: float, put: Callable[..., Any]
 ) -> None:
     """Write or add (`put`) the gradients of queries, keys and values to `targets`, but for those that are None."""
@@ -162,7 +163,7 @@ def _attend_causally(query: Any, key: Any, value: Any, _: Any, weights: Any, out
         rows, seen = slice(start, start + _QUERIES), min(start + _QUERIES, keys)
         scores = np.matmul(query[:, rows], key[:, :seen].swapaxes(-1, -2))
         if start < keys:
-            scores[:, :, start:] += _hidden(scores.shape[1], seen - start, scores.dtype)
+            scores[:, :, start:] += hidden(scores.shape[1], seen - start, scores.dtype)
         visible = weights[:, rows, :seen]
         _softmax_or_zero(scores, visible)
         weights[:, rows, seen:] = 0
@@ -170,7 +171,7 @@ def _attend_causally(query: Any, key: Any, value: Any, _: Any, weights: Any, out
 
 
 @lru_cache(maxsize=64)
-def _hidden(queries: int, keys: int, dtype: Any) -> Any:
+def hidden(queries: int, keys: int, dtype: Any) -> Any:
     """Minus infinity for the keys behind a query, zero for the others."""
     mask = np.zeros((queries, keys), dtype)
     mask[~np.tri(queries, keys, dtype=bool)] = -np.inf
@@ -179,13 +180,23 @@ def _hidden(queries: int, keys: int, dtype: Any) -> Any:
 
 def _softmax_or_zero(scores: Any, out: Any) -> None:
     """Write the softmax of rows to `out`, zeros for rows of minus infinity; overwrites `scores`."""
+    total, _ = powers(scores, out)
+    out /= total[..., None]
+
+
+def powers(scores: Any, out: Any) -> tuple[Any, Any]:
+    """Write ``exp(scores - top)`` to `out`, and return the sums of rows and `top`; overwrites `scores`.
+
+    `top` is 0 where no power is too large or too small. The sum of a row of minus infinity is 1.
+    """
     n = scores.shape[-1]
     exponentials(scores, out)
     total = out @ ones(n, out.dtype)
-    if not (np.minimum.reduce(total, None) >= LOW and np.maximum.reduce(total, None) <= HIGH):
-        top = row_maxima(scores.reshape(-1, n)).reshape(total.shape)
-        top[top == -np.inf] = 0
-        scores -= top[..., None]
-        total = exponentials(scores, out) @ ones(n, out.dtype)
-        total[total == 0] = 1
-    out /= total[..., None]
+    if np.minimum.reduce(total, None) >= LOW and np.maximum.reduce(total, None) <= HIGH:
+        return total, 0
+    top = row_maxima(scores.reshape(-1, n)).reshape(total.shape)
+    top[top == -np.inf] = 0
+    scores -= top[..., None]
+    total = exponentials(scores, out) @ ones(n, out.dtype)
+    total[total == 0] = 1
+    return total, top

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gradcore import dtypes
 
-__all__ = ["Products", "check_batches", "expansion_error", "mismatch"]
+__all__ = ["Labels", "Products", "check_batches", "expansion_error", "mismatch", "plan_of"]
 
 Labels = tuple[int, ...]
 
@@ -167,7 +167,7 @@ class Products:
 
     def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
         """The sum of products over the labels that `out` lacks; see `gradcore.ops.products.contract`."""
-        plan = _plan(of_a, of_b, out)
+        plan = plan_of(of_a, of_b, out)
         shape, other_shape = a.shape, b.shape
         batch = tuple(shape[of_a.index(label)] for label in plan.batch)
         left = tuple(shape[of_a.index(label)] for label in plan.left)
@@ -197,7 +197,8 @@ class Plan(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(of_a: Labels, of_b: Labels, out: Labels) -> Plan:
+def plan_of(of_a: Labels, of_b: Labels, out: Labels) -> Plan:
+    """How a contraction becomes a product of matrices."""
     batch = tuple(label for label in out if label in of_a and label in of_b)
     left = tuple(label for label in of_a if label in out and label not in of_b)
     right = tuple(label for label in of_b if label in out and label not in of_a)

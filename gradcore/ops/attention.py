@@ -100,6 +100,70 @@ def _(F, t, value, weights):
     return _along(F, F.expand(t, weights.shape), value, weights)
 
 
+# Large attention keeps no weights. They are computed again: by kernels, from the logarithms of their sums.
+
+
+@general(
+    outputs=("result", "logsumexp"),
+    differentiable=(0,),
+    node="ScaledDotProductFlashAttentionForCpuBackward0",
+    function=False,
+    method=False,
+    broadcasts=True,
+)
+def flash_attention(F, self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
+    """The result of `attention`, and the logarithms of the sums of powers of each row's scores."""
+    scores = _scores(F, self, key, mask, scale)
+    if causal:
+        scores = F.where(F.tril(F.ones_like(scores)) == 1, scores, float("-inf"))
+    return F.matmul(F.softmax_or_zero(scores), value), F.logsumexp(scores, (scores.ndim - 1,), True)
+
+
+@flash_attention.vjp("self", "key", "value", "mask")
+def _(F, grad, self, key, value, mask, logsumexp, scale, causal, needs):
+    return F.flash_attention_backward(grad, self, key, value, mask, logsumexp, scale, causal, needs)
+
+
+@composite(function=False, method=False)
+def flash_attention_backward(
+    F, grad, query, key, value, mask, logsumexp, scale: float, causal: bool, needs: tuple[bool, ...]
+):
+    """The gradients of `flash_attention`, by the weights."""
+    weights = F.attention(query, key, value, mask, scale, causal)[1]
+    return F.attention_backward(grad, None, query, key, value, weights, scale, causal, needs)
+
+
+@flash_attention.jvp("self")
+def _(F, t, self, key, value, mask, scale, causal):
+    weights = F.attention(self, key, value, mask, scale, causal)[1]
+    return _along(F, F.matmul(t * scale, F.transpose(key, -2, -1)), value, weights)[0]
+
+
+@flash_attention.jvp("key")
+def _(F, t, self, key, value, mask, scale, causal):
+    weights = F.attention(self, key, value, mask, scale, causal)[1]
+    return _along(F, F.matmul(self * scale, F.transpose(t, -2, -1)), value, weights)[0]
+
+
+@flash_attention.jvp("value")
+def _(F, t, self, key, value, mask, scale, causal):
+    return F.matmul(F.attention(self, key, value, mask, scale, causal)[1], t)
+
+
+@flash_attention.jvp("mask")
+def _(F, t, self, key, value, mask, scale, causal):
+    weights = F.attention(self, key, value, mask, scale, causal)[1]
+    return _along(F, F.expand(t, weights.shape), value, weights)[0]
+
+
+def attended(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:
+    """The result of attention, by the kernels that keep weights or by those that do not."""
+    scores = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
+    kept = query.device.backend.keeps_weights(scores, query.dtype.name)
+    kept = kept or (mask is not None and mask.dtype is not query.dtype)
+    return (F.attention if kept else F.flash_attention)(query, key, value, mask, scale, causal)[0]
+
+
 def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise RuntimeError(
@@ -188,7 +252,8 @@ def scaled_dot_product_attention(
     if scale is None:
         scale = 1 / sqrt(query.shape[-1])
     if not dropout_p:
-        return F.attention(query, key, value, _additive(F, query, key, attn_mask, False), scale, is_causal)[0]
+        mask = _additive(F, query, key, attn_mask, False)
+        return attended(F, query, key, value, mask, scale, is_causal)
     mask = _additive(F, query, key, attn_mask, is_causal)
     weights = F.softmax_or_zero(_scores(F, query, key, mask, scale))
     return F.matmul(F.dropout(weights, dropout_p), value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from gradcore.ops.attention import attended
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite
 
@@ -185,10 +186,14 @@ def multi_head_attention_forward(
     if static_k is not None:
         keys = k.shape[2] - bool(add_zero_attn)
     mask = _masks(F, query, attn_mask, key_padding_mask, num_heads, keys, k.shape[2] - keys)
-    result, weights = F.attention(q, k, v, mask, 1 / sqrt(q.shape[-1]))
+    weights, scale = None, 1 / sqrt(q.shape[-1])
     if training and dropout_p:
-        weights = F.dropout(weights, dropout_p)
+        weights = F.dropout(F.attention(q, k, v, mask, scale)[1], dropout_p)
         result = F.matmul(weights, v)
+    elif need_weights:
+        result, weights = F.attention(q, k, v, mask, scale)
+    else:
+        result = attended(F, q, k, v, mask, scale)
     result = F.reshape(F.permute(result, (2, 0, 1, 3)), query.shape)
     result = F.linear(result, out_proj_weight, out_proj_bias)
     if not need_weights:

@@ -26,7 +26,7 @@ from tests.cuda.host import KERNEL, cupy_include, includes
 from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend
 
 ARCHITECTURES = (75, 80, 90)
-OF_ONE_TYPE = ("softmax", "normalization", "segments", "windows", "lists")
+OF_ONE_TYPE = ("attention", "softmax", "normalization", "segments", "windows", "lists")
 OPTIONS = [option for option in compile_options() if not option.startswith("-I")]
 
 

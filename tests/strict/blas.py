@@ -94,16 +94,17 @@ class FakeCublas:
         m, n, k, count = (call[name] for name in ("m", "n", "k", "batchCount"))
         dtype = _dtype(call["Atype"])
         factor = np.dtype(COMPUTED[call["computeType"]][dtype.kind == "c"])
-        if call["handle"] != 1 or min(m, n, k, count) < 1 or not call["Atype"] == call["Btype"] == call["Ctype"]:
+        if call["handle"] != 1 or min(m, n, k, count) < 1 or call["Atype"] != call["Btype"]:
             raise CUBLASError("CUBLAS_STATUS_INVALID_VALUE")
-        if factor.itemsize < dtype.itemsize:
+        wide = call["Atype"] in (2, 14) and call["Ctype"] == 0 and call["computeType"] == 68
+        if factor.itemsize < dtype.itemsize or not (wide or call["Ctype"] == call["Atype"]):
             raise CUBLASError("CUBLAS_STATUS_NOT_SUPPORTED")
         stored = [(m, k) if call["transa"] == 0 else (k, m), (k, n) if call["transb"] == 0 else (n, k)]
         operands = [
             _columns(call[name], dtype, *shape, call[f"ld{name.lower()}"], count, call[f"stride{name}"])
             for name, shape in zip("AB", stored, strict=True)
         ]
-        out = _columns(call["C"], dtype, m, n, call["ldc"], count, call["strideC"])
+        out = _columns(call["C"], _dtype(call["Ctype"]), m, n, call["ldc"], count, call["strideC"])
         alpha, beta = (np.ctypeslib.as_array(_at(call[name], factor)).view(factor)[0] for name in ("alpha", "beta"))
 
         def multiply() -> None:
@@ -115,7 +116,7 @@ class FakeCublas:
             result = alpha * np.matmul(a, b)
             if beta != 0:
                 result = result + beta * out.astype(factor)
-            out[...] = result.astype(dtype)
+            out[...] = result.astype(out.dtype)
 
         queued(multiply)
         CALLS["matrices"] += count

@@ -540,6 +540,7 @@ class StrictBackend(CupyBackend):
         return contextlib.nullcontext()  # NumPy always does
 
     cublas = FakeCublas()  # type: ignore[assignment]
+    cutensor = None  # type: ignore[assignment]
 
     def cublas_handle(self) -> int:
         return 1

@@ -137,6 +137,15 @@ KERNELS["batched_matmul"] = _matmul
 
 
 @rule
+def _flash_attention(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
+    """Batch dims are broadcast, as in a product: one more in front is one of them."""
+    return calls.elementwise(level, kernel, *args)
+
+
+KERNELS["flash_attention_backward"] = _flash_attention
+
+
+@rule
 def _linear(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     x, many = without(x, level)
     if calls.in_batch(level, (weight, bias)) or (many and not weight.ndim):
@@ -222,6 +231,10 @@ class BatchedKernels:
     xp: Any
     factor_lu: Any
     solve_lu: Any
+
+    def keeps_weights(self, scores: int, dtype: str) -> bool:
+        """As for all samples together, if every one has its own scores; halves are computed in float32 and rounded."""
+        return dtype in ("float16", "bfloat16") or bool(self.inner.keeps_weights(scores * self.level.size, dtype))
 
     def shares_memory(self, view: Any, x: Any) -> bool:
         """Whether `view`, which was made from `x`, is a view of its memory rather than a copy."""

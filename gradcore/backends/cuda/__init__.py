@@ -66,17 +66,17 @@ _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Let attention run, or not, as one kernel that keeps no weights, where there is one for it."""
+    """Let large attention on the CPU, and attention on CUDA, keep no weights for gradients, or (False) keep them."""
     _attention["flash"] = bool(enabled)
 
 
 def flash_sdp_enabled() -> bool:
-    """Whether attention may run as one kernel that keeps no weights."""
+    """Whether attention may keep no weights and compute them again."""
     return _attention["flash"]
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Kept, and read by nothing: there is one kernel for attention, see `enable_flash_sdp`."""
+    """Kept, and read by nothing: attention that keeps no weights is chosen by `enable_flash_sdp`."""
     _attention["mem_efficient"] = bool(enabled)
 
 
@@ -86,7 +86,7 @@ def mem_efficient_sdp_enabled() -> bool:
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Kept, and read by nothing: products and a softmax are what is left where the kernel does not run."""
+    """Kept, and read by nothing: products and a softmax are what is left without `enable_flash_sdp`."""
     _attention["math"] = bool(enabled)
 
 
