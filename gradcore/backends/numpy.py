@@ -46,6 +46,9 @@ class NumpyBackend(
 
     type: ClassVar[str] = "cpu"
     in_threads = staticmethod(threads.spread)
+    #: Whether a class evaluates formulas tile by tile. It is not inherited: a subclass may have kernels of its own,
+    #: which formulas then call.
+    in_tiles: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__(np, np.ndarray)
@@ -53,11 +56,15 @@ class NumpyBackend(
         if config.KEEP_MEMORY:
             memory.keep_freed()
 
+    @property
+    def _tiles(self) -> bool:
+        return "in_tiles" in vars(type(self))
+
     def kernel_of(self, name: str) -> Callable[..., Any]:
         """The kernel of an operation, on large arrays tile by tile if it is elementwise and takes several steps."""
         plain = super().kernel_of(name)
         formula = _SEVERAL_STEPS.get(name) or getattr(plain, "func", None)  # of a body, without this backend
-        if name not in self.elementwise or formula is None or type(self) is not NumpyBackend:
+        if name not in self.elementwise or formula is None or not self._tiles:
             return plain
 
         def kernel(x: Any, *rest: Any) -> Any:
@@ -66,9 +73,7 @@ class NumpyBackend(
         return kernel
 
     def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
-        if type(self) is not NumpyBackend:  # which may have kernels of its own
-            return formula(self, *operands)
-        return tiles.compute(formula, self, operands)
+        return tiles.compute(formula, self, operands) if self._tiles else formula(self, *operands)
 
     @property
     def special(self) -> Any:

@@ -41,15 +41,7 @@ class NumpyTargets(Targets):
         if places is None:
             return super().softmax_nll(x, target, weight, reduction, ignore_index)
         rows = rows_of(x)
-        powers = np.empty(rows.shape, x.dtype)
-        top, total = np.empty((2, len(rows)), x.dtype)
-
-        def work(part: slice, _: int) -> None:
-            a, b = rows[part], powers[part]
-            top[part] = highest = row_maxima(a)
-            total[part] = row_sums(exponentials(np.subtract(a, highest[:, None], b), b))
-
-        in_blocks(work, rows)
+        powers, top, total = self.row_powers(rows)
         top -= rows.reshape(-1).take(places)
         top += np.log(total)
         if weight is None:
@@ -57,6 +49,19 @@ class NumpyTargets(Targets):
         else:
             found = self._weighted(top, target, weight, None, reduction, ignore_index)
         return *found, powers, total.reshape(-1, 1)
+
+    def row_powers(self, rows: Any) -> tuple[Any, Any, Any]:
+        """The exponentials of rows less their largest elements, these, and the exponentials' sums."""
+        powers = np.empty(rows.shape, rows.dtype)
+        top, total = np.empty((2, len(rows)), rows.dtype)
+
+        def work(part: slice, _: int) -> None:
+            a, b = rows[part], powers[part]
+            top[part] = highest = row_maxima(a)
+            total[part] = row_sums(exponentials(np.subtract(a, highest[:, None], b), b))
+
+        in_blocks(work, rows)
+        return powers, top, total
 
     def softmax_nll_backward(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 from gradcore.backends.fusion.cells import Cell
 from gradcore.backends.fusion.functions import C_TYPES, computed
 from gradcore.backends.fusion.programs import Operand, Program, traced
+from gradcore.backends.fusion.tracer import Tracer
 
 __all__ = ["Steps", "traced_steps"]
 
@@ -74,8 +75,11 @@ def traced_steps(
     states: int,
     settings: dict[str, Any],
     bodies: dict[str, Callable[..., Any]],
+    tracer: Callable[..., Tracer] = Tracer,
 ) -> Steps:
     """Trace ``formula(F, p, g, *states, **settings)``; a setting that is an array is given as an `Operand`.
+
+    `tracer` makes the namespace for the formula.
 
     Raises
     ------
@@ -92,7 +96,7 @@ def traced_steps(
 
     operands = [(name, Operand(name, dtype)) for name in ("g", *names)]
     found = traced(
-        f"{formula.__name__}_steps", run, [*operands, *settings.items()], bodies, stored=[dtype] * len(names)
+        f"{formula.__name__}_steps", run, [*operands, *settings.items()], bodies, [dtype] * len(names), tracer
     )
     changed = tuple(name for name, (fresh, _) in zip(names, found.results, strict=True) if fresh)
     vectors = tuple(i - len(operands) for i in found.used if i >= len(operands))

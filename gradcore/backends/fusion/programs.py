@@ -145,6 +145,7 @@ def traced(
     operands: Sequence[tuple[str, Any]],
     bodies: dict[str, Callable[..., Any]],
     stored: Sequence[np.dtype[Any] | None] | None = None,
+    tracer: Callable[..., Tracer] = Tracer,
 ) -> Traced:
     """Trace a formula.
 
@@ -160,13 +161,15 @@ def traced(
         Bodies of the operations.
     stored : sequence of dtype or None, optional
         What the results are converted to at the end; by default they keep their dtypes.
+    tracer : callable, optional
+        Makes the namespace for the formula from `bodies`.
 
     Raises
     ------
     Unfusable
         If the formula is not an expression of one element's values.
     """
-    F = Tracer(bodies)
+    F = tracer(bodies)
     trace = F.trace
     leaves: list[Operand] = []
     arguments: list[Any] = []

@@ -72,13 +72,15 @@ class Tracer(Elementwise):
     ----------
     bodies : dict
         The operations' bodies by name, written against ``F``.
+    trace : Trace, optional
+        Where expressions are kept; by default a new one.
     """
 
     host_scalars = False
     upcasts = False
 
-    def __init__(self, bodies: dict[str, Callable[..., Any]]) -> None:
-        self.trace = Trace()
+    def __init__(self, bodies: dict[str, Callable[..., Any]], trace: Trace | None = None) -> None:
+        self.trace = trace or Trace()
         self.xp, self.special = _Functions(self.trace), _Special(self.trace)
         self._bodies = bodies
 
