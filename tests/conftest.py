@@ -6,6 +6,9 @@ from importlib.metadata import PackageNotFoundError, version
 import pytest
 from hypothesis import settings
 
+# The CPU is NumPy, also where compiled kernels were built: tests/compiled has the tests of these.
+os.environ["GRADCORE_COMPILED"] = "0"
+
 # For type checkers only: it is not a program to run.
 collect_ignore = ["typing/usage.py"]
 

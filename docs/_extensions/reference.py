@@ -37,6 +37,7 @@ PAGES = (
         ("Devices", "gradcore", "gradcore.device"),
         ("Configuration", "gradcore", "gradcore.config gradcore.determinism gradcore.diagnostics"),
         ("Memory and threads of the CPU", "gradcore", "gradcore.backends.memory gradcore.backends.threads"),
+        ("Compiled kernels", "gradcore.compiled", "gradcore.compiled"),
         ("CUDA", "gradcore.cuda", "gradcore.cuda"),
         ("Ranges for NVIDIA's profilers", "gradcore.cuda.nvtx", "gradcore.cuda.nvtx"),
         ("What products and attention may do on CUDA", "gradcore.backends.cuda", "gradcore.backends.cuda"),

@@ -18,9 +18,10 @@ __all__ = ["CPU", "connect", "find", "is_connected", "register", "resolve", "una
 
 
 def _numpy() -> Backend:
+    from gradcore.backends import compiled
     from gradcore.backends.numpy import NumpyBackend
 
-    return NumpyBackend()
+    return compiled.connect() or NumpyBackend()
 
 
 def _cupy() -> Backend:

@@ -1,0 +1,15 @@
+"""The CPU with compiled kernels."""
+
+from __future__ import annotations
+
+from gradcore.backends.compiled.elementwise import CompiledElementwise
+from gradcore.backends.compiled.rows import CompiledRows
+from gradcore.backends.compiled.steps import CompiledSteps
+
+__all__ = ["CompiledBackend"]
+
+
+class CompiledBackend(CompiledElementwise, CompiledRows, CompiledSteps):
+    """NumPy, with kernels of the compiled library in the place of some."""
+
+    in_tiles = True

@@ -1,0 +1,321 @@
+// What generated loops call, for one element each: NumPy's functions of these names, without branches, so that the
+// compiler can use all lanes of the CPU. For NaN, infinities, signed zeros and subnormal numbers they give what NumPy
+// gives. The largest errors of exp, expm1, log, log1p and tanh are in tests/compiled/test_elementwise.py.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace gradcore {
+
+using i8 = int8_t;
+using u8 = uint8_t;
+using i16 = int16_t;
+using u16 = uint16_t;
+using i32 = int32_t;
+using u32 = uint32_t;
+using i64 = int64_t;
+using u64 = uint64_t;
+
+template <class T>
+inline T infinity() {
+    return std::numeric_limits<T>::infinity();
+}
+
+template <class T>
+inline T not_a_number() {
+    return std::numeric_limits<T>::quiet_NaN();
+}
+
+// ------------------------------------------------------------------------------------------------------ bits of floats
+
+// What the functions below know of a floating-point type.
+template <class T>
+struct Format;
+
+template <>
+struct Format<float> {
+    using Bits = i32;
+    static constexpr int fraction = 23, bias = 127;
+    static constexpr i32 half_root = 0x3F3504F3;  // the bits of the root of 1/2
+    // The product of ln2_high with a whole number below 2**8 is exact.
+    static constexpr float log2_e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+    static constexpr float round = 12582912.0f;  // 1.5 * 2**23: a sum with it is rounded to a whole number
+    static constexpr float lowest = -104.0f, highest = 89.0f, minus_one = -18.0f, tanh_one = 9.1f;
+    static constexpr int exp_terms = 7, log_terms = 5;
+};
+
+template <>
+struct Format<double> {
+    using Bits = i64;
+    static constexpr int fraction = 52, bias = 1023;
+    static constexpr i64 half_root = 0x3FE6A09E667F3BCD;
+    static constexpr double log2_e = 1.4426950408889634074, ln2_high = 0.69314718036912381649,
+                            ln2_low = 1.90821492927058770002e-10;
+    static constexpr double round = 6755399441055744.0;
+    static constexpr double lowest = -746.0, highest = 710.0, minus_one = -40.0, tanh_one = 22.0;
+    static constexpr int exp_terms = 13, log_terms = 10;
+};
+
+template <class T>
+inline typename Format<T>::Bits bits_of(T x) {
+    typename Format<T>::Bits bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+template <class T>
+inline T float_of(typename Format<T>::Bits bits) {
+    T x;
+    __builtin_memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// x * y + z, rounded once where the CPU does that as fast.
+template <class T>
+inline T fused(T x, T y, T z) {
+#if defined(__FMA__) || defined(__aarch64__)
+    if constexpr (sizeof(T) == 4) return __builtin_fmaf(x, y, z);
+    else return __builtin_fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// 2**n for a normal result.
+template <class T>
+inline T power_of_two(typename Format<T>::Bits n) {
+    return float_of<T>((n + Format<T>::bias) << Format<T>::fraction);
+}
+
+// ------------------------------------------------------------------------------------------------- simple functions
+
+template <class To, class From>
+inline To cast(From x) {
+    if constexpr (std::is_same_v<To, bool>) return x != From(0);
+    else return static_cast<To>(x);
+}
+
+// condition ? x : y as a matter of bits: compilers make branches of that, and then no lanes are used.
+template <class T>
+inline T chosen(bool condition, T x, T y) {
+    if constexpr (std::is_same_v<T, bool>) {
+        return (condition & x) | (!condition & y);
+    } else if constexpr (std::is_integral_v<T>) {
+        return condition ? x : y;
+    } else {
+        const typename Format<T>::Bits mask = -static_cast<typename Format<T>::Bits>(condition);
+        return float_of<T>((bits_of(x) & mask) | (bits_of(y) & ~mask));
+    }
+}
+
+template <class T>
+inline bool truth(T x) {
+    return x != T(0);
+}
+
+template <class T>
+inline bool is_nan(T x) {
+    return x != x;
+}
+
+template <class T>
+inline bool is_finite(T x) {
+    return x - x == T(0);
+}
+
+template <class T>
+inline bool is_infinite(T x) {
+    return (x == x) & !(x - x == T(0));
+}
+
+template <class T>
+inline T maximum(T x, T y) {
+    return chosen((x >= y) | (x != x), x, y);
+}
+
+template <class T>
+inline T minimum(T x, T y) {
+    return chosen((x <= y) | (x != x), x, y);
+}
+
+template <class T>
+inline T larger(T x, T y) {
+    return chosen((x >= y) | (y != y), x, y);
+}
+
+template <class T>
+inline T smaller(T x, T y) {
+    return chosen((x <= y) | (y != y), x, y);
+}
+
+template <class T>
+inline T magnitude(T x) {
+    if constexpr (std::is_floating_point_v<T>) return std::abs(x);
+    else return x < T(0) ? static_cast<T>(-x) : x;
+}
+
+inline float copysign(float x, float y) { return __builtin_copysignf(x, y); }
+inline double copysign(double x, double y) { return __builtin_copysign(x, y); }
+inline float sqrt(float x) { return __builtin_sqrtf(x); }
+inline double sqrt(double x) { return __builtin_sqrt(x); }
+inline float floor(float x) { return __builtin_floorf(x); }
+inline double floor(double x) { return __builtin_floor(x); }
+inline float ceil(float x) { return __builtin_ceilf(x); }
+inline double ceil(double x) { return __builtin_ceil(x); }
+inline float trunc(float x) { return __builtin_truncf(x); }
+inline double trunc(double x) { return __builtin_trunc(x); }
+inline float rint(float x) { return __builtin_rintf(x); }
+inline double rint(double x) { return __builtin_rint(x); }
+
+// ----------------------------------------------------------------------------------------- exponentials and logarithms
+
+// The reciprocals of factorials and of odd numbers.
+template <class T>
+struct Table {
+    T factorial[14] = {}, odd[12] = {};
+    constexpr Table() {
+        double product = 1;
+        for (int i = 0; i < 14; ++i, product *= i) factorial[i] = static_cast<T>(1 / product);
+        for (int i = 0; i < 12; ++i) odd[i] = static_cast<T>(1.0 / (2 * i + 1));
+    }
+};
+
+template <class T>
+inline constexpr Table<T> table = Table<T>();
+
+// x = n * ln(2) + rest.
+template <class T>
+struct Reduced {
+    typename Format<T>::Bits n;
+    T rest;
+
+    explicit Reduced(T x) {
+        using F = Format<T>;
+        const T shifted = fused(x, F::log2_e, F::round);
+        n = bits_of(shifted) - bits_of(F::round);
+        const T whole = shifted - F::round;
+        rest = fused(-whole, F::ln2_low, fused(-whole, F::ln2_high, x));
+    }
+};
+
+// exp(x) - 1 for abs(x) < 0.35, by Taylor's series.
+template <class T>
+inline T exp_minus_one_near_zero(T x) {
+    constexpr int terms = Format<T>::exp_terms;
+    T sum = table<T>.factorial[terms];
+#pragma GCC unroll 16
+    for (int i = terms - 1; i > 1; --i) sum = fused(sum, x, table<T>.factorial[i]);
+    return fused(x * x, sum, x);
+}
+
+template <class T>
+inline T scaled(T x, typename Format<T>::Bits n) {
+    const typename Format<T>::Bits half = n >> 1;  // twice, as 2**n may be out of range
+    return x * power_of_two<T>(half) * power_of_two<T>(n - half);
+}
+
+template <class T>
+inline T exponential(T x) {
+    using F = Format<T>;
+    x = chosen(x < F::lowest, F::lowest, x);
+    x = chosen(x > F::highest, F::highest, x);
+    const Reduced<T> r(x);
+    return scaled(exp_minus_one_near_zero(r.rest) + 1, r.n);
+}
+
+template <class T>
+inline T exponential_minus_one(T x) {
+    using F = Format<T>;
+    T y = chosen(x < F::minus_one, F::minus_one, x);
+    y = chosen(y > F::highest, F::highest, y);
+    const Reduced<T> r(y);
+    const T near = exp_minus_one_near_zero(r.rest);
+    const T one = chosen(r.n > 60, T(0), power_of_two<T>(-r.n));  // in units of 2**n
+    const T result = scaled(near + (1 - one), r.n);
+    return copysign(chosen(r.n == 0, near, result), x);
+}
+
+// log(1 + f) for 1 + f between the roots of 1/2 and of 2, plus n * ln(2): with s = f / (2 + f), it is 2 * atanh(s).
+template <class T>
+inline T log_near_one(T f, T n) {
+    using F = Format<T>;
+    const T s = f / (2 + f), z = s * s;
+    T sum = table<T>.odd[F::log_terms];
+#pragma GCC unroll 16
+    for (int i = F::log_terms - 1; i > 0; --i) sum = fused(sum, z, table<T>.odd[i]);
+    const T half = T(0.5) * f * f;
+    const T correction = fused(s, fused(2 * z, sum, half), n * F::ln2_low);
+    return n * F::ln2_high - ((half - correction) - f);
+}
+
+template <class T>
+inline T logarithm(T x) {
+    using F = Format<T>;
+    const bool tiny = x < std::numeric_limits<T>::min();
+    const T normal = chosen(tiny, x * power_of_two<T>(F::fraction), x);
+    const typename F::Bits bits = bits_of(normal), n = (bits - F::half_root) >> F::fraction;
+    const T f = float_of<T>(bits - (n << F::fraction)) - 1;
+    const T whole = static_cast<T>(static_cast<i32>(n)) - chosen(tiny, T(F::fraction), T(0));
+    T result = log_near_one(f, whole);
+    result = chosen(x == infinity<T>(), x, result);
+    result = chosen(x == 0, -infinity<T>(), result);
+    return chosen((x < 0) | (x != x), not_a_number<T>(), result);
+}
+
+template <class T>
+inline T logarithm_of_one_plus(T x) {
+    using F = Format<T>;
+    const T u = 1 + x, lost = x - (u - 1);  // what the sum has rounded away
+    const typename F::Bits bits = bits_of(u), n = (bits - F::half_root) >> F::fraction;
+    const T unit = power_of_two<T>(n > 60 ? -60 : -n);
+    const T f = (float_of<T>(bits - (n << F::fraction)) - 1) + lost * unit;
+    T result = log_near_one(f, static_cast<T>(static_cast<i32>(n)));
+    result = chosen((x == infinity<T>()) | (x == 0), x, result);
+    result = chosen(x == -1, -infinity<T>(), result);
+    return chosen((x < -1) | (x != x), not_a_number<T>(), result);
+}
+
+template <class T>
+inline T hyperbolic_tangent(T x) {
+    T size = std::abs(x);
+    size = chosen(size > Format<T>::tanh_one, Format<T>::tanh_one, size);
+    if constexpr (sizeof(T) == 4) {  // x * p(x**2) / q(x**2), fitted by least squares to 1.5e-9
+        const T z = size * size;
+        T p = -1.20224231e-11f, q = 1.28025705e-6f;
+        p = fused(fused(fused(p, z, 3.03404329e-8f), z, 2.79056880e-5f), z, 3.86328463e-3f);
+        p = fused(fused(p, z, 0.136758911f), z, 1.0f);
+        q = fused(fused(fused(fused(q, z, 3.92973857e-4f), z, 2.72273839e-2f), z, 0.470092230f), z, 1.0f);
+        T result = size * p / q;
+        result = chosen(result > 1, T(1), result);
+        return copysign(result, x);
+    } else {
+        const T e = exponential_minus_one(2 * size);
+        return copysign(e / (e + 2), x);
+    }
+}
+
+#define GRADCORE_FUNCTION(name, formula)                       \
+    inline float name(float x) { return formula(x); }          \
+    inline double name(double x) { return formula(x); }
+GRADCORE_FUNCTION(exp, exponential)
+GRADCORE_FUNCTION(expm1, exponential_minus_one)
+GRADCORE_FUNCTION(log, logarithm)
+GRADCORE_FUNCTION(log1p, logarithm_of_one_plus)
+GRADCORE_FUNCTION(tanh, hyperbolic_tangent)
+#undef GRADCORE_FUNCTION
+
+template <class T>
+inline T times_log(T x, T y) {
+    return chosen((x == 0) & (y == y), T(0), x * log(y));
+}
+
+template <class T>
+inline T times_log1p(T x, T y) {
+    return chosen((x == 0) & (y == y), T(0), x * log1p(y));
+}
+
+}  // namespace gradcore

@@ -1,0 +1,217 @@
+"""The compiled library: where it is kept, how it is made, and its functions.
+
+Its name holds two digests. The first is of what it is made of: gradcore's version, the files of this folder, the
+compiler's options and the CPU. After an update, or on another machine, it is another, and the kernels of NumPy take
+over. The second is of the library itself, so that one that is damaged is not loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.compiled import COMMAND, cache_folder
+
+__all__ = ["FLAGS", "SOURCES", "BuildError", "address", "build", "find", "find_compiler", "libraries", "load"]
+
+HERE = Path(__file__).parent
+
+#: The sources written by hand; loops are generated beside them.
+SOURCES = ("elementwise.cpp", "rows.cpp")
+
+#: Results are those of IEEE arithmetic in the order that is written; only sums of rows say that theirs may change.
+FLAGS = (
+    "-std=c++17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd",
+    "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",
+)  # fmt: skip
+
+
+class BuildError(RuntimeError):
+    """The library cannot be built; the message says why, in words."""
+
+
+# -- where it is --------------------------------------------------------------------------------------------------
+
+
+def _processor() -> str:
+    """What the CPU can do, as far as it is known: code for this CPU need not run on another."""
+    umath: Any = sys.modules.get("numpy._core._multiarray_umath")
+    features = getattr(umath, "__cpu_features__", {})
+    found = [platform.machine(), *sorted(name for name, there in features.items() if there)]
+    try:
+        with open("/proc/cpuinfo") as file:
+            lines = file.read(8192).splitlines()[:40]
+            found += [line for line in lines if line.startswith(("model name", "flags"))][:2]
+    except OSError:
+        pass
+    return "\n".join(found)
+
+
+@functools.cache
+def _made_of() -> str:
+    """The digest of what the library for this version, these options and this CPU is made of."""
+    digest = hashlib.sha256(repr((FLAGS, _processor())).encode())
+    package = HERE.parents[1] / "__init__.py"  # with the version
+    for path in sorted([*HERE.glob("*.py"), *HERE.glob("*.cpp"), *HERE.glob("*.h"), package]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def libraries() -> list[Path]:
+    """All libraries that were built, for whatever version and CPU."""
+    return sorted(Path(cache_folder()).glob("compiled-*.so"))
+
+
+def find() -> Path | None:
+    """The library for this version, these options and this CPU; None if it was not built."""
+    return next(iter(Path(cache_folder()).glob(f"compiled-{_made_of()}-*.so")), None)
+
+
+# -- making it ----------------------------------------------------------------------------------------------------
+
+
+def find_compiler() -> str:
+    """The path of a compiler of C++: that of ``CXX``, or c++, g++ or clang++.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    chosen = os.environ.get("CXX")
+    for name in (chosen,) if chosen else ("c++", "g++", "clang++"):
+        path = shutil.which(name)
+        if path:
+            return path
+    looked_for = f"CXX is {chosen!r}, which was not found" if chosen else "c++, g++ and clang++ were not found"
+    hint = "xcode-select --install" if sys.platform == "darwin" else "for example: apt install g++"
+    raise BuildError(f"There is no C++ compiler: {looked_for}. Install one ({hint}), or name one by CXX.")
+
+
+def build(loops: Iterable[str], parts: int) -> Path:
+    """Compile the sources and generated loops.
+
+    Parameters
+    ----------
+    loops : iterable of str
+        Sources of loops.
+    parts : int
+        How many compilers run at a time.
+
+    Returns
+    -------
+    Path
+        The library.
+
+    Raises
+    ------
+    BuildError
+        If there is no compiler, or if it fails.
+    """
+    if os.name != "posix":
+        raise BuildError("Compiled kernels are for Linux and macOS.")
+    import tempfile
+
+    compiler, cache = find_compiler(), Path(cache_folder())
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        made = tempfile.TemporaryDirectory(dir=cache)
+    except OSError as error:
+        raise BuildError(f"There is no place for the library: {error}. Name a folder by GRADCORE_CACHE.") from None
+    with made as folder:
+        pieces = list(loops)
+        sources = [HERE / name for name in SOURCES]
+        for i in range(parts):
+            path = Path(folder, f"loops{i}.cpp")
+            path.write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *pieces[i::parts], "}", ""]))
+            sources.append(path)
+        objects = [str(Path(folder, source.stem + ".o")) for source in sources]
+        commands = [
+            [compiler, *FLAGS, f"-I{HERE}", "-c", str(source), "-o", compiled]
+            for source, compiled in zip(sources, objects, strict=True)
+        ]
+        _run_all(commands, parts)
+        library = Path(folder, "library.so")
+        _run_all([[compiler, "-shared", *objects, "-o", str(library)]], 1)
+        old, target = find(), cache / f"compiled-{_made_of()}-{_digest(library.read_bytes())}.so"
+        os.replace(library, target)
+    if old is not None and old != target:
+        old.unlink(missing_ok=True)
+    return target
+
+
+def _run_all(commands: list[list[str]], parts: int) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def run(command: list[str]) -> Any:
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    with ThreadPoolExecutor(parts) as pool:
+        for command, done in zip(commands, pool.map(run, commands), strict=True):
+            if done.returncode:
+                raise BuildError(f"The compiler failed: {' '.join(command)}\n{done.stderr[:4000]}")
+
+
+# -- using it -----------------------------------------------------------------------------------------------------
+
+
+def load() -> ctypes.CDLL | None:
+    """The library, if it was built for this version and this CPU; says so where one is there that cannot be used."""
+    path = find()
+    if path is None:
+        if libraries():
+            _warn(f"are built for another version of gradcore, or another CPU. To build them anew: {COMMAND}")
+        return None
+    try:
+        if _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
+            return ctypes.CDLL(str(path))
+        problem = "the file is damaged"
+    except OSError as error:
+        problem = str(error)
+    _warn(f"cannot be loaded: {problem}. To build them anew: {COMMAND}")
+    return None
+
+
+def _warn(problem: str) -> None:
+    message = f"Compiled kernels {problem}. NumPy's are used; GRADCORE_COMPILED=0 silences this."
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+_HEADER = object.__basicsize__
+_pointer_at = ctypes.c_void_p.from_address
+
+
+def _address_in_header(array: Any) -> Any:
+    """What `array.ctypes.data` says, in a tenth of its time: the pointer that follows the header of the object."""
+    return _pointer_at(id(array) + _HEADER).value
+
+
+def _address(array: Any) -> Any:
+    return array.ctypes.data
+
+
+def _way_to_address() -> Any:
+    if sys.implementation.name != "cpython":
+        return _address
+    probes = [np.zeros(n) for n in (1, 7)]
+    return _address_in_header if all(_address_in_header(p) == _address(p) for p in probes) else _address
+
+
+#: Where the elements of an array are in memory.
+address = _way_to_address()

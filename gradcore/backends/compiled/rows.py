@@ -1,0 +1,301 @@
+"""Softmax, cross entropy, normalization and cumulative sums by kernels of the compiled library."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends import threads
+from gradcore.backends.compiled.library import address
+from gradcore.backends.numpy import NumpyBackend
+from gradcore.backends.numpy_rows import in_blocks, number_of_blocks, rows_of
+
+__all__ = ["CompiledRows"]
+
+Triple = tuple[Any, Any, Any]
+
+#: Elements from which a kernel is faster than NumPy's functions, and of which one is worth a thread.
+_LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 17
+#: The width of rows, or the points of a channel, from which a kernel is faster than NumPy's functions: in short rows
+#: the lanes of the CPU have little to do.
+_WIDTHS = {
+    "softmax": 512, "log_softmax": 128, "row_powers": 128, "softmax_backward": 32, "log_softmax_backward": 32,
+    "cumulative_sum": 1, "layer_norm": 32, "layer_norm_backward": 32, "batch_norm": 128, "batch_norm_backward": 16,
+    "group_norm": 16, "group_norm_backward": 16,
+}  # fmt: skip
+
+
+class CompiledRows(NumpyBackend):
+    """Kernels of contiguous rows of float32 and float64."""
+
+    library: ctypes.CDLL
+
+    @cached_property
+    def _functions(self) -> dict[tuple[str, str], Any]:
+        return {}
+
+    def _function(self, name: str, char: str) -> Any:
+        function = self._functions.get((name, char))
+        if function is None:
+            function = self._functions[name, char] = getattr(self.library, f"{name}_{char}")
+            function.argtypes, function.restype = [ctypes.c_int64] * 3 + [ctypes.c_void_p], None
+        return function
+
+    def _run(self, name: str, shape: tuple[int, int], *arrays: Any) -> None:
+        """Run a kernel of `rows.cpp` on all rows; arrays are contiguous, of one dtype, and held by the caller."""
+        height, width = shape
+        function = self._function(name, arrays[-1].dtype.char)
+        places = (ctypes.c_void_p * len(arrays))(*[address(a) for a in arrays])
+        worth = height * width // _WORTH_A_THREAD
+        if worth < 2:
+            function(0, height, width, places)
+        else:
+            threads.spread(lambda start, stop: function(start, stop, width, places), height, worth)
+
+    # -- softmax ---------------------------------------------------------------------------------------------
+
+    def softmax_along(self, x: Any, dim: int) -> Any:
+        return self._of_rows("softmax", x) if _fits("softmax", x, dim) else super().softmax_along(x, dim)
+
+    def log_softmax_along(self, x: Any, dim: int) -> Any:
+        fits = _fits("log_softmax", x, dim)
+        return self._of_rows("log_softmax", x) if fits else super().log_softmax_along(x, dim)
+
+    def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
+        if not _fits("softmax_backward", y, dim) or not _alike(t, y):
+            return super().softmax_product(t, y, dim)
+        return self._of_rows("softmax_backward", t, y)
+
+    def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
+        if not _fits("log_softmax_backward", y, dim) or not _alike(t, y):
+            return super().log_softmax_transposed(t, y, dim)
+        return self._of_rows("log_softmax_backward", t, y)
+
+    def _of_rows(self, name: str, *arrays: Any) -> Any:
+        rows = [rows_of(a) for a in arrays]
+        out = np.empty(rows[0].shape, rows[0].dtype)
+        self._run(name, out.shape, *rows, out)
+        return out.reshape(arrays[0].shape)
+
+    def row_powers(self, rows: Any) -> Triple:
+        if not _fits("row_powers", rows, 1):
+            return super().row_powers(rows)
+        powers, (top, total) = np.empty(rows.shape, rows.dtype), np.empty((2, len(rows)), rows.dtype)
+        self._run("row_powers", rows.shape, rows, powers, top, total)
+        return powers, top, total
+
+    # -- cumulative sums -------------------------------------------------------------------------------------
+
+    def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
+        if not _fits("cumulative_sum", x, dim) or (dtype is not None and dtype.numpy != x.dtype):
+            return super().cumsum_along(x, dim, reverse, dtype)
+        rows, flag = rows_of(x), np.array(reverse)
+        out = np.empty(rows.shape, rows.dtype)
+        self._run("cumulative_sum", rows.shape, rows, flag, out)
+        return out.reshape(x.shape)
+
+    # -- normalization over the last dims --------------------------------------------------------------------
+
+    def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
+        lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
+        if not _usual("layer_norm", prod(last), x, weight, bias):
+            return super().native_layer_norm(x, weight, bias, ndims, eps)
+        rows = _matrix(x, prod(last))
+        out, (mean, var) = np.empty(rows.shape, x.dtype), np.empty((2, len(rows)), x.dtype)
+        factors, terms = _vector(weight, 1, rows), _vector(bias, 0, rows)
+        self._run("layer_norm", rows.shape, rows, factors, terms, np.array(eps, x.dtype), out, mean, var)
+        kept = lead + (1,) * ndims
+        return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
+
+    def layer_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        ndims: int,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        last = x.shape[x.ndim - ndims :]
+        width, given = prod(last), (grad_mean, grad_var)
+        if given != (None, None) or not _usual("layer_norm_backward", width, x, grad, weight):
+            return super().layer_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, ndims, eps, needs)
+        rows, grads = _matrix(x, width), _matrix(grad, width)
+        factors, means, variances = _vector(weight, 1, rows), *(np.ascontiguousarray(a) for a in (mean, var))
+        epsilon, out = np.array(eps, x.dtype), np.empty(rows.shape, x.dtype)
+        to_weight, to_bias = np.empty((2, number_of_blocks(rows), width), x.dtype)
+        function = self._function("layer_norm_backward", x.dtype.char)
+
+        def work(part: slice, i: int) -> None:
+            arrays = grads, rows, factors, means, variances, epsilon, out, to_weight[i], to_bias[i]
+            start, stop, _ = part.indices(len(rows))
+            function(start, stop, width, (ctypes.c_void_p * len(arrays))(*[address(a) for a in arrays]))
+
+        in_blocks(work, rows)
+        return (
+            out.reshape(x.shape) if needs[0] else None,
+            to_weight.sum(0).reshape(last) if needs[1] else None,
+            to_bias.sum(0).reshape(last) if needs[2] else None,
+        )
+
+    # -- normalization of channels ---------------------------------------------------------------------------
+
+    def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
+        (batch, channels), points = x.shape[:2], prod(x.shape[2:])
+        if not _usual("group_norm", points, x, weight, bias):
+            return super().native_group_norm(x, weight, bias, groups, eps)
+        rows = _matrix(x, channels // groups * points)
+        mean, var = np.empty((2, batch, groups), x.dtype)
+        self._run("row_statistics", rows.shape, rows, mean, var)
+        scale = 1 / np.sqrt(var + x.dtype.type(eps))
+        return self._line(x, _repeated(mean, channels), _repeated(scale, channels), weight, bias), mean, var
+
+    def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
+        (batch, channels), points = x.shape[:2], prod(x.shape[2:])
+        if not _usual("batch_norm", points, x, weight, bias):
+            return super().native_batch_norm(x, weight, bias, eps)
+        planes, count = _matrix(x, points), batch * points
+        mean = self._moments(planes, np.zeros(batch * channels, x.dtype))[0].reshape(batch, channels).sum(0) / count
+        var = self._moments(planes, np.tile(mean, batch))[1].reshape(batch, channels).sum(0) / count
+        scale = 1 / np.sqrt(var + x.dtype.type(eps))
+        center, scale = (np.tile(a, (batch, 1)) for a in (mean, scale))
+        return self._line(x, center, scale, weight, bias), mean, var
+
+    def batch_norm_given(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
+        if not _usual("batch_norm", prod(x.shape[2:]), x, weight, bias, mean, var):
+            return super().batch_norm_given(x, mean, var, weight, bias, eps)
+        center, scale = (np.tile(a, (len(x), 1)) for a in (mean, 1 / np.sqrt(var + x.dtype.type(eps))))
+        return self._line(x, center, scale, weight, bias)
+
+    def group_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        groups: int,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        (batch, channels), points = x.shape[:2], prod(x.shape[2:])
+        given = grad_mean, grad_var
+        if given != (None, None) or not _usual("group_norm_backward", points, x, grad, weight):
+            return super().group_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, groups, eps, needs)
+        r = 1 / np.sqrt(var + x.dtype.type(eps))
+        center, scale = _repeated(mean, channels), _repeated(r, channels)
+        total, product = self._products(grad, x, center)
+        to_weight = (product * scale).sum(0) if needs[1] else None
+        to_bias = total.sum(0) if needs[2] else None
+        if not needs[0]:
+            return None, to_weight, to_bias
+        if weight is not None:
+            total, product, scale = total * weight, product * weight, scale * weight
+        count, of_group = channels // groups * points, (batch, groups, channels // groups)
+        slope = product.reshape(of_group).sum(2) * (r * r * r) / -count
+        shift = total.reshape(of_group).sum(2) * r / -count
+        lines = center, scale, _repeated(slope, channels), _repeated(shift, channels)
+        return self._plane(grad, x, *lines), to_weight, to_bias
+
+    def batch_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        batch, points = len(x), prod(x.shape[2:])
+        given = grad_mean, grad_var
+        if given != (None, None) or not _usual("batch_norm_backward", points, x, grad, weight):
+            return super().batch_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, eps, needs)
+        r = 1 / np.sqrt(var + x.dtype.type(eps))
+        center = np.tile(mean, (batch, 1))
+        total, product = (a.sum(0) for a in self._products(grad, x, center))
+        result = None
+        if needs[0]:
+            scale, count = r if weight is None else r * weight, batch * points
+            lines = scale, product * (scale * r * r) / -count, total * scale / -count
+            result = self._plane(grad, x, center, *(np.tile(a, (batch, 1)) for a in lines))
+        return result, product * r if needs[1] else None, total if needs[2] else None
+
+    # -- planes: numbers for each image and channel ----------------------------------------------------------
+
+    def _moments(self, planes: Any, center: Any) -> tuple[Any, Any]:
+        """The sums of planes less their centers, and of the squares."""
+        total, squares = np.empty((2, len(planes)), planes.dtype)
+        self._run("plane_moments", planes.shape, planes, center, total, squares)
+        return total, squares
+
+    def _products(self, grad: Any, x: Any, center: Any) -> tuple[Any, Any]:
+        """The sums of `grad`, and of its product with `x` less its centers."""
+        points = prod(x.shape[2:])
+        grads, planes = _matrix(grad, points), _matrix(x, points)
+        total, product = np.empty((2, *x.shape[:2]), x.dtype)
+        self._run("plane_products", planes.shape, grads, planes, center, total, product)
+        return total, product
+
+    def _line(self, x: Any, center: Any, scale: Any, weight: Any, bias: Any) -> Any:
+        """``(x - center) * scale * weight + bias``, the latter for each channel."""
+        planes = _matrix(x, prod(x.shape[2:]))
+        if weight is not None:
+            scale = scale * weight
+        shift = np.zeros_like(scale) if bias is None else np.tile(bias, (len(scale), 1))
+        out = np.empty(planes.shape, x.dtype)
+        self._run("plane_line", planes.shape, planes, center, scale, shift, out)
+        return out.reshape(x.shape)
+
+    def _plane(self, grad: Any, x: Any, center: Any, scale: Any, slope: Any, shift: Any) -> Any:
+        """``grad * scale + ((x - center) * slope + shift)``."""
+        points = prod(x.shape[2:])
+        grads, planes = _matrix(grad, points), _matrix(x, points)
+        out = np.empty(planes.shape, x.dtype)
+        self._run("plane_plane", planes.shape, grads, planes, center, scale, slope, shift, out)
+        return out.reshape(x.shape)
+
+
+def _fits(kernel: str, x: Any, dim: int) -> bool:
+    """Whether a kernel is made for it: along the last dim."""
+    return bool(x.ndim and dim % x.ndim == x.ndim - 1) and _usual(kernel, x.shape[-1], x)
+
+
+def _alike(x: Any, y: Any) -> bool:
+    return bool(x.dtype == y.dtype and x.shape == y.shape and x.flags.aligned)
+
+
+def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:
+    """Whether a kernel is made for it: many floats of one dtype, in rows that are wide enough."""
+    dtype = x.dtype
+    if dtype.char not in "fd" or x.size < _LARGE or width < _WIDTHS[kernel] or not x.flags.aligned:
+        return False
+    return all(a is None or (a.dtype == dtype and a.flags.aligned) for a in others)
+
+
+def _matrix(x: Any, width: int) -> Any:
+    """`x` as contiguous rows of that width."""
+    return np.ascontiguousarray(x).reshape(-1, width)
+
+
+def _vector(x: Any, default: int, rows: Any) -> Any:
+    """A number for each element of a row, `default` where there are none."""
+    return np.full(rows.shape[1], default, rows.dtype) if x is None else np.ascontiguousarray(x)
+
+
+def _repeated(x: Any, channels: int) -> Any:
+    """Numbers for each image and group as numbers for each image and channel."""
+    return np.repeat(x, channels // x.shape[1], axis=1)

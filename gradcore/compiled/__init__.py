@@ -1,0 +1,68 @@
+"""Compiled kernels for the CPU: build them once with this machine's C++ compiler, and they are used from then on.
+
+An extra that nothing needs: see :doc:`/compiled-kernels`. No compiler ever runs unless `build` is called, or
+``python -m gradcore.compiled`` is.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gradcore.backends.compiled import library, state
+from gradcore.backends.compiled.library import BuildError
+from gradcore.backends.registry import CPU
+
+__all__ = ["BuildError", "build", "is_used", "remove", "state"]
+
+
+def build(jobs: int | None = None) -> Path:
+    """Compile the kernels for this version of gradcore and this CPU.
+
+    They are used by processes that start after that. Where they are built already they are built anew.
+
+    Parameters
+    ----------
+    jobs : int, optional
+        How many compilers run at a time; by default as many as there are cores.
+
+    Returns
+    -------
+    Path
+        The library.
+
+    Raises
+    ------
+    BuildError
+        If there is no C++ compiler, or if it fails; the message says what was tried.
+    """
+    from gradcore.compiled.programs import sources
+
+    found = sources()
+    jobs = jobs or os.cpu_count() or 1
+    return library.build([found[name] for name in sorted(found)], jobs)
+
+
+def is_used() -> bool:
+    """Whether this process uses compiled kernels.
+
+    Returns
+    -------
+    bool
+        True if they were built when gradcore was imported, and not switched off by ``GRADCORE_COMPILED=0``.
+    """
+    return hasattr(CPU.backend, "library")
+
+
+def remove() -> int:
+    """Delete all libraries that were built, for whatever version and CPU.
+
+    Returns
+    -------
+    int
+        How many there were. Processes that use one go on using it.
+    """
+    found = library.libraries()
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)

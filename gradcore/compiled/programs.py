@@ -1,0 +1,112 @@
+"""Which formulas become loops: all elementwise operations and their derivatives, and the steps of optimisers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradcore import optim
+from gradcore.backends.base import Backend
+from gradcore.backends.compiled.elementwise import Forward
+from gradcore.backends.compiled.loops import loop_name, loop_source, step_loop, traced_loop
+from gradcore.creation import ones
+from gradcore.ops.samples import Bools, Floats, Ints, Values
+from gradcore.ops.table import OPS, Op
+from gradcore.optim.elementwise import ElementwiseOptimizer
+
+__all__ = ["sources"]
+
+_DTYPES = np.dtype("f4"), np.dtype("f8")
+_BOOL = np.dtype(bool)
+
+#: Options with which optimisers are often used, beside their defaults.
+_OPTIONS: tuple[dict[str, Any], ...] = (
+    {}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "dampening": 0.1}, {"amsgrad": True},
+    {"centered": True}, {"centered": True, "momentum": 0.9}, {"momentum": 0.9, "weight_decay": 0.01},
+    {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}, {"amsgrad": True, "weight_decay": 0.01},
+    {"weight_decay": 0.01}, {"decoupled_weight_decay": True, "weight_decay": 0.01}, {"maximize": True},
+)  # fmt: skip
+
+
+def sources() -> dict[str, str]:
+    """The sources of all loops by their names."""
+    found: dict[str, str] = {}
+    for program in (*_operations(), *_steps()):
+        found[loop_name(program)] = loop_source(program)
+    return found
+
+
+# -- operations ------------------------------------------------------------------------------------------------------
+
+
+def _operations() -> Iterator[Any]:
+    for op in OPS.values():
+        if op.kind != "elementwise":
+            continue
+        for settings in _settings_of(op):
+            for dtype in _DTYPES:
+                for formula, operands in _formulas(op, dtype, settings):
+                    found = _traced(formula, operands)
+                    if found is not None:
+                        yield found.program
+
+
+def _traced(formula: Any, operands: list[Any]) -> Any:
+    try:
+        return traced_loop(formula, operands, Backend.bodies)
+    except (AttributeError, TypeError, ValueError, RuntimeError):  # settings for which the formula raises
+        return None
+
+
+def _settings_of(op: Op) -> list[dict[str, Any]]:
+    """The settings to prepare an operation for: its defaults, and those of the calls that it is tested with."""
+    parameters = [p for i, p in enumerate(op.parameters) if i not in op.tensors]
+    defaults = {p.name: p.default for p in parameters}
+    found = [] if any(value is inspect.Parameter.empty for value in defaults.values()) else [defaults]
+    for case in op.samples() if op.samples is not None else ():
+        given = {**dict(zip(op.names, case.args, strict=False)), **case.settings}
+        chosen = {name: given.get(name, default) for name, default in defaults.items()}
+        described = any(isinstance(v, (Floats, Bools, Ints, Values)) for v in chosen.values())
+        if chosen not in found and not described and inspect.Parameter.empty not in chosen.values():
+            found.append(chosen)
+    return found
+
+
+def _formulas(op: Op, dtype: Any, settings: dict[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """The forward computation and the derivatives, with the dtypes and settings that they are called with."""
+    values: dict[str, Any] = dict(settings)
+    for i in op.tensors:
+        values[op.names[i]] = _BOOL if i in op.unpromoted else dtype
+    yield Forward(op.kernel), [values[name] for name in op.names]
+    values[op.outputs[0]] = dtype
+    for formula in (op.vjps or op.differentials).values():
+        if all(name in values for name in formula.names):
+            yield formula.function, [dtype, *(values[name] for name in formula.names)]
+
+
+# -- optimisers ------------------------------------------------------------------------------------------------------
+
+
+def _steps() -> Iterator[Any]:
+    for cls in vars(optim).values():
+        if not (isinstance(cls, type) and issubclass(cls, ElementwiseOptimizer)):
+            continue
+        known = inspect.signature(cls).parameters
+        for options in _OPTIONS:
+            if all(name in known for name in options):
+                yield from _steps_of(cls, options)
+
+
+def _steps_of(cls: Any, options: dict[str, Any]) -> Iterator[Any]:
+    """The first two steps of an optimiser, of which the first may differ."""
+    optimizer = cls([ones(1, requires_grad=True)], **options)
+    (group,) = optimizer.param_groups
+    states, numbers = len(optimizer.arrays(group)), optimizer.numbers(group)
+    for settings in [optimizer.settings(group, numbers) for _ in range(2)]:
+        for dtype in _DTYPES:
+            found = step_loop(cls.formula, dtype, states, settings, Backend.bodies)
+            if found is not None:
+                yield found.program

@@ -1,0 +1,76 @@
+"""The compiled library, built once for all tests by the command, in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def python(cache: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with that folder of libraries."""
+    variables = {**os.environ, "GRADCORE_CACHE": str(cache), "GRADCORE_COMPILED": "auto", **environment}
+    return subprocess.run(
+        [sys.executable, *arguments], env=variables, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.fixture
+def run() -> Run:
+    return python
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of the library, and what the command that built it said."""
+    if os.name != "posix" or not any(map(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++"))):
+        pytest.skip("there is no C++ compiler")
+    cache = tmp_path_factory.mktemp("compiled") / "cache"
+    done = python(cache, "-m", "gradcore.compiled")
+    assert done.returncode == 0, done.stderr
+    return cache, done.stdout
+
+
+@pytest.fixture
+def cache(built: tuple[Path, str], tmp_path: Path) -> Path:
+    """A folder with a copy of the library, which a test may change."""
+    return Path(shutil.copytree(built[0], tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def compiled(built: tuple[Path, str]) -> Any:
+    """The backend with compiled kernels, as the device type ``compiled``."""
+    from gradcore.backends import register
+    from gradcore.backends.compiled import library
+    from gradcore.backends.compiled.backend import CompiledBackend
+    from gradcore.backends.registry import find
+
+    class OnItsOwn(CompiledBackend):
+        type = "compiled"
+        in_tiles = True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADCORE_CACHE", str(built[0]))
+        loaded = library.load()
+    assert loaded is not None
+    register("compiled", lambda: OnItsOwn(loaded))
+    return find("compiled")
+
+
+@pytest.fixture(autouse=True)
+def _silent_and_eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As operations run their kernels, but with loops also where NumPy is as fast."""
+    from gradcore.backends.compiled import elementwise
+
+    monkeypatch.setattr(elementwise, "_WORTH_A_LOOP", 1)
+    with np.errstate(all="ignore"):
+        yield

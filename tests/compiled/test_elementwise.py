@@ -1,0 +1,232 @@
+"""Loops of elementwise formulas give what NumPy gives, within the bounds of docs/compiled-kernels.md."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import math
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.backends.compiled import elementwise, library
+from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
+from gradcore.backends.compiled.loops import loop_source, traced_loop
+from gradcore.backends.numpy import NumpyBackend
+from gradcore.ops.table import OPS, Op
+from tests.backends.test_tiles import ELEMENTWISE, Array, derivative, formulas, numbers, same_bits
+
+F = NumpyBackend()
+SIZE = 20_000
+#: Units in the last place of the result, or of one where that is larger.
+BOUND, BOUNDS = 4, {"entr": 8, "gelu": 8, "mish": 32}
+#: Operations, and how many of their formulas have to be loops.
+LOOPS = {
+    "gelu": 2, "silu": 2, "mish": 2, "softplus": 2, "elu": 2, "hardswish": 2, "leaky_relu": 2, "relu": 1, "tanh": 1,
+    "sigmoid": 2, "div": 1, "clamp_numbers": 1, "hardtanh": 2, "logaddexp": 2, "xlogy": 2, "addcdiv": 3,
+}  # fmt: skip
+
+
+def kernels(op: Op) -> Iterator[tuple[Any, list[Any]]]:
+    """The forward computation of an operation without a body, and what it is called with."""
+    defaults = [p.default for p in op.parameters]
+    values = [Array(i) if i in op.tensors else default for i, default in enumerate(defaults)]
+    if op.body is None and not any(v is inspect.Parameter.empty for v in values):
+        yield Forward(op.kernel), values
+
+
+def assert_close(found: Any, expected: Any, bound: float) -> None:
+    assert (found.shape, found.dtype, found.strides) == (expected.shape, expected.dtype, expected.strides)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_equal(found[np.isinf(expected)], expected[np.isinf(expected)])
+    zero = (found == 0) & (expected == 0)
+    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+    finite = np.isfinite(expected)
+    error = np.abs(found[finite] - expected[finite]) / np.maximum(np.abs(expected[finite]), 1)
+    assert error.max(initial=0) <= bound * np.finfo(expected.dtype).eps
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_every_formula(compiled: Any, name: str, dtype: str) -> None:
+    """On random numbers, and on all pairs of special ones: zeros, infinities, NaN, subnormal and huge numbers."""
+    op, found = OPS[name], 0
+    for formula, reads in [*formulas(op), *kernels(op)]:
+        operands = tuple(numbers(each, dtype, SIZE) if isinstance(each, Array) else each for each in reads)
+        try:
+            expected = formula(F, *operands)
+        except (TypeError, ValueError, NotImplementedError):  # what is left out
+            continue
+        result = compiled.by_loop(formula, operands)
+        if result is not None:
+            found += 1
+            assert_close(result, expected, BOUNDS.get(name, BOUND))
+    assert found >= LOOPS.get(name, 0)
+
+
+FUNCTIONS = {"exp": 2, "expm1": 3, "log": 2, "log1p": 3, "tanh": 4}
+
+
+def twice(name: str) -> Any:
+    """A formula of several steps, which so becomes a loop, whose result is as exact as that of the function."""
+    return lambda F, x: getattr(F, name)(x) * 2
+
+
+TWICE = {name: twice(name) for name in FUNCTIONS}
+
+
+@pytest.fixture(scope="module")
+def functions(built: Any, tmp_path_factory: pytest.TempPathFactory) -> CompiledElementwise:
+    """A library of these formulas alone."""
+    folder: Path = tmp_path_factory.mktemp("functions")
+    found = [traced_loop(formula, [np.dtype(dtype)], F.bodies) for formula in TWICE.values() for dtype in ("f4", "f8")]
+    sources = [loop_source(each.program) for each in found if each is not None]
+    (folder / "loops.cpp").write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *sources, "}", ""]))
+    files = [str(library.HERE / "elementwise.cpp"), str(folder / "loops.cpp"), "-o", str(folder / "library.so")]
+    command = [library.find_compiler(), *library.FLAGS, f"-I{library.HERE}", "-shared", *files]
+    subprocess.run(command, check=True, capture_output=True)
+    return CompiledElementwise(ctypes.CDLL(str(folder / "library.so")))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_errors_of_functions(functions: CompiledElementwise, name: str, dtype: str) -> None:
+    """In units in the last place, against longer floating-point numbers."""
+    if dtype == "f8" and np.finfo(np.longdouble).eps > 1e-18:
+        pytest.skip("long double is no longer than double here")
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(-80, 80, 100_000), rng.uniform(-1, 1, 100_000), 10 ** rng.uniform(-30, 0, 100_000)])
+    x = x.astype(dtype)
+    x = x[x > 0] if name.startswith("log") else x
+    result = functions.by_loop(TWICE[name], (x,))
+    exact = getattr(np, name)(x.astype("f8" if dtype == "f4" else np.longdouble)) * 2
+    assert (np.abs(result - exact) / np.spacing(np.abs(exact).astype(dtype))).max() <= FUNCTIONS[name]
+
+
+class TestLayouts:
+    """Whatever the layout: the same bits as of contiguous operands, in memory as NumPy would lay it out."""
+
+    formula = staticmethod(derivative("gelu"))
+
+    def check(self, compiled: Any, *operands: Any) -> None:
+        found = compiled.by_loop(self.formula, (*operands, "tanh"))
+        plain = [np.ascontiguousarray(o) for o in np.broadcast_arrays(*operands)]
+        if operands[0].strides == operands[1].strides:
+            assert found.strides == (operands[0] + operands[1]).strides
+        assert same_bits(np.ascontiguousarray(found), compiled.by_loop(self.formula, (*plain, "tanh")))
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda x: x[::2],
+            lambda x: x.reshape(20, -1)[:, ::-1],
+            lambda x: x.reshape(20, -1)[::3, 5:-5],
+            lambda x: x.reshape(20, -1).T,
+            lambda x: x.reshape(4, 5, -1).transpose(1, 0, 2),
+            lambda x: np.broadcast_to(x[:100], (200, 100)),
+            lambda x: np.broadcast_to(x[:200, None], (200, 100)),
+        ],
+        ids=["strided", "reversed", "part", "transposed", "permuted", "repeated rows", "repeated columns"],
+    )
+    @pytest.mark.parametrize("dtype", ["f4", "f8"])
+    def test_strided(self, compiled: Any, change: Any, dtype: str) -> None:
+        t, x = change(numbers(0, dtype, SIZE)), change(numbers(1, dtype, SIZE))
+        plain = np.ascontiguousarray(t)
+        for first, second in [(t, x), (plain, x), (x, plain)]:
+            self.check(compiled, first, second)
+
+    @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (300,), (400, 1), (2, 1, 300), (2, 400, 1)], ids=str)
+    def test_broadcast(self, compiled: Any, shape: tuple[int, ...]) -> None:
+        x, y = numbers(1, size=120_000).reshape(400, 300), numbers(2, size=math.prod(shape) + 225)[225:].reshape(shape)
+        self.check(compiled, y, x)
+        self.check(compiled, x, y)
+
+    @pytest.mark.parametrize("shape", [(0,), (0, 5), (3, 0)], ids=str)
+    def test_empty(self, compiled: Any, shape: tuple[int, ...]) -> None:
+        x = np.empty(shape, "f4")
+        assert compiled.by_loop(self.formula, (x, x, "tanh")) is None
+        assert compiled.kernels["gelu"](x, "tanh").shape == shape
+
+    def test_broadcast_with_empty(self, compiled: Any) -> None:
+        x, y = np.ones((20_000, 1), "f4"), np.empty((1, 0), "f4")
+        assert compiled.kernels["logaddexp"](x, y).shape == (20_000, 0)
+
+    def test_narrow_rows_are_left_to_numpy(self, compiled: Any) -> None:
+        x = numbers(1, size=60_000).reshape(-1, 6)[:, :3]
+        assert compiled.by_loop(self.formula, (x, x, "tanh")) is None
+        np.testing.assert_array_equal(compiled.large(self.formula, x, x, "tanh"), self.formula(F, x, x, "tanh"))
+
+    def test_little_work_is_left_to_numpy(self, compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        x, y = numbers(1, size=8_201), numbers(1, size=8_202)
+        assert compiled.by_loop(derivative("reciprocal"), (x, x)) is not None
+        monkeypatch.setattr(elementwise, "_WORTH_A_LOOP", 1 << 16)
+        assert compiled.by_loop(derivative("reciprocal"), (y, y)) is None
+        assert compiled.by_loop(self.formula, (y, y, "tanh")) is not None
+
+    def test_memory_without_alignment_is_left_to_numpy(self, compiled: Any) -> None:
+        x = np.frombuffer(b"\0" + numbers(1, size=SIZE).tobytes(), "f4", SIZE, 1)
+        assert not x.flags.aligned
+        assert compiled.by_loop(self.formula, (x, x, "tanh")) is None
+        assert same_bits(compiled.large(self.formula, x, x, "tanh"), self.formula(F, x, x, "tanh"))
+
+    def test_operands_stay_as_they_are(self, compiled: Any) -> None:
+        t, x = numbers(0), numbers(1)
+        before = t.copy(), x.copy()
+        compiled.by_loop(self.formula, (t, x, "tanh"))
+        assert same_bits(t, before[0])
+        assert same_bits(x, before[1])
+
+
+@pytest.mark.parametrize("dtype", ["f2", "c8", "i4", "i8", ">f4"])
+def test_other_dtypes_are_left_to_numpy(compiled: Any, dtype: str) -> None:
+    x = np.arange(1, 20_000).astype(dtype)
+    formula = derivative("reciprocal")
+    assert compiled.by_loop(formula, (x, x)) is None
+    np.testing.assert_array_equal(compiled.large(formula, x, x), formula(F, x, x))
+
+
+def test_settings(compiled: Any) -> None:
+    """Numbers are parameters of one loop; flags choose among loops, and errors are the formula's own."""
+    x = numbers(1, size=SIZE)
+    for slope in (0.01, 0.2, -0.3, 0.01):
+        formula = OPS["leaky_relu"].differentials["self"].function
+        assert same_bits(compiled.by_loop(formula, (x, x, slope)), formula(F, x, x, slope))
+    with pytest.raises(RuntimeError, match="approximate argument must be either none or tanh"):
+        compiled.large(OPS["gelu"].body, x, "nothing")
+
+
+@pytest.mark.parametrize("size", [100, 200_003])
+def test_operations_use_loops(compiled: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Through tensors: large ones by loops, forward and backward; small ones by NumPy."""
+    counted = []
+    by_loop = type(compiled).by_loop
+
+    def counting(*call: Any) -> Any:
+        result = by_loop(*call)
+        counted.append(result is not None)
+        return result
+
+    monkeypatch.setattr(type(compiled), "by_loop", counting)
+    gradients = []
+    for device in ("cpu", "compiled"):
+        x = gc.tensor(numbers(1, size=size + 225)[225:], device=device, requires_grad=True)
+        y = gc.nn.functional.silu(gc.nn.functional.gelu(x)) * gc.nn.functional.leaky_relu(x)
+        y[y.isfinite()].sum().backward()
+        gradients.append(x.grad.cpu().numpy())
+    assert sum(counted) >= 6 if size > 1000 else not counted
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)
+
+
+def test_threads_share_the_work(compiled: Any) -> None:
+    formula, x = derivative("gelu"), numbers(1, size=3_000_000)
+    before, results = gc.get_num_threads(), []
+    for count in (1, 2, 3):
+        gc.set_num_threads(count)
+        results += [compiled.by_loop(formula, (x, x[::-1], "none"))]
+    gc.set_num_threads(before)
+    assert all(same_bits(r, results[0]) for r in results)

@@ -1,0 +1,42 @@
+"""Operations on small tensors, with all of their work given to compiled kernels, against NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.backends.compiled import elementwise, rows
+from gradcore.backends.compiled.elementwise import CompiledElementwise
+from tests.ops.cases import ALL, Drawn
+
+CASES = [case for case in ALL if not case.op.random and any(a.dtype == "f8" for a in case.arrays())]
+
+
+@pytest.fixture(autouse=True)
+def _everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CompiledElementwise, "LARGE", 1)
+    monkeypatch.setattr(elementwise, "_NARROW", 1)
+    monkeypatch.setattr(rows, "_LARGE", 1)
+    monkeypatch.setattr(rows, "_WIDTHS", dict.fromkeys(rows._WIDTHS, 1))
+
+
+def values(case: Drawn, device: str) -> list[Any]:
+    """The results of a call, and the gradients of their sums."""
+    chosen = set(case.differentiable())
+    ins = [gc.tensor(a, device=device, requires_grad=i in chosen) for i, a in enumerate(case.arrays())]
+    outs = case.outputs(ins)
+    recorded = [out for out in outs if out.requires_grad]
+    if recorded:
+        wanted = [t for t in ins if t.requires_grad]
+        upstream = [gc.ones_like(out) * 0.7 for out in recorded]
+        outs += gc.autograd.grad(recorded, wanted, upstream, materialize_grads=True)
+    return [np.array(out.detach().cpu().numpy()) for out in outs]
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CASES])
+def test_operations_agree(compiled: Any, case: Drawn) -> None:
+    for found, expected in zip(values(case, "compiled"), values(case, "cpu"), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)

@@ -1,0 +1,214 @@
+"""Kernels of rows and of channels give what the portable ones give, within the bounds of docs/compiled-kernels.md."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import get_num_threads, set_num_threads
+from gradcore.backends.base import Backend
+from gradcore.backends.compiled import rows
+from gradcore.dtypes import float32, float64
+from tests.backends.test_numpy_rows import Portable, agree, draw
+
+SLOW = Portable(np, np.ndarray)
+DTYPES = ["float32", "float64"]
+#: Of the largest number of a result.
+TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
+SHAPES = [(7, 5), (1, 5000), (30, 40), (700, 3), (5, 3000), (2, 20, 129), (9, 1)]
+CHANNELS = [(4, 6, 9, 9), (3, 4, 20), (2, 8, 3, 4, 5)]
+
+
+@pytest.fixture(autouse=True)
+def _threaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """On two threads, and with small arrays and short rows taken for large ones."""
+    monkeypatch.setattr(rows, "_LARGE", 1)
+    monkeypatch.setattr(rows, "_WIDTHS", dict.fromkeys(rows._WIDTHS, 1))
+    monkeypatch.setattr(rows, "_WORTH_A_THREAD", 512)
+    before = get_num_threads()
+    set_num_threads(2)
+    yield
+    set_num_threads(before)
+
+
+@pytest.fixture
+def ran(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the kernels that have run."""
+    names: list[str] = []
+    find = rows.CompiledRows._function
+
+    def noting(self: Any, name: str, char: str) -> Any:
+        names.append(name)
+        return find(self, name, char)
+
+    monkeypatch.setattr(rows.CompiledRows, "_function", noting)
+    return names
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scale", [1, 30, 1000])
+def test_softmax(compiled: Any, ran: list[str], shape: tuple[int, ...], dtype: str, scale: float) -> None:
+    x, t = draw(shape, dtype) * np.dtype(dtype).type(scale), draw(shape, dtype, 1)
+    for name, back in (("softmax_along", "softmax_product"), ("log_softmax_along", "log_softmax_transposed")):
+        y = getattr(SLOW, name)(x, x.ndim - 1)
+        agree(getattr(compiled, name)(x, -1), y, TOLERANCE[dtype])
+        agree(getattr(compiled, back)(t, y, x.ndim - 1), getattr(SLOW, back)(t, y, x.ndim - 1), TOLERANCE[dtype])
+    assert ran == ["softmax", "softmax_backward", "log_softmax", "log_softmax_backward"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("width", [3, 50])
+def test_softmax_of_special_numbers(compiled: Any, value: float, width: int) -> None:
+    x = draw((40, width), "float32")
+    x[::2, width // 2], x[1], x[3, :2] = value, value, np.inf
+    for name in ("softmax_along", "log_softmax_along"):
+        agree(getattr(compiled, name)(x, 1), getattr(SLOW, name)(x, 1), 1e-5)
+    powers, top, total = compiled.row_powers(x)
+    agree(np.log(total) + top, np.log(np.exp(x - x.max(1)[:, None]).sum(1)) + x.max(1), 1e-5)
+    assert powers.shape == x.shape
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy(compiled: Any, ran: list[str], dtype: str, reduction: str, weighted: bool) -> None:
+    x, target = draw((300, 20), dtype, 3) * 5, np.random.default_rng(4).integers(0, 20, 300)
+    weight = np.abs(draw((20,), dtype, 5)) if weighted else None
+    found = compiled.softmax_nll(x, target, weight, reduction, -100)
+    expected = SLOW.softmax_nll(x, target, weight, reduction, -100)
+    agree(found[:2], expected[:2], TOLERANCE[dtype])
+    assert ran == ["row_powers"]
+
+
+def test_cross_entropy_is_precise_where_it_is_small(compiled: Any) -> None:
+    x = np.zeros((1000, 50), "float32")
+    x[:, 7] = np.linspace(5, 20, 1000)
+    losses = compiled.softmax_nll(x, np.full(1000, 7), None, "none", -100)[0]
+    exact = np.log1p(49 * np.exp(-x[:, 7].astype("float64")))
+    assert np.abs(losses - exact).max() < 8 * 2**-24
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cumulative_sums(compiled: Any, ran: list[str], shape: tuple[int, ...], reverse: bool, dtype: str) -> None:
+    x = draw(shape, dtype)
+    found = compiled.cumsum_along(x, x.ndim - 1, reverse)
+    step = -1 if reverse else 1
+    exact = np.cumsum(x[..., ::step].astype(np.longdouble), x.ndim - 1)[..., ::step]
+    agree(found, exact.astype(dtype), TOLERANCE[dtype])  # NumPy's own are less exact
+    assert ran == ["cumulative_sum"]
+
+
+def test_cumulative_sums_of_another_dtype(compiled: Any, ran: list[str]) -> None:
+    x = draw((20, 30), "float32")
+    agree(compiled.cumsum_along(x, 1, False, float64), np.cumsum(x, 1, "f8"))
+    assert not ran
+    agree(compiled.cumsum_along(x, 1, False, float32), np.cumsum(x, 1), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("ndims", [1, 2])
+@pytest.mark.parametrize("needs", list(itertools.product([True, False], repeat=3)), ids=str)
+@pytest.mark.parametrize("affine", [True, False])
+def test_layer_norm(
+    compiled: Any, ran: list[str], dtype: str, ndims: int, needs: tuple[bool, ...], affine: bool
+) -> None:
+    x, grad = draw((30, 6, 50), dtype) + 3, draw((30, 6, 50), dtype, 1)
+    weight, bias = (draw(x.shape[3 - ndims :], dtype, seed) if affine else None for seed in (2, 3))
+    found = compiled.native_layer_norm(x, weight, bias, ndims, 1e-5)
+    expected = SLOW.native_layer_norm(x, weight, bias, ndims, 1e-5)
+    agree(found, expected, TOLERANCE[dtype])
+    rest = None, None, x, weight, *expected[1:], ndims, 1e-5, needs
+    agree(compiled.layer_norm_backward(grad, *rest), SLOW.layer_norm_backward(grad, *rest), TOLERANCE[dtype])
+    assert set(ran) == {"layer_norm", "layer_norm_backward"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", CHANNELS, ids=str)
+@pytest.mark.parametrize("needs", list(itertools.product([True, False], repeat=3)), ids=str)
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("kind", ["batch", "group"])
+def test_normalization_of_channels(
+    compiled: Any, ran: list[str], dtype: str, shape: tuple[int, ...], needs: tuple[bool, ...], affine: bool, kind: str
+) -> None:
+    x, grad = draw(shape, dtype) + 3, draw(shape, dtype, 1)
+    weight, bias = (draw(shape[1:2], dtype, seed) if affine else None for seed in (2, 3))
+    groups = () if kind == "batch" else (2,)
+
+    def both(backend: Backend) -> tuple[Any, Any]:
+        forward = getattr(backend, f"native_{kind}_norm")(x, weight, bias, *groups, 1e-5)
+        back = getattr(backend, f"{kind}_norm_backward")
+        return forward, back(grad, None, None, x, weight, *forward[1:], *groups, 1e-5, needs)
+
+    for found, expected in zip(both(compiled), both(SLOW), strict=True):
+        agree(found, expected, TOLERANCE[dtype] * 4)
+    assert {"plane_line", "plane_products"} <= set(ran)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("affine", [True, False])
+def test_normalization_with_given_statistics(compiled: Any, ran: list[str], dtype: str, affine: bool) -> None:
+    x, mean, var = draw((4, 6, 9, 9), dtype), draw((6,), dtype, 1), np.abs(draw((6,), dtype, 2)) + 1
+    weight, bias = (draw((6,), dtype, seed) if affine else None for seed in (3, 4))
+    found, expected = (b.batch_norm_given(x, mean, var, weight, bias, 1e-5) for b in (compiled, SLOW))
+    agree(found, expected, TOLERANCE[dtype])
+    assert ran == ["plane_line"]
+
+
+@pytest.mark.parametrize(
+    "change", [lambda x: x[::2, :, ::-1], lambda x: x.transpose(1, 0, 2)], ids=["part", "permuted"]
+)
+def test_any_layout(compiled: Any, change: Any) -> None:
+    x, t = change(draw((30, 8, 50), "float32")), change(draw((30, 8, 50), "float32", 1))
+    agree(compiled.softmax_along(x, 2), SLOW.softmax_along(x, 2), 1e-5)
+    agree(compiled.softmax_product(t, x, 2), SLOW.softmax_product(t, x, 2), 1e-5)
+    found, expected = (b.native_layer_norm(x, None, None, 1, 1e-5) for b in (compiled, SLOW))
+    agree(found, expected, 1e-5)
+    rest = None, None, x, None, *expected[1:], 1, 1e-5, (True, True, True)
+    agree(compiled.layer_norm_backward(t, *rest), SLOW.layer_norm_backward(t, *rest), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "complex64", "int64"])
+def test_other_dtypes_are_left_to_numpy(compiled: Any, ran: list[str], dtype: str) -> None:
+    x = (draw((30, 40), "float32") * 5).astype(dtype)
+    np.testing.assert_array_equal(compiled.cumsum_along(x, 1), SLOW.cumsum_along(x, 1))
+    assert not ran
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0)], ids=str)
+def test_empty(compiled: Any, ran: list[str], shape: tuple[int, ...]) -> None:
+    x = np.empty(shape, "f4")
+    assert compiled.log_softmax_along(np.empty((0, 5), "f4"), 1).shape == (0, 5)
+    assert compiled.cumsum_along(x, 1).shape == shape
+    assert not ran
+
+
+def test_other_dims_and_alignments_are_left_to_numpy(compiled: Any, ran: list[str]) -> None:
+    x = draw((30, 40), "float32")
+    agree(compiled.softmax_along(x, 0), SLOW.softmax_along(x, 0), 1e-5)
+    shifted = np.frombuffer(b"\0" + x.tobytes(), "f4", x.size, 1).reshape(x.shape)
+    agree(compiled.softmax_along(shifted, 1), SLOW.softmax_along(x, 1), 1e-5)
+    found, expected = (b.native_layer_norm(shifted, None, None, 1, 1e-5) for b in (compiled, SLOW))
+    agree(found, expected, 1e-5)
+    assert not ran
+
+
+@pytest.mark.parametrize(("name", "width"), [("softmax", 600), ("log_softmax", 200), ("layer_norm", 50)])
+def test_short_rows_are_left_to_numpy(
+    compiled: Any, ran: list[str], monkeypatch: pytest.MonkeyPatch, name: str, width: int
+) -> None:
+    monkeypatch.undo()
+    found = []
+    for n in (10, width):
+        x = gc.ones(40_000 // n, n, device="compiled")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rows.CompiledRows, "_run", lambda *call: found.append(call[1:3]))
+            gc.nn.functional.layer_norm(x, (n,)) if name == "layer_norm" else getattr(x, name)(1)
+    assert found == [(name, (40_000 // width, width))]

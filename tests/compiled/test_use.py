@@ -1,0 +1,154 @@
+"""Building, finding and switching off compiled kernels, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.compiled.conftest import Run
+
+USED = "import gradcore; from gradcore import compiled; print(compiled.is_used())"
+WORKS = (
+    "import gradcore as gc; x = gc.linspace(-1, 1, 100000, requires_grad=True);"
+    "gc.nn.functional.gelu(x).sum().backward(); print(round(x.grad.sum().item()))"
+)
+
+
+def test_the_command_builds(built: tuple[Path, str]) -> None:
+    cache, said = built
+    (library,) = cache.iterdir()
+    assert said.startswith("Built in ")
+    assert str(library) in said
+
+
+@pytest.mark.parametrize(("switch", "used"), [("auto", "True"), ("1", "True"), ("0", "False")])
+def test_the_switch(built: tuple[Path, str], run: Run, switch: str, used: str) -> None:
+    done = run(built[0], "-W", "error", "-c", USED, GRADCORE_COMPILED=switch)
+    assert (done.stdout.strip(), done.stderr) == (used, "")
+    said = run(built[0], "-m", "gradcore.compiled", "status", GRADCORE_COMPILED=switch).stdout
+    assert ("switched off" if switch == "0" else "are built: ") in said
+
+
+def test_nothing_is_built_or_said_without_being_asked(tmp_path: Path, run: Run) -> None:
+    done = run(tmp_path / "cache", "-W", "error", "-c", f"{USED}; {WORKS}")
+    assert (done.stdout.split(), done.stderr) == (["False", "50000"], "")
+    assert not (tmp_path / "cache").exists()
+    assert (
+        "not built; to build them: python -m gradcore.compiled"
+        in run(tmp_path / "cache", "-m", "gradcore.compiled", "status").stdout
+    )
+
+
+def test_importing_does_not_import_what_is_not_needed(tmp_path: Path, run: Run) -> None:
+    code = "import gradcore, sys; print([m for m in sys.modules if m.startswith('gradcore.backends.compiled.')])"
+    assert run(tmp_path / "cache", "-c", code).stdout.strip() == "[]"
+
+
+def test_asking_for_what_is_not_built_warns(tmp_path: Path, run: Run) -> None:
+    done = run(tmp_path, "-c", USED, GRADCORE_COMPILED="1")
+    assert done.stdout.strip() == "False"
+    assert "GRADCORE_COMPILED is 1, but compiled kernels are not built" in done.stderr
+
+
+def test_an_unknown_switch_is_refused(tmp_path: Path, run: Run) -> None:
+    done = run(tmp_path, "-c", USED, GRADCORE_COMPILED="perhaps")
+    assert "GRADCORE_COMPILED must be one of 'auto', '0', '1', but got 'perhaps'" in done.stderr
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
+def test_a_damaged_library_is_not_loaded(cache: Path, run: Run, damage: str) -> None:
+    (library,) = cache.iterdir()
+    content = library.read_bytes()
+    changed = content[:5000] + b"damage" + content[5006:]
+    library.write_bytes({"cut": content[: len(content) // 2], "changed": changed, "empty": b""}[damage])
+    done = run(cache, "-c", f"{USED}; {WORKS}")
+    assert done.stdout.split() == ["False", "50000"]
+    assert "cannot be loaded: the file is damaged. To build them anew: python -m gradcore.compiled" in done.stderr
+    assert run(cache, "-W", "error", "-c", USED, GRADCORE_COMPILED="0").returncode == 0
+
+
+def test_what_is_no_library_is_not_loaded(cache: Path, run: Run) -> None:
+    """Although its name fits: something else was written in the first place."""
+    import hashlib
+
+    (library,) = cache.iterdir()
+    text = b"this is not a library"
+    name = library.name.replace(library.stem.rpartition("-")[2], hashlib.sha256(text).hexdigest()[:16])
+    library.unlink()
+    (cache / name).write_bytes(text)
+    done = run(cache, "-c", USED)
+    assert done.stdout.strip() == "False"
+    assert "Compiled kernels cannot be loaded" in done.stderr
+
+
+def test_a_library_of_another_version_is_not_loaded(cache: Path, run: Run) -> None:
+    (library,) = cache.iterdir()
+    made_of = library.name.split("-")[1]
+    library.rename(cache / library.name.replace(made_of, "0" * len(made_of)))
+    done = run(cache, "-c", USED)
+    assert done.stdout.strip() == "False"
+    assert "are built for another version of gradcore, or another CPU" in done.stderr
+    assert "Removed: 1" in run(cache, "-m", "gradcore.compiled", "remove").stdout
+    assert not list(cache.iterdir())
+
+
+def test_without_a_compiler_the_command_says_so(tmp_path: Path, run: Run) -> None:
+    done = run(tmp_path / "cache", "-m", "gradcore.compiled", PATH="", CXX="")
+    assert done.returncode == 1
+    assert "There is no C++ compiler: c++, g++ and clang++ were not found. Install one" in done.stderr
+    done = run(tmp_path / "cache", "-m", "gradcore.compiled", CXX="no-such-compiler")
+    assert "CXX is 'no-such-compiler', which was not found" in done.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+def test_what_the_compiler_says_is_shown(tmp_path: Path, run: Run) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('out of order')\n")
+    compiler.chmod(0o755)
+    done = run(tmp_path / "cache", "-m", "gradcore.compiled", "--jobs", "1", CXX=str(compiler))
+    assert done.returncode == 1
+    assert "The compiler failed: " in done.stderr
+    assert "out of order" in done.stderr
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, run: Run) -> None:
+    if shutil.which("c++") is None:
+        pytest.skip("there is no C++ compiler")
+    (tmp_path / "file").write_text("")
+    done = run(tmp_path / "file" / "cache", "-m", "gradcore.compiled")
+    assert done.returncode == 1
+    assert "There is no place for the library" in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_children_and_threads(built: tuple[Path, str], run: Run) -> None:
+    code = """
+import os, threading
+import gradcore as gc
+from gradcore import compiled
+gc.set_num_threads(2)
+x = gc.linspace(-3, 3, 3_000_000)
+def gradient():
+    y = x.clone().requires_grad_()
+    (gc.nn.functional.gelu(y[::2]) + gc.nn.functional.softmax(y.view(-1, 300), 1).view(-1)[::2]).sum().backward()
+    return y.grad
+expected = gradient()
+found = []
+threads = [threading.Thread(target=lambda: found.append(gradient())) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert len(found) == 4 and all(gc.equal(f, expected) for f in found)
+child = os.fork()
+if child == 0:
+    os._exit(0 if compiled.is_used() and gc.equal(gradient(), expected) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert gc.equal(gradient(), expected)
+print("done")
+"""
+    done = run(built[0], "-c", code)
+    assert done.stdout.strip() == "done", done.stderr
