@@ -75,10 +75,10 @@ def jobs(options: argparse.Namespace, ready: Mapping[str, Worker], plan: Plan) -
     from benchmarks.measure import Result
 
     if options.device == "cpu":
-        modules = {name: w.kind.module for name, w in ready.items() if name not in ("numpy", "torch.compile")}
+        imported = [name for name in ready if name not in ("numpy", "torch.compile")]
         yield (
             Result("Import", "import", ""),
-            {name: functools.partial(measure.import_sample, module) for name, module in modules.items()},
+            {name: functools.partial(measure.import_sample, name) for name in imported},
             [],
         )
     for case in every_case(options.quick):

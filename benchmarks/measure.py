@@ -118,12 +118,13 @@ def prepare_sample(worker: Worker, case: Case, plan: Plan) -> Sample:
     return worker.sample
 
 
-def import_sample(module: str) -> Sample:
-    """Return what times ``import module`` in a fresh process that has imported NumPy already."""
+def import_sample(library: str) -> Sample:
+    """Return what times the import of a library's module in a fresh process that has imported NumPy already."""
+    module, environment = LIBRARIES[library].module, LIBRARIES[library].environment
     code = f"import numpy, time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
     command = [sys.executable, "-c", code]
-    _output(command)  # warm-up: the file system's cache, and byte code
-    return lambda: Time(float(_output(command)))
+    _output(command, environment)  # warm-up: the file system's cache, and byte code
+    return lambda: Time(float(_output(command, environment)))
 
 
 def memory_sample(library: str, device: str, number: int) -> Sample:
@@ -132,10 +133,10 @@ def memory_sample(library: str, device: str, number: int) -> Sample:
     return lambda: Time(float(_output(command)))
 
 
-def _output(command: Sequence[str]) -> str:
+def _output(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
     # Byte code is kept, as it is on a user's machine.
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**kept, **(environment or {})})
     if done.returncode:
         raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
     return done.stdout

@@ -106,20 +106,22 @@ class Report:
             return "-"
         return "failed" if found.problem else _quantity(found)
 
-    def goals(self) -> list[tuple[str, float, float]]:
+    def goals(self, library: str = "gradcore") -> list[tuple[str, float, float]]:
         """Return group, goal and what was reached, for the groups that were measured with PyTorch."""
         means = self.group_means() if self.baseline == "torch" else {}
-        rows = [(g, goal, means[g]["gradcore"]) for g, goal in GOALS.items() if "gradcore" in means.get(g, {})]
-        found = self.by_case.get("import: Import", {}).get("gradcore")
+        rows = [(g, goal, means[g][library]) for g, goal in GOALS.items() if library in means.get(g, {})]
+        found = self.by_case.get("import: Import", {}).get(library)
         if found is not None and found.values:
             rows.append(("import, seconds beyond NumPy", IMPORT_GOAL, found.median))
         return rows
 
     def _goals(self) -> Iterator[str]:
-        rows = [[f"  {n}", _ratio(a), _ratio(b), "reached" if b <= a else "missed"] for n, a, b in self.goals()]
-        if rows:
-            yield "Goals: geometric means of gradcore's ratios to torch."
-            yield from _aligned([["  group", "goal", "gradcore", ""], *rows])
+        for library in ("gradcore", "gradcore-compiled"):
+            found = self.goals(library)
+            rows = [[f"  {n}", _ratio(a), _ratio(b), "reached" if b <= a else "missed"] for n, a, b in found]
+            if rows:
+                yield "Goals: geometric means of gradcore's ratios to torch."
+                yield from _aligned([["  group", "goal", library, ""], *rows])
 
     def _shares(self) -> Iterator[str]:
         """How near the machine's own rates gradcore comes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -68,11 +69,14 @@ class Library:
     name: ClassVar[str]
     module: ClassVar[str]
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    #: Variables of the environment that the module is imported with.
+    environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, device: str) -> None:
         if device not in self.devices:
             raise UnavailableError(f"{self.name} has no {device}")
         self.device = device
+        os.environ.update(self.environment)
         try:
             self.namespace = importlib.import_module(self.module)
             self.open()

@@ -7,7 +7,7 @@ import importlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -69,9 +69,10 @@ class TensorLibrary(Library):
 
 
 class GradCore(TensorLibrary):
-    """gradcore, eager."""
+    """gradcore, eager, with NumPy's kernels alone."""
 
     name, module = "gradcore", "gradcore"
+    environment: ClassVar = {"GRADCORE_COMPILED": "0"}
 
     def open(self) -> None:
         found = str(self.tensor(np.zeros(1, np.float32)).device)
@@ -90,6 +91,19 @@ class GradCore(TensorLibrary):
 
     def elapsed(self, start: Any, end: Any) -> float:
         return cupy_elapsed(start, end)
+
+
+class GradCoreCompiled(GradCore):
+    """gradcore with compiled kernels, if they were built: ``python -m gradcore.compiled``."""
+
+    name, devices = "gradcore-compiled", ("cpu",)
+    environment: ClassVar = {"GRADCORE_COMPILED": "auto"}
+
+    def open(self) -> None:
+        super().open()
+        compiled = importlib.import_module("gradcore.compiled")
+        if not compiled.is_used():
+            raise UnavailableError(f"compiled kernels are {compiled.state()}")
 
 
 class Torch(TensorLibrary):
