@@ -225,3 +225,25 @@ def test_what_waits_or_copies_is_not_captured(cuda: Runtime, work: Callable[[Any
         RuntimeError, match="a CUDA graph cannot capture this function: cudaErrorStreamCaptureUnsupported"
     ):
         gc.cuda.CUDAGraph().capture(lambda: work(x))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_captured(cuda: Runtime, causal: bool) -> None:
+    """Forward and backward in blocks, with masks of heads and keys that are shared, replayed with other queries."""
+    needs_compiler()
+    gc.manual_seed(0)
+    key, value = (gc.randn(1, 7, 4).to("cuda") for _ in range(2))
+    mask = None if causal else gc.randn(3, 5, 7).to("cuda")
+
+    def gradient(query: Any, key: Any = key, value: Any = value, mask: Any = mask) -> Any:
+        query = query.detach().requires_grad_()
+        out = F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
+        return out, *gc.autograd.grad(out.square().sum(), query)
+
+    captured = gc.cuda.graph(gradient, warmup=1)
+    for _ in range(3):
+        query = gc.randn(2, 3, 5, 4)
+        found = [t.detach().cpu() for t in captured(query.to("cuda"))]
+        expected = gradient(query, key.cpu(), value.cpu(), None if mask is None else mask.cpu())
+        for one, other in zip(found, expected, strict=True):
+            assert gc.allclose(one, other.detach(), rtol=1e-4, atol=1e-5)
