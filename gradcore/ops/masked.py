@@ -177,7 +177,7 @@ def masked_median(F, self, dim: int = -1, *, keepdim: bool = False, dtype: DType
     result = F.nanmedian(_filled(F, x, mask, math.nan), dim, keepdim)[0]
     if not whole:
         return result
-    if F.any(F.isnan(result)):
+    if F.holds_anywhere(F.isnan(result)):
         raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")
     return F.to(result, dtype or self.dtype)
 
