@@ -159,6 +159,10 @@ class Tensor(Variable, Methods):
     def requires_grad(self, on: bool) -> None:
         attributes.set_requires_grad(self, on)
 
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise RuntimeError("requires_grad must be a bool")
+
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start (or stop) recording operations on this tensor; returns the tensor."""
         requires_grad = bool(requires_grad)
@@ -279,6 +283,10 @@ class Tensor(Variable, Methods):
     def _backward_hooks(self) -> Any:
         return tensor_hooks.registered(self)
 
+    @_backward_hooks.deleter
+    def _backward_hooks(self) -> None:
+        raise RuntimeError("Deletion of _backwards_hooks not allowed!")
+
     def backward(
         self,
         gradient: Tensor | None = None,
@@ -331,6 +339,10 @@ class Tensor(Variable, Methods):
     @property
     def _grad_fn(self) -> Any:
         return self.grad_fn
+
+    @_grad_fn.deleter
+    def _grad_fn(self) -> None:
+        raise RuntimeError("Deletion of _grad_fn not allowed. Detach tensor instead!")
 
     def is_inference(self) -> bool:
         """Whether it was made in inference mode."""

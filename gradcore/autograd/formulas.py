@@ -9,6 +9,7 @@ from gradcore import dtypes
 from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
 from gradcore.autograd.nodes import OpNode
 from gradcore.autograd.saved import unpacked
+from gradcore.autograd.shown import show
 from gradcore.autograd.variables import Clock, Subclasses, Variable
 from gradcore.ops.table import Formula, Op
 
@@ -162,13 +163,13 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "holds_tensors": any(n in op.outputs or op.position.get(n) in (*op.tensors, *op.indices) for n in names),
         "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
         "place": None if op.place is None else staticmethod(op.place),
-        "unseen": _unseen_edges(op, name, {key for keys, *_ in rows for key in keys}),
+        "seen": _seen_edges(op, name, {key for keys, *_ in rows for key in keys}),
         "__module__": "builtins",
         "__doc__": f"Backward of `{op.path}`.",
     }
     cls: type[OpNode] = type(name, (OpNode,), body)
-    settings = {name for i, name in enumerate(op.names) if i not in op.tensors and i not in op.indices}
-    cls._show_saved((names | settings) - {"needs"})
+    show(cls, names - {"needs"})
+    cls.keeps_settings = cls.keeps_settings or any("_sym_" in name for name in vars(cls))
     if simple:
         _plan(cls, op, {keys[0]: formula for keys, formula, _ in rows})
     return cls
@@ -212,11 +213,24 @@ _FLOAT32, _FLOAT64 = dtypes.float32.numpy, dtypes.float64.numpy
 #: Nodes of operations with a number in the place of a tensor, where PyTorch has no edge for it.
 _NUMBERS = {"RsubBackward1": 1, "PowBackward2": 0, "LerpBackward0": 2}
 
+#: Layers whose edges PyTorch has in another order, or without a bias.
+_ORDERS = {
+    ("linear", "AddmmBackward0"): (2, 0, 1),
+    ("linear", "MmBackward0"): (0, 1),
+    ("linear", "SqueezeBackward4"): (0, 1),
+    ("linear", "UnsafeViewBackward0"): (0, 1),
+    ("linear", "ViewBackward0"): (2, 0, 1),
+}
 
-def _unseen_edges(op: Op, name: str, keys: set[str]) -> frozenset[int]:
-    """Which edges belong to inputs that never have gradients: indices, masks."""
-    found = {i for i, p in enumerate(op.tensors) if op.names[p] not in keys and not (op.sequence and p == 0)}
-    return frozenset(found | ({_NUMBERS[name]} if name in _NUMBERS else set()))
+
+def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
+    """Which edges can be looked at: not those of inputs that never have gradients, as indices and masks."""
+    everything = tuple(range(len(op.tensors)))
+    constant = {i for i, p in enumerate(op.tensors) if op.names[p] not in keys and not (op.sequence and p == 0)}
+    if name in _NUMBERS:
+        constant.add(_NUMBERS[name])
+    seen = _ORDERS.get((op.name, name)) or tuple(i for i in everything if i not in constant)
+    return None if seen == everything else seen
 
 
 class Plan:

@@ -63,6 +63,16 @@ def refusal(view: Any, what: str = "is being") -> RuntimeError:
     return RuntimeError(f"{header} {reason}")
 
 
+#: Dtypes that are younger than the classes of tensors, ``torch.FloatTensor`` and so on, that messages name.
+_WITHOUT_CLASS = ("bfloat16", "bool", "complex64", "complex128")
+
+
+def _type_of(t: Any) -> str:
+    if t._dtype.name in _WITHOUT_CLASS:
+        return f"{t._device.type.upper()}{t._dtype.scalar_name}Type"
+    return type_name(t)
+
+
 def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
     """The error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
     source = ""
@@ -80,6 +90,6 @@ def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
         )
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{type_name(t)} {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
+        f"[{_type_of(t)} {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
         f"expected version {expected} instead. Hint: {hint}"
     )

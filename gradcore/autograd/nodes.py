@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from functools import partial
 from typing import Any, ClassVar
 
 from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place, operation_of, refusal
@@ -342,9 +340,8 @@ class OpNode(Node):
     saves: ClassVar[frozenset[str]] = frozenset()
     #: Of views of a part: which part, a function of the shape and the settings.
     place: ClassVar[Any] = None
-    _saved_exponent: ClassVar[Any]
-    #: The numbers of the edges that `shown` leaves out.
-    unseen: ClassVar[frozenset[int]] = frozenset()
+    #: The numbers of the edges that `shown` shows, in its order; all if None.
+    seen: ClassVar[tuple[int, ...] | None] = None
 
     #: The arguments, with None in the place of tensors that no formula reads and shapes where only those are read.
     saved: Any
@@ -359,26 +356,30 @@ class OpNode(Node):
         return tuple(self.op.differentiable) if several else tuple(range(self._n_outputs))
 
     def shown(self, values: Any) -> Any:
-        if not self.unseen:
-            return values
-        extra = len(self._edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
-        return tuple(value for i, value in enumerate(values) if i - extra not in self.unseen)
+        return values if self.seen is None else tuple(values[i] for i in self._numbers(self.seen))
 
     def spread(self, values: Any) -> Any:
-        if not self.unseen:
+        if self.seen is None:
             return values
-        extra, rest = len(self._edges) - len(self.op.tensors), iter(values)
-        return tuple(None if i - extra in self.unseen else next(rest) for i in range(len(self._edges)))
+        found = [None] * len(self._edges)
+        for i, value in zip(self._numbers(self.seen), values, strict=True):
+            found[i] = value
+        return tuple(found)
+
+    def _numbers(self, seen: tuple[int, ...]) -> list[int]:
+        """The edges that are seen, where a sequence of tensors in front has several."""
+        extra = len(self._edges) - len(self.op.tensors)
+        return [*range(extra), *(i + extra for i in seen)] if extra else list(seen)
 
     def release(self) -> None:
         if self.holds_tensors:
             kept = None
             if self.keeps_settings and self.saved is not None:
-                tensors = (*self.op.tensors, *self.op.indices)
-                kept = [None if i in tensors else value for i, value in enumerate(self.saved)]
+                held = (*self.op.tensors, *self.op.indices)
+                kept = [_outline(value) if i in held else value for i, value in enumerate(self.saved)]
             self.saved, self.results = None, kept
 
-    #: Whether settings are among what formulas read: they can be looked at also when the tensors are gone.
+    #: Whether settings are among what formulas read, or shapes are shown: they stay when the tensors are freed.
     keeps_settings: ClassVar[bool] = False
     holds_tensors: ClassVar[bool] = True
     #: Whether what is saved is `Packed`; see `gradcore.autograd.saved.pack`.
@@ -437,51 +438,12 @@ class OpNode(Node):
 
         return all_gradients(self, grads, self._device.backend if raw else None)
 
-    @classmethod
-    def _show_saved(cls, names: Iterable[str]) -> None:
-        """Give the class attributes for what formulas read: ``_saved_<name>``, and ``_raw_saved_<name>`` for hooks.
 
-        (Properties, since a `__getattr__` would make every other attribute three times as slow.)
-        """
-        for name in names:
-            setattr(cls, f"_saved_{name.replace('_shape', '_sym_sizes')}", property(partial(cls._saved, name=name)))
-            if name in cls.op.outputs or cls.op.position.get(name) in (*cls.op.tensors, *cls.op.indices):
-                setattr(cls, f"_raw_saved_{name}", property(partial(cls._raw_saved, name=name)))
-        if cls.op.name == "square":  # which PyTorch computes as a power
-            cls._saved_exponent = 2
-
-    def _raw_saved(self, name: str) -> Any:
-        from gradcore.autograd.saved import SavedInput, SavedResult
-
-        if name in self.op.outputs:
-            return SavedResult(self, self.op.outputs.index(name))
-        position = self.op.position[name]
-        value = None if self.saved is None else self.saved[position]
-        if type(value) is tuple:
-            return tuple(SavedInput(self, position, i) for i in range(len(value)))
-        return SavedInput(self, position)
-
-    def _saved(self, name: str) -> Any:
-        op = self.op
-        position = op.position.get(name)
-        if self.saved is None:
-            if position is None or position in op.tensors or position in op.indices or self.results is None:
-                raise RuntimeError(FREED)
-            return self.results[position] if position < len(self.results) else op.parameters[position].default
-        if name in op.outputs:
-            self.check()
-            return self.unpack_result(op.outputs.index(name))
-        if name.endswith("_shape"):
-            value = self.saved[op.position[name.removesuffix("_shape")]]
-            return value if type(value) is tuple else value._array.shape
-        assert position is not None
-        if position >= len(self.saved):
-            return op.parameters[position].default
-        if position in op.tensors or position in op.indices:
-            self.check()
-            value = self.unpack_input(position)
-            return value.clone() if getattr(value, "_constant", False) else value
-        return self.saved[position]
+def _outline(value: Any) -> Any:
+    """What stays of a saved argument when tensors are freed: of a tensor, its shape."""
+    if isinstance(value, Variable):
+        return value._array.shape
+    return value if type(value) is tuple and all(type(n) is int for n in value) else None
 
 
 def edge_of_result(node: Node, number: int) -> Edge:

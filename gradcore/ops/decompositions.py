@@ -348,14 +348,14 @@ def _check_qr(Q, R, mode):
 
 
 @linalg_qr.vjp("A")
-def _(F, grads, A, Q, R, mode):
+def _(F, grads, Q, R, mode):
     _check_qr(Q, R, mode)
     of_q, of_r = grads
     m, n = Q.shape[-2], R.shape[-1]
     rest = None
-    if n > m:  # A = [X, Y], and Y takes part in R alone, as Q^H Y
+    if n > m:  # A = [X, Y], and Y = Q Z takes part in R = [., Z] alone, as Q^H Y
         of_rest = F.narrow(of_r, -1, m, n - m)
-        of_q = of_q + F.matmul(F.narrow(A, -1, m, n - m), F.hermitian(of_rest))
+        of_q = of_q + F.matmul(Q, F.matmul(F.narrow(R, -1, m, n - m), F.hermitian(of_rest)))
         rest = F.matmul(Q, of_rest)
         R, of_r = F.narrow(R, -1, 0, m), F.narrow(of_r, -1, 0, m)
     middle = F.triu(F.matmul(of_r, F.hermitian(R)) - F.matmul(F.hermitian(Q), of_q))
@@ -368,7 +368,7 @@ def _(F, grads, A, Q, R, mode):
 
 
 @linalg_qr.jvp("A")
-def _(F, t, A, Q, R, mode):
+def _(F, t, Q, R, mode):
     _check_qr(Q, R, mode)
     m, n = Q.shape[-2], R.shape[-1]
     first = F.linalg_solve_triangular(

@@ -249,12 +249,12 @@ def least_squares(F, A, B, rcond: float, driver: str):
 
 
 @least_squares.vjp("A", "B")
-def _(F, grads, A, B, solution, residuals):
+def _(F, grads, A, B, solution):
     of_x, of_residuals = grads
     inverse = F.pseudo_inverse(A)
     by_a = _pinv_backward(F, F.matmul(of_x, F.hermitian(B)), A, inverse)
     by_b = F.matmul(F.hermitian(inverse), of_x)
-    if tuple(residuals.shape) == (*solution.shape[:-2], solution.shape[-1]):
+    if tuple(of_residuals.shape) == (*solution.shape[:-2], solution.shape[-1]):  # there are residuals
         # What is left over is orthogonal to the columns of A: a change of the solution does not count.
         rest = (F.matmul(A, solution) - B) * (2 * F.unsqueeze(of_residuals, -2))
         by_a, by_b = by_a + F.matmul(rest, F.hermitian(solution)), by_b - rest

@@ -48,7 +48,7 @@ def erfc(self):
 
 
 @elementwise(
-    lambda F, t, result: t * ((_ROOT_PI / 2) * F.exp(result * result)),
+    lambda F, t, self: t * ((_ROOT_PI / 2) * F.exp(F.erfinv(self) ** 2)),
     promotion="float -complex",
     domain=(-0.9, 0.9),
     aliases=("special.erfinv",),

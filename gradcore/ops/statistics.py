@@ -89,10 +89,38 @@ _PARAMETERS = """
 """
 
 
+#: The derivatives of the variance, alone and beside the mean: vjp, jvp, vjp, jvp. They do not read the result.
+_OF_VARIANCE = (
+    _var_vjp,
+    _var_jvp,
+    lambda F, grads, self, dim, correction: (
+        _var_vjp(F, grads[0], self, dim, correction) + _mean_vjp(F, grads[1], self, dim)
+    ),
+    lambda F, t, self, dim, correction, keepdim: (
+        _var_jvp(F, t, self, dim, correction, keepdim), F.mean(t, dim, keepdim),
+    ),
+)  # fmt: skip
+
+#: Those of its root.
+_OF_ROOT = (
+    lambda F, grad, self, result, dim, correction: _var_vjp(F, _over_root(F, grad, result), self, dim, correction),
+    lambda F, t, self, result, dim, correction, keepdim: _over_root(
+        F, _var_jvp(F, t, self, dim, correction, keepdim), result
+    ),
+    lambda F, grads, self, result, dim, correction: (
+        _var_vjp(F, _over_root(F, grads[0], result), self, dim, correction) + _mean_vjp(F, grads[1], self, dim)
+    ),
+    lambda F, t, self, result, dim, correction, keepdim: (
+        _over_root(F, _var_jvp(F, t, self, dim, correction, keepdim), result), F.mean(t, dim, keepdim),
+    ),
+)  # fmt: skip
+
+
 def _declare_moments(name, text, root):
     """``var`` or ``std``, alone and with the mean."""
     node = name.title()
     options = {"path": name, "function": False, "method": False}
+    vjp, jvp, vjp_of_pair, jvp_of_pair = _OF_ROOT if root else _OF_VARIANCE
 
     def single(F, self, dim: Dims, correction: float, keepdim: bool = False):
         return _moments(F, self, dim, correction, keepdim, root)[0]
@@ -100,29 +128,13 @@ def _declare_moments(name, text, root):
     def pair(F, self, dim: Dims, correction: float, keepdim: bool = False):
         return _moments(F, self, dim, correction, keepdim, root)
 
-    def to_var(F, t, result):
-        return _over_root(F, t, result) if root else t
-
-    one = general(
-        lambda F, grad, self, result, dim, correction: _var_vjp(F, to_var(F, grad, result), self, dim, correction),
-        name=f"{name}_correction", node=f"{node}Backward0", **options,
-    )(single)  # fmt: skip
-    one.jvp("self")(
-        lambda F, t, self, result, dim, correction, keepdim: to_var(
-            F, _var_jvp(F, t, self, dim, correction, keepdim), result
-        )
+    one = general(vjp, name=f"{name}_correction", node=f"{node}Backward0", **options)(single)
+    one.jvp("self")(jvp)
+    outputs = ("result", "mean")
+    two = general(vjp_of_pair, name=f"{name}_mean_correction", node=f"{node}MeanBackward0", outputs=outputs, **options)(
+        pair
     )
-    two = general(
-        lambda F, grads, self, result, dim, correction: (
-            _var_vjp(F, to_var(F, grads[0], result), self, dim, correction) + _mean_vjp(F, grads[1], self, dim)
-        ),
-        name=f"{name}_mean_correction", node=f"{node}MeanBackward0", outputs=("result", "mean"), **options,
-    )(pair)  # fmt: skip
-    two.jvp("self")(
-        lambda F, t, self, result, dim, correction, keepdim: (
-            to_var(F, _var_jvp(F, t, self, dim, correction, keepdim), result), F.mean(t, dim, keepdim),
-        )
-    )  # fmt: skip
+    two.jvp("self")(jvp_of_pair)
 
     def alone(
         F,

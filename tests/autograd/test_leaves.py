@@ -156,6 +156,24 @@ def test_results_cannot_be_deepcopied(length):
         copy.deepcopy({"results": [chain(length)]})
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("data", "Deleting tensor data is not allowed. Delete tensor instead!"),
+        ("requires_grad", "requires_grad must be a bool"),
+        ("_grad_fn", "Deletion of _grad_fn not allowed. Detach tensor instead!"),
+        ("_backward_hooks", "Deletion of _backwards_hooks not allowed!"),
+    ],
+)
+def test_attributes_that_cannot_be_deleted(name, message):
+    x = gc.ones(2, requires_grad=True)
+    x.grad = gc.ones(2)
+    del x.grad
+    assert x.grad is None
+    with pytest.raises(RuntimeError, match=message):
+        delattr(x, name)
+
+
 def test_nodes_can_be_neither_copied_nor_pickled():
     for function in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot pickle 'MulBackward0' object"):

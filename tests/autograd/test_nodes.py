@@ -107,7 +107,7 @@ def test_calls_by_hand_check_their_arguments(arguments, message):
 
 
 SETTINGS = {
-    "sum": (lambda x: x.sum(0, keepdim=True), {"dim": 0, "keepdim": True}),
+    "sum": (lambda x: x.sum(0, keepdim=True), {"dim": (0,), "keepdim": True}),
     "power": (lambda x: x**3, {"exponent": 3}),
     "square": (lambda x: x.square(), {"exponent": 2}),
     "unsqueeze": (lambda x: x.unsqueeze(0), {"dim": 0}),
@@ -123,6 +123,96 @@ def test_settings_can_be_read(make, expected):
     assert {name: getattr(node, f"_saved_{name}") for name in expected} == expected
     with pytest.raises(AttributeError, match="has no attribute '_saved_nothing'"):
         node._saved_nothing  # noqa: B018
+
+
+F = gc.nn.functional
+SHOWN = {
+    "convolution": (
+        lambda: gc.nn.Conv2d(1, 2, 3)(gc.ones(1, 1, 3, 3, requires_grad=True)),
+        {"bias_sym_sizes_opt": (2,), "transposed": False, "groups": 1},
+    ),
+    "convolution without bias": (
+        lambda: gc.nn.Conv2d(1, 2, 3, bias=False)(gc.ones(1, 1, 3, 3, requires_grad=True)),
+        {"bias_sym_sizes_opt": (0,)},
+    ),
+    "linear": (lambda: gc.nn.Linear(3, 2)(gc.ones(1, 3)), {"alpha": 1, "beta": 1}),
+    "sums of products": (
+        lambda: gc.addbmm(gc.ones(3, 4), gc.ones(1, 3, 2, requires_grad=True), gc.ones(1, 2, 4, requires_grad=True)),
+        {"batch1_sym_argsize_0": 1, "batch1_sym_argsize_1": 3, "batch2_sym_argsize_2": 4},
+    ),
+    "mean": (lambda: gc.ones(2, 3, requires_grad=True).mean(), {"self_sym_sizes": (2, 3), "self_sym_numel": 6}),
+    "pooling": (lambda: F.max_pool2d(gc.ones(1, 1, 4, 4, requires_grad=True), 2), {"kernel_size": (2, 2)}),
+    "sizes": (
+        lambda: F.interpolate(gc.ones(1, 1, 2, requires_grad=True), 4, mode="linear"),
+        {"output_size": (4,), "align_corners": False, "scales": None},
+    ),
+    "scales": (
+        lambda: F.interpolate(gc.ones(1, 1, 2, 2, requires_grad=True), scale_factor=(2.0, 3.0), mode="bilinear"),
+        {"scales_h": 2.0, "scales_w": 3.0},
+    ),
+    "windows": (
+        lambda: F.unfold(gc.ones(1, 1, 3, 4, requires_grad=True), 2),
+        {"self_sym_argsize_minus_1": 4, "self_sym_argsize_minus_2": 3, "kernel_size": (2, 2)},
+    ),
+    "strides": (lambda: gc.ones(2, 2, requires_grad=True).as_strided((3,), (1,), 1), {"storage_offset": 1}),
+    "parts": (lambda: gc.ones(4, requires_grad=True).split(2)[0], {"split_size": 2}),
+    "one dim of several": (lambda: gc.ones(2, 2, requires_grad=True).amax(1), {"dim": (1,)}),
+    "the only dim": (lambda: gc.ones(1, 2, requires_grad=True).squeeze(0), {"dim": 0}),
+    "reduction": (lambda: F.mse_loss(leaf(), leaf()), {"reduction": 1}),
+}
+
+
+@pytest.mark.parametrize(("make", "expected"), SHOWN.values(), ids=SHOWN)
+def test_nodes_show_what_they_saved_as_pytorch_does(make, expected):
+    node = make().grad_fn
+    assert {name: getattr(node, f"_saved_{name}", "missing") for name in expected} == expected
+
+
+def test_only_what_pytorch_shows_is_shown():
+    x = gc.ones(2, 2, requires_grad=True)
+    found = {t.grad_fn.name(): t.grad_fn for t in (x.sum(), x.softmax(0), x.view(4), x @ x, gc.cat([x, x]))}
+    assert {name: [a for a in dir(node) if a.startswith("_saved")] for name, node in found.items()} == {
+        "SumBackward0": ["_saved_self_sym_sizes"],
+        "SoftmaxBackward0": ["_saved_dim", "_saved_result"],
+        "ViewBackward0": ["_saved_self_sym_sizes"],
+        "MmBackward0": ["_saved_mat2", "_saved_self"],
+        "CatBackward0": ["_saved_dim"],
+    }
+
+
+def test_a_linear_layer_is_a_product_with_the_transposed_weight():
+    layer = gc.nn.Linear(3, 2)
+    x = gc.ones(1, 3, requires_grad=True)
+    node = layer(x).grad_fn
+    assert node._saved_mat1 is x
+    assert node._saved_mat2.shape == (3, 2)
+    assert node._saved_mat2.grad_fn.name() == "TBackward0"
+
+
+LAYERS = {
+    "with a bias": (True, (2, 3), ["bias", "input", "weight"]),
+    "without": (False, (2, 3), ["input", "weight"]),
+    "of samples in rows": (True, (4, 2, 3), ["bias", "input", "weight"]),
+}
+
+
+@pytest.mark.parametrize(("bias", "shape", "expected"), LAYERS.values(), ids=LAYERS)
+def test_edges_of_a_linear_layer_are_in_the_order_of_addmm(bias, shape, expected):
+    layer, x = gc.nn.Linear(3, 2, bias=bias), gc.ones(*shape, requires_grad=True)
+    names = {id(x): "input", id(layer.weight): "weight", id(layer.bias): "bias"}
+    node = layer(x).grad_fn
+    assert [names[id(following.variable)] for following, _ in node.next_functions] == expected
+    seen = {}
+    node.register_hook(lambda inputs, outputs: seen.update(zip(expected, inputs, strict=True)))
+    gc.autograd.backward(gc.autograd.graph.GradientEdge(node, 0), gc.ones(*shape[:-1], 2))
+    assert gc.equal(seen["input"], x.grad)
+    assert gc.equal(seen["weight"], layer.weight.grad)
+
+
+def test_shapes_stay_when_tensors_are_freed():
+    y = gc.ones(2, 3, requires_grad=True)[:, gc.tensor([0])]
+    y.sum().backward()
+    assert y.grad_fn._saved_self_sym_sizes == (2, 3)
 
 
 def test_numbers_grow_with_time():

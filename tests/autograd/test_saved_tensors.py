@@ -187,6 +187,21 @@ def test_one_saved_tensor_can_have_hooks():
     assert calls == ["pack", "unpack"] * 2
 
 
+@pytest.mark.parametrize(
+    "make",
+    [lambda x: x[gc.tensor([0])], lambda x: (x * 1).index_put((gc.tensor([0]),), gc.ones(1)), lambda x: x[x > 0]],
+    ids=["index", "index_put", "mask"],
+)
+def test_indices_are_freed(make):
+    y = make(leaf(1.0, 2.0))
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.sum().backward()
+    for name in ("_saved_indices", "_raw_saved_indices"):
+        with pytest.raises(RuntimeError, match="have already been freed"):
+            getattr(y.grad_fn, name)
+
+
 def test_hooks_can_be_forbidden_in_a_function():
     @disable_saved_tensors_hooks("not here")
     def function(depth):

@@ -40,6 +40,25 @@ def test_versions_of_outputs_are_exact(after):
     assert said(y) == ("[torch.FloatTensor [2, 3]], which is output 0 of Exp,", str(after), "0")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        (gc.float16, "torch.HalfTensor"),
+        (gc.float64, "torch.DoubleTensor"),
+        (gc.bfloat16, "CPUBFloat16Type"),
+        (gc.complex64, "CPUComplexFloatType"),
+        (gc.complex128, "CPUComplexDoubleType"),
+    ],
+)
+def test_dtypes_have_the_names_that_pytorch_gives_them(dtype, name):
+    y = gc.ones(2, dtype=dtype, requires_grad=True) * 1
+    z = y * y
+    with gc.no_grad():
+        written(y, 1)
+    with pytest.raises(RuntimeError, match=re.escape(f"[{name} [2]]")):
+        z.backward(gc.ones_like(z))
+
+
 SOURCES = {
     "Mul": lambda: result(),
     "Sum1": lambda: result(2, 2).sum(0),
