@@ -1,4 +1,4 @@
-"""Copies of tensors: ``copy.deepcopy`` and pickles."""
+"""Copies of tensors: ``copy.copy``, ``copy.deepcopy`` and pickles."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ import numpy as np
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Meta, new, tensor_type, wrap
+from gradcore.autograd.variables import version_counter
 from gradcore.backends.registry import resolve
 
-__all__ = ["deep_copy", "reduced"]
+__all__ = ["deep_copy", "reduced", "shallow_copy"]
+
+
+def shallow_copy(t: Any) -> Any:
+    """A leaf with the same memory and attributes."""
+    out = new(type(t))
+    out._array, out._device, out._dtype = t._array, t._device, t._dtype
+    out._edge, out._meta, out._vc = None, None, version_counter(t)
+    if t.requires_grad or t.is_inference():
+        out._meta = Meta()
+        out._meta.requires_grad, out._meta.inference = t.requires_grad, t.is_inference()
+    out.__dict__.update(t.__dict__)
+    return out
 
 
 def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
@@ -41,7 +54,7 @@ def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
 
 def reduced(t: Any) -> tuple[Any, ...]:
     """What is pickled of a tensor."""
-    array = None if t.is_meta else np.ascontiguousarray(t.host())
+    array = None if t.is_meta else np.asarray(t.host(), order="C")
     state = {"requires_grad": t.requires_grad, "dict": dict(t.__dict__)}
     return _rebuild, (type(t), array, tuple(t.shape), t._dtype, t._device, state)
 

@@ -166,6 +166,8 @@ class Tensor(Variable, Methods):
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start (or stop) recording operations on this tensor; returns the tensor."""
         requires_grad = bool(requires_grad)
+        if requires_grad and self._dtype.category < 2:
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if not requires_grad or self.is_leaf:
             self.requires_grad = requires_grad
         return self
@@ -429,7 +431,7 @@ class Tensor(Variable, Methods):
             if not self._array.size:
                 raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        return bool(self.item())
+        return bool(self._array if self._device.levels else self.item())
 
     def is_nonzero(self) -> bool:
         """Whether the only element is not zero."""
@@ -477,6 +479,9 @@ class Tensor(Variable, Methods):
         return id(self)
 
     # -- copies -------------------------------------------------------------------------------------------------
+
+    def __copy__(self) -> Tensor:
+        return copying.shallow_copy(self)  # type: ignore[no-any-return]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         return copying.deep_copy(self, memo)  # type: ignore[no-any-return]

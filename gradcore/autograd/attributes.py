@@ -24,7 +24,7 @@ def set_requires_grad(t: Any, on: bool) -> None:
         )  # fmt: skip
         raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{hint}")
     if on and t._dtype.category < 2:
-        raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
     if t._meta is None:
         if not on:
             return

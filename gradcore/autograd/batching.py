@@ -107,7 +107,12 @@ def repeated(t: Any, device: Any) -> Any:
     return wrap(device.backend.xp.zeros(t._array.shape, t._array.dtype), device, t._dtype) + t
 
 
-TENSORS.repeated = repeated
+def has_batches_of(t: Any, other: Any) -> bool:
+    """Whether the memory of `t` has a place for every sample of `other`."""
+    return set(other._device.levels) <= set(t._device.levels)
+
+
+TENSORS.repeated, TENSORS.has_batches_of = repeated, has_batches_of
 
 
 @contextmanager

@@ -49,6 +49,8 @@ class Tangents(dict["Level", Any]):
 class Level:
     """One forward-mode pass; the tangents made in it are forgotten when it closes."""
 
+    reverse = False
+
     def __init__(self) -> None:
         self.duals: weakref.WeakSet[Tangents] = weakref.WeakSet()
 

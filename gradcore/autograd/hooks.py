@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
+from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable, type_name
 
-__all__ = ["RemovableHandle", "call_posthooks", "call_prehooks", "call_tensor_hooks"]
+__all__ = ["RemovableHandle", "call_posthooks", "call_prehooks", "call_tensor_hooks", "of_transformation"]
 
 _ids = itertools.count()
 
@@ -42,6 +45,34 @@ class RemovableHandle:
 
 
 Table = dict[int, Any]
+
+
+def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]:
+    """`hook` for the backward of the transformation of `func` that a tensor belongs to, and for no outer one.
+
+    The tensor belongs to the innermost transformation whose inputs its history reaches. Outer ones differentiate the
+    gradient that the hook has seen, and so go through the same nodes.
+    """
+    running = [level for level in local.state.transforms if level.reverse]
+    reached = -1
+    stack, seen = [node], {node}
+    while stack and reached + 1 < len(running):
+        node = stack.pop()
+        if node.of_leaf and not node.is_leaf_sink and node.level in running:
+            reached = max(reached, running.index(node.level))
+        found = {edge[0] for edge in node._edges if edge is not None} - seen
+        seen |= found
+        stack += found
+    if reached < 0:
+        return hook
+    owner = running[reached]
+
+    @functools.wraps(hook)
+    def own(grad: Any) -> Any:
+        level = next((level for level in reversed(local.state.transforms) if level.reverse), None)
+        return hook(grad) if level is owner else None
+
+    return own
 
 
 def call_tensor_hooks(table: Table, grad: Any) -> Any:

@@ -6,7 +6,8 @@ import weakref
 from typing import Any
 
 from gradcore.autograd.graph import Meta, gradient_edge
-from gradcore.autograd.hooks import RemovableHandle
+from gradcore.autograd.hooks import RemovableHandle, of_transformation
+from gradcore.autograd.modes import local
 
 __all__ = ["register", "register_post_accumulate", "registered", "retain_grad"]
 
@@ -21,6 +22,8 @@ def register(t: Any, hook: Any) -> RemovableHandle:
         if meta.hooks is None:
             meta.hooks = {}
         return RemovableHandle(meta.hooks, hook)
+    if local.state.transforms:
+        hook = of_transformation(hook, edge[0])
     return RemovableHandle(edge[0]._own_hooks().tensor.setdefault(edge[1], {}), hook)
 
 

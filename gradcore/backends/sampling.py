@@ -67,7 +67,7 @@ def multinomial(xp: Any, words: Array, weights: Array, samples: int, replacement
         return _search(xp, words.reshape(len(weights), samples), weights)
     times = exponential(xp, words, np.float64).reshape(weights.shape)
     with np.errstate(divide="ignore"):
-        times /= weights  # never, for a weight of zero
+        times = times / weights  # never, for a weight of zero
     return xp.argsort(times, axis=1, kind="stable")[:, :samples]
 
 

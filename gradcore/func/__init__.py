@@ -1,7 +1,7 @@
 """Functions from functions: derivatives of pure functions, which nest to any depth."""
 
 from gradcore.func.forwards import hessian, jacfwd, jvp, linearize
-from gradcore.func.modules import functional_call, stack_module_state
+from gradcore.func.modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from gradcore.func.reverse import grad, grad_and_value, jacrev, vjp
 from gradcore.func.vmap import vmap
 
@@ -14,6 +14,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",

@@ -72,6 +72,8 @@ class ReverseLevel:
     them and the caller's history, so that derivatives of different levels are never confused.
     """
 
+    reverse = True
+
     def __init__(self) -> None:
         self.start = tick()
 
@@ -155,6 +157,9 @@ class ReverseLevel:
         self, outputs: Sequence[Any], inputs: Sequence[Any], cotangents: Sequence[Any], retain_graph: bool
     ) -> list[Any]:
         """The same as results of the transformation, recorded only where the caller's gradients depend on them."""
+        for c in cotangents:
+            if c is not None and not isinstance(c, Tensor):
+                raise TypeError(f"gradients can be either Tensors or None, but got {type(c).__name__}")
         for level in local.state.transforms:  # what they record leads through this level, which may be older
             if isinstance(level, ReverseLevel):
                 level.start = min(level.start, self.start)

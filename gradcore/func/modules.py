@@ -11,7 +11,7 @@ from gradcore.tensor import Tensor
 if TYPE_CHECKING:
     from gradcore.nn.module import Module
 
-__all__ = ["functional_call", "stack_module_state"]
+__all__ = ["functional_call", "replace_all_batch_norm_modules_", "stack_module_state"]
 
 
 def functional_call(
@@ -130,3 +130,35 @@ def _stacked(states: list[Any]) -> dict[str, Tensor]:
         if tensors[0].requires_grad:
             stacked[name] = stacked[name].detach().requires_grad_()
     return stacked
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Let every batch normalization in a module do without running statistics, as `vmap` over its samples needs.
+
+    Each then normalizes by the mean and variance of what it gets, in evaluation too.
+
+    Parameters
+    ----------
+    root : Module
+        Changed in place.
+
+    Returns
+    -------
+    Module
+        `root`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore import nn
+    >>> net = gradcore.func.replace_all_batch_norm_modules_(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+    >>> net[1].running_mean is None
+    True
+    """
+    from gradcore import nn  # not before there is a module
+
+    for module in root.modules():
+        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)) and module.track_running_stats:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

@@ -11,6 +11,7 @@ from gradcore.autograd.batching import enter, leave, running
 from gradcore.autograd.formulas import TENSORS
 from gradcore.backends.batching import Level
 from gradcore.func.levels import check_randomness
+from gradcore.random import get_rng_state, set_rng_state
 from gradcore.tensor import Tensor
 from gradcore.utils.trees import Structure, flatten, unflatten
 
@@ -78,8 +79,13 @@ def vmap(
         run = functools.partial(_run, func, out_dims, randomness, structure, named)
         if chunk_size is None or chunk_size >= size:
             return run(flat, dims, size)
-        results = [run(part, dims, count) for part, count in _chunks(flat, dims, size, chunk_size)]
-        return _rejoined(results, out_dims, func)
+        start = get_rng_state() if randomness == "same" else None
+        results = []
+        for part, count in _chunks(flat, dims, size, chunk_size):
+            if start is not None:
+                set_rng_state(start)
+            results.append(run(part, dims, count))
+        return _rejoined(results, out_dims)
 
     return wrapped
 
@@ -98,7 +104,7 @@ def _run(
     with running(level):
         inputs = [t if d is None else enter(t, level, d) for t, d in zip(flat, dims, strict=True)]
         results, outer = flatten(func(*unflatten(inputs, structure), **named))
-        places = _matched(out_dims, outer)
+        places = _places(out_dims, outer)
         if places is None or not all(p is None or isinstance(p, int) for p in places):
             raise _wrong_out_dims(func, out_dims, outer, places is None)
         return unflatten([_output(func, t, level, d) for t, d in zip(results, places, strict=True)], outer)
@@ -128,7 +134,16 @@ def _output(func: Callable[..., Any], t: Any, level: Level, dim: int | None) -> 
 
 
 def _name(func: Callable[..., Any]) -> str:
+    if isinstance(func, functools.partial):
+        return f"functools.partial({_name(func.func)}, ...)"
     return getattr(func, "__name__", None) or repr(func)
+
+
+def _places(out_dims: Any, structure: Structure) -> list[Any] | None:
+    """Where the samples go in each output, or None if `out_dims` does not fit; a tuple of one may stand for one."""
+    if structure.kind is None and isinstance(out_dims, tuple) and len(out_dims) == 1:
+        return list(out_dims)
+    return _matched(out_dims, structure)
 
 
 def _matched(dims: Any, structure: Structure) -> list[Any] | None:
@@ -239,11 +254,11 @@ def _chunks(
         yield [t if d is None else TENSORS.narrow(t, d, start, count) for t, d in zip(flat, dims, strict=True)], count
 
 
-def _rejoined(results: Sequence[Any], out_dims: Any, func: Callable[..., Any]) -> Any:
+def _rejoined(results: Sequence[Any], out_dims: Any) -> Any:
     """The results of chunks as those of all samples."""
     flat = [flatten(result) for result in results]
     structure = flat[0][1]
-    places = _matched(out_dims, structure)
+    places = _places(out_dims, structure)
     assert places is not None
     joined = [
         parts[0] if place is None else TENSORS.cat(list(parts), place)

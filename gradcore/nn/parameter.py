@@ -51,6 +51,8 @@ class Parameter(Tensor, metaclass=_ParameterType):
             out._meta = Meta()
             out._meta.inference = True
         if requires_grad:
+            if not (out.is_floating_point() or out.is_complex()):
+                raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
             out.requires_grad_()
         return out
 

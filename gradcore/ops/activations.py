@@ -126,7 +126,7 @@ def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = 
     """`leaky_relu` with random slopes from ``[lower, upper)`` in training, and with their mean otherwise."""
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
-    noise = F.zeros_like(self).uniform_(lower, upper) if training else (lower + upper) / 2
+    noise = F.drawn_like("uniform", self, lower, upper) if training else (lower + upper) / 2
     return F.rrelu_with_noise_(self, noise) if inplace else F.rrelu_with_noise(self, noise)
 
 

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.backends.batching.messages import BATCH_NORM
 from gradcore.ops.normalization import Needs, along_input, plus, with_zeros
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
@@ -246,6 +247,8 @@ def _check_count(sizes: Sequence[int]) -> None:
 def _update(F: Any, running: Any, value: Any, momentum: float) -> None:
     """Move a running statistic towards a new value, in place."""
     if running is not None:
+        if not F.has_batches_of(running, value):
+            raise RuntimeError(BATCH_NORM)
         value = value.detach()
         running.mul_(1 - momentum).add_(
             value if value.dtype is running.dtype else value.to(running.dtype), alpha=momentum

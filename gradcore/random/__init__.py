@@ -6,6 +6,7 @@ A seed fixes the numbers: the same seed gives the same bits on the CPU and on CU
 from __future__ import annotations
 
 from gradcore.autograd.formulas import TENSORS
+from gradcore.random.drawing import drawn_like
 from gradcore.random.filling import METHODS
 from gradcore.random.functions import (
     bernoulli,
@@ -57,5 +58,5 @@ __all__ = [
 
 for _name, _method in METHODS.items():
     setattr(Tensor, _name, _method)
-TENSORS.bernoulli_mask = bernoulli_mask
+TENSORS.bernoulli_mask, TENSORS.drawn_like = bernoulli_mask, drawn_like
 TENSORS.rand, TENSORS.randn = rand, randn

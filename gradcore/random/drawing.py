@@ -18,7 +18,7 @@ from gradcore.backends.batching import entered, over
 from gradcore.backends.batching.messages import RANDOM
 from gradcore.random.generator import Generator, default_generator
 
-__all__ = ["all_words", "different_levels", "draw", "for_samples", "integers", "sample"]
+__all__ = ["all_words", "different_levels", "draw", "drawn_like", "for_samples", "integers", "sample"]
 
 
 def draw(count: int, where: Any, generator: Generator | None) -> Any:
@@ -111,3 +111,8 @@ def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any
         if exact != wanted.numpy:
             array = array.astype(wanted.numpy)
     return wrap(array, over(different_levels(), where), wanted)
+
+
+def drawn_like(distribution: str, like: Any, *parameters: Any) -> Any:
+    """Numbers of a distribution of `philox`, with the shape, dtype and device of another tensor."""
+    return sample(getattr(philox, distribution), like._array.shape, like._dtype, like._device, None, *parameters)

@@ -11,8 +11,9 @@ from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.backends import philox
+from gradcore.backends.batching.messages import RANDOM_INPLACE
 from gradcore.dispatch import check_inplace, write
-from gradcore.random.drawing import integers, sample
+from gradcore.random.drawing import different_levels, integers, sample
 from gradcore.random.functions import bernoulli, check_probability, multinomial
 from gradcore.random.generator import Generator
 from gradcore.tensor import Tensor
@@ -22,6 +23,8 @@ __all__ = ["METHODS"]
 
 def _fill(self: Tensor, made: Any) -> Tensor:
     check_inplace(self, local.state)
+    if local.state.batches and not set(different_levels()) <= set(self._device.levels):
+        raise RuntimeError(RANDOM_INPLACE)
     return write(self, made if made._dtype is self._dtype else made.to(self._dtype))  # type: ignore[no-any-return]
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.batching import leave
+from gradcore.autograd.batching import enter, leave
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
 from gradcore.backends import philox, sampling
 from gradcore.backends.batching import over
+from gradcore.backends.generator import PhiloxState
 from gradcore.backends.registry import resolve
 from gradcore.creation.filled import sizes
 from gradcore.creation.placing import finished
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import overridable
 from gradcore.dtypes import DTypeLike
-from gradcore.random.drawing import all_words, different_levels, draw, for_samples, integers, sample
+from gradcore.random.drawing import all_words, different_levels, draw, integers, sample
 from gradcore.random.generator import Generator, default_generator
 from gradcore.tensor import Tensor
 
@@ -306,21 +309,33 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     where = input._device
     if TENSORS.holds_anywhere(~(input >= 0)):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    levels = different_levels()
-    if set(where.levels) - set(levels):
-        raise RuntimeError("vmap: poisson of batched rates needs randomness='different'")
-    for level in reversed(levels):
-        input = leave(input, level, 0)
-    if levels:
-        return for_samples(lambda full: _poisson(input, generator), input._array.shape[len(levels) :])  # type: ignore[no-any-return]
-    return _poisson(input, generator)
+    different = different_levels()
+    same = [level for level in where.levels if level not in different]
+    rates = input.detach().to(dtypes.float64)
+    for level in reversed(different):  # samples that share their rates have numbers of their own too
+        rates = leave(rates, level, 0)
+    for level in reversed(same):
+        rates = leave(rates, level, 0)
+    count = math.prod(level.size for level in same)
+    rows = rates.reshape(count, rates.numel() // max(count, 1))
+    made = _poisson(rows, generator or default_generator).reshape(rates.shape).to(input._dtype)
+    for level in (*same, *different):
+        made = enter(made, level, 0)
+    return made
 
 
-def _poisson(input: Tensor, generator: Generator | None) -> Tensor:
-    where = input._device
-    rate = input.detach().to(dtypes.float64).reshape(-1)._array
-    with where.backend.use_index(where.index):
-        draw = (generator or default_generator)._state.draw
-        words = where.backend.random_words
-        counts = sampling.poisson(where.backend.xp, lambda n: all_words(words(n, *draw(n))), rate)
-        return wrap(counts.reshape(input._array.shape).astype(input._dtype.numpy), where, input._dtype)  # type: ignore[no-any-return]
+def _poisson(rows: Tensor, generator: Generator) -> Tensor:
+    """Poisson numbers for each row of rates; all rows start at the same place of the generator's stream."""
+    backend, rates, state = rows._device.backend, rows._array, generator._state
+    states = [state if len(rates) == 1 else state.copy() for _ in range(len(rates))]
+
+    def draw(at: PhiloxState, n: int) -> Any:
+        return all_words(backend.random_words(n, *at.draw(n)))
+
+    with backend.use_index(rows._device.index):
+        counts = backend.xp.empty_like(rates)
+        for row, (rate, at) in enumerate(zip(rates, states, strict=True)):
+            counts[row] = sampling.poisson(backend.xp, functools.partial(draw, at), rate)
+    if states:
+        generator._state = max(states, key=lambda s: s.counter)
+    return wrap(counts, rows._device, rows._dtype)  # type: ignore[no-any-return]

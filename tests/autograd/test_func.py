@@ -189,6 +189,7 @@ def test_the_callers_mode_is_restored():
         (lambda: vjp(lambda x: gc.tensor([1]), X), RuntimeError, "must be floating-point or complex Tensors"),
         (lambda: vjp(lambda x: None, X), RuntimeError, "non-empty output"),
         (lambda: vjp(lambda x: x, X)[1]((V, V)), RuntimeError, "Expected pytree structure of cotangents"),
+        (lambda: vjp(lambda x: x, X)[1](1.0), TypeError, "gradients can be either Tensors or None, but got float"),
         (lambda: jacrev(cube, chunk_size=0), ValueError, "`chunk_size` should be greater than 0"),
     ],
 )

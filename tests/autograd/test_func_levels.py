@@ -271,3 +271,62 @@ def test_arrays_of_inputs_where_nothing_is_recorded() -> None:
         assert x.numpy().tolist() == X.tolist()
     with pytest.raises(RuntimeError, match="Can't call numpy"):
         x.numpy()
+
+
+# -- hooks belong to the transformation in which their tensor is ------------------------------------------------------
+
+
+def hooked(x: Any) -> Any:
+    """``x**3`` with the gradient 5 x**2, since a hook doubles what reaches ``x * x``."""
+    y = x * x
+    y.register_hook(lambda g: 2 * g)
+    return (y * x).sum()
+
+
+@pytest.mark.parametrize(
+    "second",
+    [grad(lambda x: grad(hooked)(x).sum()), lambda x: jvp(grad(hooked), (x,), (gc.ones(3),))[1]],
+    ids=["reverse", "forward"],
+)
+def test_second_derivatives_differentiate_what_hooks_made(second: Any) -> None:
+    close(grad(hooked)(X), 5 * X * X)
+    close(second(X), 10 * X)
+    close(vmap(second)(X.expand(2, 3)), (10 * X).expand(2, 3))
+
+
+@pytest.mark.parametrize("second", [hessian(hooked), jacrev(jacrev(hooked))], ids=["hessian", "jacrev"])
+def test_hessians_of_functions_with_hooks(second: Any) -> None:
+    close(second(X), (10 * X).diag())
+
+
+def test_an_outer_backward_does_not_call_the_hooks_of_a_transformation() -> None:
+    x = X.clone().requires_grad_()
+    y = grad(hooked)(x)
+    close(gc.autograd.grad(y.sum(), x)[0], 10 * X)
+
+
+def test_hooks_of_tensors_of_an_outer_transformation() -> None:
+    calls = []
+
+    def outer(x: Any) -> Any:
+        y = x * x
+
+        def inner(z: Any) -> Any:
+            y.register_hook(lambda g: calls.append(len(calls)) or 2 * g)
+            return (z * z * y).sum()
+
+        return grad(inner)(x).sum()
+
+    close(grad(outer)(X), 10 * X * X)
+    assert calls == [0]
+
+
+def test_hooks_of_leaves_inside_a_transformation() -> None:
+    weight = gc.ones(3, requires_grad=True)
+
+    def function(x: Any) -> Any:
+        scaled = weight * 2
+        scaled.register_hook(lambda g: 3 * g)
+        return (x * scaled).sum()
+
+    close(gc.autograd.grad(grad(function)(X).sum(), weight)[0], gc.full((3,), 6.0))

@@ -150,6 +150,39 @@ def test_results_are_pickled_without_their_history(length):
     assert copy.copy(chain(length)).is_leaf
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_pickles_have_the_shape(shape):
+    assert pickle.loads(pickle.dumps(gc.zeros(shape).mT if len(shape) > 1 else gc.zeros(shape))).shape == shape[::-1]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_copy_shares_the_memory_of_what_it_copies(grad):
+    x = gc.ones(3, 4, requires_grad=grad)
+    x.note = "kept"
+    same = copy.copy(x)
+    assert (same.is_leaf, same.requires_grad, same.grad, same.note) == (True, grad, None, "kept")
+    for t in (x[:, 1:].t(), gc.tensor(1.5), x * 2):
+        same = copy.copy(t)
+        assert (same.shape, same.stride(), same.data_ptr()) == (t.shape, t.stride(), t.data_ptr())
+        assert same.grad_fn is None
+    parameter = gc.nn.Parameter(gc.ones(2))
+    assert type(copy.copy(parameter)) is gc.nn.Parameter
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_copies_of_inference_tensors_are_inference_tensors(grad):
+    with gc.inference_mode():
+        x = gc.ones(2, requires_grad=grad)
+    same = copy.copy(x)
+    assert (same.is_inference(), same.requires_grad) == (True, grad)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+        same.add_(1)
+
+
+def test_samples_can_be_copied():
+    assert gc.vmap(lambda v: copy.copy(v) * 2)(gc.ones(3, 2)).tolist() == [[2.0, 2.0]] * 3
+
+
 @pytest.mark.parametrize("length", [1, 20_000])
 def test_results_cannot_be_deepcopied(length):
     with pytest.raises(RuntimeError, match=r"Only Tensors created explicitly by the user \(graph leaves\)"):

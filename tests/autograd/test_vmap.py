@@ -1,7 +1,8 @@
-"""`vmap`: dims, nesting with the other transformations, random numbers, custom functions, errors."""
+"""`vmap`: dims, nesting with the other transformations, custom functions, errors."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,16 @@ def test_chunks(chunk_size: int) -> None:
     equal(found[0], x().sin().T)
     equal(found[1], x().sum(1))
     assert len(seen) == -(-4 // chunk_size)
+
+
+def test_chunks_share_the_same_random_numbers() -> None:
+    found = vmap(lambda v: gc.rand(3), randomness="same", chunk_size=2)(x())
+    assert bool((found == found[0]).all())
+
+
+def test_out_dims_of_the_only_output_may_be_in_a_tuple() -> None:
+    for chunk_size in (None, 3):
+        equal(vmap(gc.sin, out_dims=(1,), chunk_size=chunk_size)(x()), x().sin().T)
 
 
 def test_no_loop() -> None:
@@ -239,32 +250,6 @@ def test_printing() -> None:
     assert seen == ["BatchedTensor(lvl=1, bdim=0, value=\n    tensor([[1., 1., 1.],\n            [1., 1., 1.]])\n)"]
 
 
-# -- random numbers ---------------------------------------------------------------------------------------------------
-
-DRAWS = {
-    "rand": lambda v: gc.rand(3),
-    "randn": lambda v: gc.randn(2),
-    "randint": lambda v: gc.randint(1000, (5,)),
-    "randperm": lambda v: gc.randperm(9),
-    "bernoulli": lambda v: gc.bernoulli(v * 0 + 0.5),
-    "multinomial": lambda v: gc.multinomial(v.abs() + 1, 3),
-    "dropout": lambda v: gc.nn.functional.dropout(v * 0 + 1, 0.5),
-    "normal_": lambda v: (v * 1).normal_(),
-    "rand_like": lambda v: gc.rand_like(v),
-}
-
-
-@pytest.mark.parametrize("name", DRAWS)
-def test_randomness(name: str) -> None:
-    batch = gc.zeros(6, 8)
-    with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
-        vmap(DRAWS[name])(batch)
-    different = vmap(DRAWS[name], randomness="different")(batch)
-    assert not bool((different == different[0]).all())
-    same = vmap(DRAWS[name], randomness="same")(batch)
-    assert bool((same == same[0]).all())
-
-
 # -- custom functions -------------------------------------------------------------------------------------------------
 
 
@@ -412,11 +397,13 @@ ERRORS = [
     (lambda: vmap(gc.sin, out_dims=None)(x()), ValueError, "can not return a BatchedTensor when out_dim is None"),
     (lambda: vmap(gc.sin, out_dims=(0, 0))(x()), ValueError, "out_dims is not compatible with the structure"),
     (lambda: vmap(gc.sin, out_dims="a")(x()), ValueError, "`out_dims` must be an int, None or a python collection"),
+    (lambda: vmap(gc.sin, out_dims=("a",))(x()), ValueError, "`out_dims` must be an int, None or a python collection"),
+    (lambda: vmap(partial(gc.mul, 2), 5)(x()), ValueError, r"vmap\(functools.partial\(mul, ...\), in_dims=5"),
     (lambda: vmap(gc.sin, out_dims=2)(x()), IndexError, "Dimension out of range"),
     (lambda: vmap(gc.sin, randomness="some"), RuntimeError, "Only allowed values for randomness"),
     (lambda: vmap(gc.sin, chunk_size=0), ValueError, "chunk_size should be None or greater than 0"),
     (lambda: vmap(lambda v: v.sum().item())(x()), RuntimeError, "calling .item\\(\\) on a Tensor"),
-    (lambda: vmap(lambda v: v if v.sum() > 0 else -v)(x()), RuntimeError, "data-dependent control flow"),
+    (lambda: vmap(lambda v: v if v.sum() > 0 else -v)(x()), RuntimeError, "Tensor in some data-dependent control flow"),
     (lambda: vmap(lambda v: v[v > 1])(x()), RuntimeError, "output dynamic shape"),
     (lambda: vmap(gc.nonzero)(x()), RuntimeError, "output dynamic shape"),
     (lambda: vmap(lambda v: gc.zeros(3).add_(v))(x()), RuntimeError, "inplace arithmetic"),

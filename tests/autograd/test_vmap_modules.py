@@ -10,7 +10,16 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.func import functional_call, grad, hessian, jacfwd, jacrev, stack_module_state, vmap
+from gradcore.func import (
+    functional_call,
+    grad,
+    hessian,
+    jacfwd,
+    jacrev,
+    replace_all_batch_norm_modules_,
+    stack_module_state,
+    vmap,
+)
 from gradcore.nn import functional as F
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {}
@@ -192,8 +201,27 @@ MODULES = {
         lambda: nn.Sequential(nn.Conv1d(2, 3, 3, padding=1), nn.ReLU(), nn.AvgPool1d(2), nn.Flatten(), nn.Linear(6, 2)),
         (3, 2, 4),
     ),
+    "images": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1, groups=2),
+            nn.GroupNorm(2, 4),
+            nn.PReLU(4),
+            nn.ConvTranspose2d(4, 3, 2, stride=2),
+            nn.InstanceNorm2d(3, affine=True),
+            nn.MaxPool2d(2),
+        ),
+        (3, 2, 4, 4),
+    ),
     "recurrent": (lambda: nn.GRUCell(4, 3), (3, 4)),
+    "recurrent in both directions": (lambda: nn.Sequential(nn.LSTM(4, 3, bidirectional=True), First()), (3, 2, 4)),
 }
+
+
+class First(nn.Module):
+    """The first of several results."""
+
+    def forward(self, results: Any) -> Any:
+        return results[0]
 
 
 class SelfAttention(nn.Module):
@@ -244,6 +272,28 @@ def test_gradients_of_samples(name: str) -> None:
         model(sample[None]).square().sum().backward()
         for key, parameter in model.named_parameters():
             np.testing.assert_allclose(found[key][i].numpy(), parameter.grad.numpy(), 1e-9, 1e-10)
+
+
+def test_running_statistics_that_samples_share_are_refused_and_kept() -> None:
+    model = nn.BatchNorm1d(2)
+    with pytest.raises(RuntimeError, match="Batch norm got a batched tensor as input while the running_mean"):
+        vmap(model)(gc.ones(3, 4, 2))
+    assert (model.running_mean.tolist(), model.running_var.tolist()) == ([0.0, 0.0], [1.0, 1.0])
+    assert vmap(model.eval())(gc.ones(3, 4, 2)).shape == (3, 4, 2)
+
+
+def test_batch_norms_without_running_statistics() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), nn.InstanceNorm1d(3))
+    assert replace_all_batch_norm_modules_(model) is model
+    norms = [model[0], model[1][1]]
+    assert all((n.running_mean, n.running_var, n.track_running_stats) == (None, None, False) for n in norms)
+    assert list(model.state_dict()) == ["0.weight", "0.bias", "1.0.weight", "1.0.bias", "1.1.weight", "1.1.bias"]
+    x = gc.tensor(np.random.default_rng(0).standard_normal((3, 5, 2)))
+    part = model[:2].double().eval()
+    found = vmap(part)(x)
+    for out, sample in zip(found, x, strict=True):
+        np.testing.assert_allclose(out.detach().numpy(), part(sample).detach().numpy(), 1e-12)
+    np.testing.assert_allclose(found.mean(1).detach().numpy(), 0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("randomness", "equal"), [("same", True), ("different", False)])

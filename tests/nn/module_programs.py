@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 
 def net(T):
@@ -157,6 +158,28 @@ def older(T):
     return seen
 
 
+def hook_that_returns_a_list(T):
+    m = T.nn.Linear(2, 1)
+    m.register_full_backward_hook(lambda m, i, o: [i[0] * 0 + 5])
+    x = T.ones(1, 2, requires_grad=True)
+    m(x).sum().backward()
+    return x.grad
+
+
+def older_with_warnings(T, forward, *more):
+    """What an older hook gets, and what is said of what it misses."""
+    m, seen = type("Own", (T.nn.Module,), {"forward": forward})(), []
+    m.register_backward_hook(lambda m, i, o: seen.append((len(i), len(o))))
+    x = T.ones(2, requires_grad=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        out = m(x * 1, *more)
+    while not hasattr(out, "grad_fn"):
+        out = out[0]
+    out.sum().backward()
+    return seen, [str(w.message) for w in said]
+
+
 def double_backward(T):
     m, seen = T.nn.Linear(2, 1), []
     m.register_full_backward_hook(lambda m, i, o: seen.append(i[0].shape))
@@ -294,7 +317,16 @@ PROGRAMS = {
     "backward hooks of a wrong number": wrong_number,
     "two kinds of backward hooks": both_kinds,
     "older backward hooks": older,
+    "hook that returns a list": hook_that_returns_a_list,
+    "older hook of one node": lambda T: older_with_warnings(T, lambda m, x: x.sin()),
+    "older hook of several nodes": lambda T: older_with_warnings(T, lambda m, x: x.sin().cos()),
+    "older hook of several outputs": lambda T: older_with_warnings(T, lambda m, x: (x.sin(), x.cos())),
+    "older hook of a list": lambda T: older_with_warnings(T, lambda m, x: [x.sin()]),
+    "older hook with a number": lambda T: older_with_warnings(T, lambda m, x, n: x * n, 3),
     "hooks in double backward": double_backward,
+    "a parameter of integers": lambda T: T.nn.Parameter(T.arange(3)),
+    "a tensor of integers": lambda T: T.arange(3).requires_grad_(),
+    "an attribute of integers": lambda T: setattr(T.arange(3), "requires_grad", True),
     "hooks on state": state_hooks,
     "post-hook that returns": post_hook_returns,
     "hooks on registration": registration_hooks,
