@@ -15,7 +15,10 @@ def described(value: Any) -> Any:
     """A result as something that both libraries' results can be compared as."""
     if hasattr(value, "grad_fn"):
         kind = str(value.dtype), tuple(value.shape), bool(value.requires_grad)
-        return (*kind, None if value.is_meta else np.asarray(value.detach().tolist()).round(5).tolist())
+        if value.is_meta:
+            return (*kind, None)
+        values = np.asarray(value.detach().tolist())
+        return (*kind, (values if values.dtype == bool else values.round(5)).tolist())
     if hasattr(value, "named_parameters"):
         return repr(value)
     if isinstance(value, dict):
