@@ -15,6 +15,8 @@ from gradcore.autograd import views
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Variable, bump, gradient_edge, requires_grad
 from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.variables import Subclasses
+from gradcore.dispatch.overriding import hand_over, overloaded
 from gradcore.indexing import as_view_key, getitem, resolve
 from gradcore.ops.geometry import expanded
 from gradcore.ops.indexing import as_indices
@@ -97,6 +99,8 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     non_blocking : bool
         Whether the host may go on before a copy between devices is done.
     """
+    if src.__class__ not in Subclasses.plain and (found := overloaded((src,))):
+        return hand_over(type(self).copy_, found, (self, src), {})
     if not isinstance(src, Variable):
         src = TENSORS.as_tensor(src, device=self._device)
     if src._array.shape != self._array.shape:
@@ -141,10 +145,13 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         part, indices = getitem(self, key), None
     else:
         part, indices = resolve(self, key)
-    if not isinstance(value, Variable):
+    if value.__class__ not in Subclasses.plain:
         if isinstance(value, (np.ndarray, np.generic)):
             value = TENSORS.as_tensor(value, device=self._device)
-        elif not isinstance(value, dispatch.Number):
+        elif found := overloaded((value,)):
+            hand_over(type(self).__setitem__, found, (self, key, value), {})
+            return
+        elif not isinstance(value, (dispatch.Number, Variable)):
             raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self._dtype.scalar_name}Tensor")
     if indices is None:
         if part._array.shape == self._array.shape and _is_whole(part, self):
@@ -162,7 +169,7 @@ def _written_at_once(self: Any, key: Any, value: Any) -> bool:
     if self._meta is not None or self._edge is not None or local.state.mode > GRAD or self._device.guarded:
         return False
     if value.__class__ not in (int, float, bool):
-        if not isinstance(value, Variable) or requires_grad(value):
+        if value.__class__ not in Subclasses.plain or requires_grad(value):
             return False
         if value._dtype is not self._dtype or value._device is not self._device:
             return False

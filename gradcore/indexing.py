@@ -14,6 +14,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Variable
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.views import view_of
+from gradcore.dispatch.overriding import hand_over, overloaded, takes_over
 from gradcore.ops.slicing import getitem as GETITEM
 from gradcore.ops.slicing import select as SELECT
 from gradcore.ops.slicing import slice_of as SLICE
@@ -79,6 +80,8 @@ def getitem(self: Any, key: Any) -> Any:
             return viewed(self, *plain)
     if isinstance(key, Variable) and key._dtype is dtypes.int64 and key._array.ndim and self._array.ndim:
         return TENSORS.index(self, (key,))
+    if takes_over(kind) and (found := overloaded((key,))):
+        return hand_over(type(self).__getitem__, found, (self, key), {})
     base, indices = resolve(self, key)
     return base if indices is None else TENSORS.index(base, indices)
 

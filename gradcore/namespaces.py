@@ -9,6 +9,7 @@ from typing import Any
 
 from gradcore import dispatch, ops
 from gradcore.autograd.formulas import TENSORS
+from gradcore.dispatch.overriding import hand_over, overloaded
 from gradcore.ops.table import OPS, Op
 from gradcore.tensor import Tensor
 
@@ -157,18 +158,26 @@ def _operator(op: Any, name: str) -> Callable[..., Any]:
 
     def foreign(op: Any, args: tuple[Any, ...]) -> Any:
         other = operand(args[1], args[0])
-        return NotImplemented if other is None else general(op, (args[0], other, *args[2:]))
+        if other is None:
+            return _handed_over(op.name, args[:2])  # without defaults
+        return general(op, (args[0], other, *args[2:]))
 
     call = dispatch.make_function(op, method=True, general=foreign)
     call.__name__, call.__qualname__ = name, f"Tensor.{name}"
     return call
 
 
+def _handed_over(name: str, args: tuple[Any, ...]) -> Any:
+    """What an operand that is neither tensor nor number makes of the method, if it takes calls over."""
+    found = overloaded(args)
+    return hand_over(getattr(Tensor, name), found, args, {}) if found else NotImplemented
+
+
 def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> Callable[..., Any]:
     def call(self: Any, other: Any) -> Any:
-        other = operand(other, self)
+        value, other = other, operand(other, self)
         if other is None:
-            return NotImplemented
+            return _handed_over(op_name if op_name in _COMMUTES else name, (self, value))
         if op_name in _COMMUTES:
             return method(self, other)
         if not isinstance(other, Tensor):

@@ -10,6 +10,7 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.backends.batching import all_samples
+from gradcore.dispatch.overriding import overridable
 from gradcore.size import Size
 from gradcore.tensor import Tensor
 
@@ -48,26 +49,31 @@ def is_storage(obj: Any) -> bool:
     return False
 
 
+@overridable
 def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode."""
     return input.is_inference()
 
 
+@overridable
 def is_signed(input: Tensor) -> bool:
     """Whether a tensor's dtype has negative numbers."""
     return input.is_signed()
 
 
+@overridable
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element of a tensor is not zero."""
     return bool(input)
 
 
+@overridable
 def numel(input: Tensor) -> int:
     """The number of elements of a tensor."""
     return input.numel()
 
 
+@overridable
 def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
     """The dtype of an arithmetic operation of two tensors or numbers.
 

@@ -24,9 +24,10 @@ def text_of(t: Any) -> str:
         if edge is not None:
             leaf = edge[0].of_leaf
             suffixes.append("requires_grad=True" if leaf else f"grad_fn=<{type(edge[0]).__name__}>")
-    tangents = None if t._meta is None else t._meta.tangents
-    if tangents:
-        suffixes.append(f"tangent={next(reversed(tangents.values()))!r}")
+    tangents = () if t._meta is None else (t._meta.tangents or {}).values()
+    innermost = next((tangent for tangent in reversed(tangents) if tangent is not None), None)
+    if innermost is not None:
+        suffixes.append(f"tangent={innermost!r}")
     name = repr(t._dtype)
     shown = (
         name if printing.shows_dtype(name, repr(dtypes.get_default_dtype()), 0 if t.is_meta else t.numel()) else None

@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Tangents(dict["Level", Any]):
-    """The tangents of one tensor by level; shared with what nodes keep of the tensor."""
+    """The tangents of one tensor by level, None for a view without that of its base; shared with what nodes keep."""
 
     __slots__ = ("__weakref__",)
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -95,8 +95,10 @@ def tangent_of(t: Any, level: Level) -> Any:
     meta = t._meta
     if meta is None:
         return None
-    tangent = None if meta.tangents is None else meta.tangents.get(level)
-    if tangent is None and meta.base is not None:
+    if meta.tangents is not None and level in meta.tangents:
+        return meta.tangents[level]
+    tangent = None
+    if meta.base is not None:
         tangent = tangent_of(meta.base, level)
         if tangent is not None:
             tangent = replay(tangent, chain_of(t))
@@ -416,7 +418,7 @@ def write_tangents(self: Any, result: Any) -> None:
     for level in local.state.levels:
         tangent, before = tangent_of(result, level), tangent_of(self, level)
         base = None if self._meta is None else self._meta.base
-        if before is None and tangent is not None and base is not None:
+        if before is None and tangent is not None and base is not None and tangent_of(base, level) is None:
             attach(base, level, laid_out_as(TENSORS.zeros_like(base), base))
             before = tangent_of(self, level)
         more = () if before is None or tangent is None else _more_levels(before, tangent)

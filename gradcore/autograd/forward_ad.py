@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradcore.autograd.forward import Level, attach, check_tangent, laid_out_as, primal, tangent_of
+from gradcore.autograd.forward import Level, attach, check_tangent, laid_out_as, tangent_of
 from gradcore.autograd.modes import local
 from gradcore.autograd.nodes import gradient_edge
 from gradcore.autograd.variables import Variable
@@ -107,11 +107,16 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             f"{local.state.levels.index(where)} is not supported."
         )
     check_tangent(tensor, tangent)
-    dual = same_as(tensor, gradient_edge(tensor))
+    return _with_tangent(tensor, where, laid_out_as(tangent, tensor))
+
+
+def _with_tangent(tensor: Any, level: Level, tangent: Any) -> Any:
+    """A view of `tensor`, in the same place of the graph, with that tangent at a level, or with None."""
+    view = same_as(tensor, gradient_edge(tensor))
     if tensor._meta is not None and tensor._meta.tangents:
         for other, outer in tensor._meta.tangents.items():
-            attach(dual, other, outer)
-    return attach(dual, where, laid_out_as(tangent, tensor))
+            attach(view, other, outer)
+    return attach(view, level, tangent)
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
@@ -126,14 +131,14 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     Returns
     -------
     UnpackedDualTensor
-        ``(primal, tangent)``.
+        ``(primal, tangent)``; the primal is a view of the tensor.
     """
     if not isinstance(tensor, Variable):
         raise TypeError(f"unpack_dual(): argument 'tensor' must be Tensor, not {type(tensor).__name__}")
     where = _level(level)
     if where is None:
         return UnpackedDualTensor(tensor, None)
-    return UnpackedDualTensor(primal(tensor, where), tangent_of(tensor, where))
+    return UnpackedDualTensor(_with_tangent(tensor, where, None), tangent_of(tensor, where))
 
 
 class dual_level:

@@ -10,7 +10,7 @@ from gradcore.autograd import reentrant
 from gradcore.autograd.batching import mapped
 from gradcore.autograd.engine import run_backward
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.modes import local
+from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.nodes import Node
 from gradcore.autograd.roots import edge_of, edges_of, roots_of
 from gradcore.autograd.variables import Subclasses, Variable
@@ -22,6 +22,19 @@ Tensors = Any
 
 def _tuple(value: Any) -> tuple[Any, ...]:
     return (value,) if isinstance(value, Variable) or value is None else tuple(value)
+
+
+def _takers(*args: Any) -> list[Any] | None:
+    """The arguments that take a call over, none where only a mode does; None if the call is made as usual.
+
+    A mode that sees formulas sees what happens inside the call instead.
+    """
+    state = local.state
+    watching = state.mode & FUNCTIONS and not getattr(state.functions[-1], "sees_formulas", False)
+    if not watching and not Subclasses.used:
+        return None
+    found: list[Any] = Subclasses.overloaded(args)
+    return found if found or watching else None
 
 
 class ExecutionEngine:
@@ -107,6 +120,12 @@ def backward(
             "backward() called inside a functorch transform. This is not supported, please use func.grad or func.vjp "
             "instead or call backward() outside of functorch transforms."
         )
+    if (found := _takers(tensors, inputs)) is not None:
+        settings = {
+            "grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs
+        }  # fmt: skip
+        Subclasses.hand_over(backward, found, (tensors,), settings)
+        return
     if create_graph:
         _warn_of_cycles()
     if grad_tensors is None and inputs is None and grad_variables is None and isinstance(tensors, Variable):
@@ -199,16 +218,14 @@ def grad(
             is_grads_batched, materialize_grads,
         )  # fmt: skip
         return dict(zip(inputs, found, strict=True))
-    if Subclasses.used:
+    if (takers := _takers(outputs, inputs)) is not None:
+        settings = {
+            "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
+            "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
+            "materialize_grads": materialize_grads,
+        }  # fmt: skip
         args = tuple((value,) if isinstance(value, Variable) else value for value in (outputs, inputs))
-        overloaded = Subclasses.overloaded(args)
-        if overloaded:
-            settings = {
-                "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
-                "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
-                "materialize_grads": materialize_grads,
-            }  # fmt: skip
-            return Subclasses.hand_over(grad, overloaded, args, settings)
+        return Subclasses.hand_over(grad, takers, args, settings)
     outs, ins = edges_of(outputs), edges_of(inputs)
     if not only_inputs:
         warnings.warn(

@@ -26,7 +26,7 @@ from gradcore.dispatch.operands import (
     on_device,
     shape_error,
 )
-from gradcore.dispatch.overriding import foreign, overloaded, routed
+from gradcore.dispatch.overriding import foreign, overloaded, routed, takes_over
 from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
@@ -82,6 +82,8 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
                 raise TypeError(
                     f"{op.path}(): argument '{op.names[0]}' (position 1) must be tuple of Tensors, not Tensor"
                 )
+            if takes_over(value.__class__) and overloaded(args):
+                return routed(op, args)
             group = raw[0] = list(value)
         else:
             group = (value,)
@@ -246,7 +248,9 @@ def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
         return intercepted(op, args, _composite, state)
     for p in op.tensors:
         value = args[p]
-        if value.__class__ in PLAIN or value is None or (op.sequence and not p and PLAIN.issuperset(map(type, value))):
+        if value.__class__ in PLAIN or value is None:
+            continue
+        if op.sequence and not p and isinstance(value, (list, tuple)) and PLAIN.issuperset(map(type, value)):
             continue
         if overloaded(args):
             return routed(op, args)

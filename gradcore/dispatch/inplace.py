@@ -18,12 +18,12 @@ from gradcore.autograd.graph import (
     requires_grad,
     version_counter,
 )
-from gradcore.autograd.modes import AUTOCAST, DUAL, GRAD, INFERENCE, PROFILE, State, local
+from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, PROFILE, State, local
 from gradcore.autograd.variables import Subclasses
 from gradcore.dispatch.calls import PLAIN, apply, call_composite
 from gradcore.dispatch.direct import has_plain_call, plain_call
 from gradcore.dispatch.operands import constant, type_error
-from gradcore.dispatch.overriding import routed, watched
+from gradcore.dispatch.overriding import overloaded, routed, takes_over, watched
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 
@@ -99,14 +99,14 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
     if not isinstance(self, Variable):
         raise type_error(op, 0, self)
     state = local.state
-    if state.mode > GRAD or Subclasses.used:
+    if state.mode > GRAD or Subclasses.used or (len(args) > 1 and takes_over(args[1].__class__)):
         return _special(op, args, state)
     return _write_result(op, args, state)
 
 
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """An in-place call that something intercepts."""
-    if watched(args, state.mode):
+    if state.mode & FUNCTIONS or overloaded(args):
         # Operations with a number and with a tensor (`fill_number_`, `fill_tensor_`) are one function for users.
         name = op.name.removesuffix("_").removesuffix("_number").removesuffix("_tensor")
         return routed(op, args, getattr(TENSORS, f"{name}_"))

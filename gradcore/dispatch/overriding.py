@@ -164,8 +164,9 @@ def overridable(function: _F) -> _F:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         watching = local.state.mode & FUNCTIONS
-        if watching or any(takes_over(value.__class__) for value in args):
-            found = overloaded(args)
+        values = (*args, *kwargs.values()) if kwargs else args
+        if watching or any(takes_over(value.__class__) for value in values):
+            found = overloaded(values)
             if watching or found:
                 return hand_over(call, found, args, kwargs)
         return function(*args, **kwargs)

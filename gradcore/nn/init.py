@@ -11,6 +11,7 @@ from typing import Any
 from gradcore import creation
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.dispatch.overriding import overridable
 from gradcore.random import randperm
 from gradcore.tensor import Tensor
 
@@ -73,6 +74,7 @@ def _matrix(tensor: Tensor) -> None:
 # -- given values -------------------------------------------------------------------------------------------------
 
 
+@overridable
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with one value."""
@@ -124,12 +126,14 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 # -- random values ------------------------------------------------------------------------------------------------
 
 
+@overridable
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers that are uniform between `a` and `b`."""
     return tensor.uniform_(a, b, generator=generator)
 
 
+@overridable
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normally distributed numbers."""
@@ -193,6 +197,7 @@ def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | 
     return calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
 
 
+@overridable
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.autograd import Function, forward_ad
-from gradcore.autograd.forward_ad import UnpackedDualTensor, dual_level, make_dual, unpack_dual
+from gradcore.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 
 class Square(Function):
@@ -48,8 +48,25 @@ def test_a_dual_is_a_view_with_the_given_tangent(level):
     d = make_dual(x, v)
     assert d._base is x
     assert unpack_dual(d).tangent is v
-    assert unpack_dual(x) == UnpackedDualTensor(x, None)
+    value, nothing = unpack_dual(x)
+    assert value._base is x
+    assert nothing is None
     assert repr(d) == "tensor([1., 1.], tangent=tensor([1., 2.]))"
+
+
+def test_the_value_of_a_dual_is_a_view(level):
+    x, factor = gc.ones(2), gc.full((2,), 3.0, requires_grad=True)
+    d = make_dual(x, gc.ones(2)) * 1
+    value, moving = unpack_dual(d)
+    assert value._base is d
+    assert repr(value) == "tensor([1., 1.])"
+    assert unpack_dual(value).tangent is None
+    value.mul_(factor)
+    assert d.tolist() == [3.0, 3.0]
+    assert moving.tolist() == tangent(d) == [1.0, 1.0]
+    assert gc.autograd.grad(d.sum(), factor)[0].tolist() == [1.0, 1.0]
+    value.copy_(dual([5.0, 5.0], [7.0, 7.0]))
+    assert (tangent(value), tangent(d)) == ([7.0, 7.0], [1.0, 1.0])
 
 
 def test_tangents_end_with_their_level():

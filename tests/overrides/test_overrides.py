@@ -348,6 +348,70 @@ def test_operators_are_left_to_other_classes() -> None:
     assert gc.ones(2).as_subclass(Kept) + Left() == "left"
 
 
+class Taking:
+    """No tensor, and says what it was asked for."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func.__name__, len(args)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    {
+        lambda t, d: t + d: "add",
+        lambda t, d: d * t: "mul",
+        lambda t, d: d - t: "__rsub__",
+        lambda t, d: t @ d: "matmul",
+        lambda t, d: t == d: "eq",
+        lambda t, d: t.add_(d): "add_",
+        lambda t, d: t.copy_(d): "copy_",
+        lambda t, d: t[d]: "__getitem__",
+        lambda t, d: gc.result_type(t, d): "result_type",
+    }.items(),
+)
+def test_whatever_stands_beside_a_tensor_is_asked(call: Any, name: str) -> None:
+    assert call(gc.ones(2), Taking()) == (name, 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        gc.cat, gc.hstack, gc.linalg.multi_dot, gc.numel, gc.is_signed, gc.is_nonzero, gc.is_inference,
+        gc.nn.init.uniform_, gc.nn.init.normal_, gc.nn.init.kaiming_uniform_,
+    ],
+)  # fmt: skip
+def test_the_only_argument_is_asked(function: Any) -> None:
+    assert function(Taking()) == (function.__name__, 1)
+
+
+def test_a_keyword_argument_is_asked() -> None:
+    assert gc.numel(input=Taking()) == ("numel", 0)
+
+
+def test_what_is_assigned_is_asked(stepping: Any) -> None:
+    x = gc.ones(2)
+    x.copy_(stepping)
+    x[:1] = stepping[:1]
+    assert x.tolist() == [1.0, 2.0]
+    assert [name for name in Stepping.calls if name != "__getitem__"] == ["copy_", "__setitem__"]
+    x = gc.ones(2)
+    x[0] = Taking()
+    assert x.tolist() == [1.0, 1.0]
+    with pytest.raises(TypeError, match="can't assign a object to a"):
+        x[0] = object()
+
+
+def test_backward_and_grad_are_asked_for(stepping: Any) -> None:
+    x = stepping.requires_grad_()
+    for call in (gc.autograd.backward, lambda y: gc.autograd.grad(y, x)):
+        y = gc.sum(x * x)
+        Stepping.calls.clear()
+        call(y)
+        assert Stepping.calls == [getattr(call, "__name__", "").replace("<lambda>", "grad")]
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
 def test_methods_in_the_place_of_class_methods_are_deprecated() -> None:
     class Old:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -404,12 +468,30 @@ def test_modes_see_what_makes_tensors(make: Any) -> None:
     class Elsewhere(gc.overrides.TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             seen.append(func.__name__)
-            return func(*args, **{**(kwargs or {}), "device": "meta"} if "like" not in func.__name__ else kwargs or {})
+            takes_device = "like" not in func.__name__ and not func.__name__.endswith("_")
+            return func(*args, **(kwargs or {}), **({"device": "meta"} if takes_device else {}))
 
     with Elsewhere():
         out = make()
     assert seen
     assert out.is_meta or "like" in seen[-1]
+
+
+def test_modes_see_backward_and_grad() -> None:
+    seen: list[str] = []
+
+    class Noting(gc.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    x = gc.ones(2, requires_grad=True)
+    y, z = x.sum(), x.sum()
+    with Noting():
+        y.backward()
+        assert gc.autograd.grad(z, x)[0].tolist() == [1.0, 1.0]
+    assert seen == ["backward", "grad"]
+    assert x.grad.tolist() == [1.0, 1.0]
 
 
 def test_a_mode_that_declines_leaves_the_call_to_the_arguments() -> None:
