@@ -12,9 +12,10 @@ import pytest
 import gradcore as gc
 from gradcore.ops.table import OPS, Op
 from tests.ops.cases import Drawn, cases
-from tests.oracle.test_dtypes_of_ops_torch import Theirs, their_function, walk
 
 torch = pytest.importorskip("torch")
+from tests.oracle.test_dtypes_of_ops_torch import Theirs, their_function, walk  # noqa: E402
+
 pytestmark = pytest.mark.oracle
 
 OPERATIONS = [op for op in OPS.values() if (op.function or op.method) and not op.random and their_function(op)]
