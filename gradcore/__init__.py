@@ -128,4 +128,7 @@ __all__ = [_name for _name in _dir() if not _name.startswith("_")]
 
 
 if _collected:
+    if not _collector.get_freeze_count():
+        _collector.freeze()  # into the oldest generation, or the first pass would still come here
+        _collector.unfreeze()
     _collector.enable()

@@ -8,9 +8,8 @@ them, and arrange the texts in nested brackets.
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from itertools import compress, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class PrintOptions:
+class PrintOptions(NamedTuple):
     """What decides how a tensor is printed; `set_printoptions` says what each field means."""
 
     precision: int = 4
@@ -108,7 +106,7 @@ def set_printoptions(
         if changes.get(name, 0) < 0:
             raise ValueError(f"{name} must not be negative, got {changes[name]}")
     start = _options if profile is None else _PROFILES[profile]
-    _options = replace(start, **changes, sci_mode=sci_mode)
+    _options = start._replace(**changes, sci_mode=sci_mode)
 
 
 def get_printoptions() -> dict[str, Any]:
@@ -129,7 +127,7 @@ def get_printoptions() -> dict[str, Any]:
     >>> get_printoptions()
     {'precision': 4, 'threshold': 1000, 'edgeitems': 3, 'linewidth': 80, 'sci_mode': None}
     """
-    return asdict(_options)
+    return _options._asdict()
 
 
 @contextlib.contextmanager

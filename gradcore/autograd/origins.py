@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import linecache
 import math
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -76,7 +76,7 @@ class Origin:
 
 
 #: What the file names of gradcore's own code begin with, also of code that is made when a function is first called.
-_OWN = (str(Path(__file__).parents[1]), "<gradcore")
+_OWN = (os.path.dirname(os.path.dirname(__file__)), "<gradcore")
 
 
 def users_frame() -> FrameType | None:

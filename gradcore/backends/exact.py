@@ -16,8 +16,7 @@ Distribution", Applied Statistics 37, 1988, 477-484): one rational function in t
 count.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ Array = Any
 Coefficients = tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """A binary floating-point format and the coefficients of the approximations in it, lowest power first."""
 
     real: type

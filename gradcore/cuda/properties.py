@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradcore.backends import registry
 from gradcore.cuda.devices import get_device_capability, index_of, is_available
@@ -14,8 +13,7 @@ __all__ = ["DeviceProperties", "get_device_properties", "is_bf16_supported", "is
 MB = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class DeviceProperties:
+class DeviceProperties(NamedTuple):
     """Facts about a CUDA device, as the driver tells them.
 
     Attributes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ from gradcore.profiler.events import FunctionEvent
 
 __all__ = ["Recorder", "kineto_available", "record_function", "shape_of"]
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
 
 class Recorder:

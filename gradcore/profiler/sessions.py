@@ -6,7 +6,6 @@ import enum
 import os
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Self
 
 from gradcore.autograd import profiler
@@ -110,6 +109,7 @@ def tensorboard_trace_handler(
 
     def handler(prof: profile) -> None:
         import socket
+        from pathlib import Path
 
         folder = Path(dir_name)
         folder.mkdir(parents=True, exist_ok=True)
