@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import random
 import re
@@ -55,6 +56,8 @@ def compare(options: argparse.Namespace) -> Report:
     if baseline not in ready:
         raise SystemExit(f"no baseline: {missing or 'nothing to compare'}")
     plan = timing.QUICK if options.quick else timing.FULL
+    if options.threads > 1:
+        plan = dataclasses.replace(plan, pause=0.04)
     order = random.Random(options.seed)
 
     wanted = [job for job in jobs(options, ready, plan) if re.search(options.only, f"{job[0].group}: {job[0].case}")]

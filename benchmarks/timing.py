@@ -36,12 +36,16 @@ class Plan:
         Seconds after which a case with slow libraries stops.
     least : int
         Rounds that are taken whatever they cost.
+    pause : float
+        Seconds to wait before a time is taken, and then to run once without taking it: threads of BLAS and OpenMP keep
+        cores busy for up to 30 ms after their last work, in the process whose turn it was before.
     """
 
     rounds: int = 15
     seconds: float = 0.02
     budget: float = 15.0
     least: int = 3
+    pause: float = 0.0
 
 
 FULL, QUICK = Plan(), Plan(rounds=3, seconds=0.002, budget=0.5, least=1)
@@ -64,7 +68,7 @@ class Timer:
     """
 
     def __init__(self, library: Library, program: Program, plan: Plan) -> None:
-        self.library, self.program, self.number = library, program, 1
+        self.library, self.program, self.number, self.pause = library, program, 1, plan.pause
         once = self.sample().total
         if once < plan.budget / 30:  # the first run may compile, and fills caches
             once = min(self.sample().total for _ in range(2))
@@ -73,6 +77,9 @@ class Timer:
     def sample(self) -> Time:
         """Take one time."""
         library, run, number = self.library, self.program.run, self.number
+        if self.pause:
+            time.sleep(self.pause)
+            library.wait(run())
         begin = library.mark()
         start = time.perf_counter()
         for _ in range(number - 1):

@@ -24,7 +24,8 @@ def _routine(library: str, name: str, dtype: str) -> Any:
     import importlib
 
     module = importlib.import_module(f"scipy.linalg.{library}")
-    return getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype] + name)
+    threads = importlib.import_module("gradcore.backends.scipy_threads")
+    return threads.on_one_thread(getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype] + name))
 
 
 def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
