@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.linear_algebra import LinearAlgebra
+from gradcore.backends.openblas import SCIPY
 from gradcore.backends.products_in_threads import spread_products
 
 __all__ = ["Lapack"]
 
 #: Up to this size NumPy's solver, which works on a whole batch but factors anew, beats a loop over the matrices.
 SMALL = 32
+#: From this size of a dim on, matrices are worth SciPy's threads.
+LARGE = 1024
 #: Multiplications of a batch of products from which threads take part.
 MANY = 1 << 23
 
@@ -24,8 +27,19 @@ def _routine(library: str, name: str, dtype: str) -> Any:
     import importlib
 
     module = importlib.import_module(f"scipy.linalg.{library}")
-    threads = importlib.import_module("gradcore.backends.scipy_threads")
-    return threads.on_one_thread(getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype] + name))
+    return _on_one_thread(getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype] + name))
+
+
+def _on_one_thread(routine: Any) -> Any:
+    """A routine that leaves SciPy's threads to large matrices, in whose calculation they do not hinder NumPy's."""
+
+    def call(*args: Any, **settings: Any) -> Any:
+        if any(max(getattr(a, "shape", ()), default=0) >= LARGE for a in args):
+            return routine(*args, **settings)
+        with SCIPY:
+            return routine(*args, **settings)
+
+    return call
 
 
 def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:

@@ -1,0 +1,77 @@
+"""How many threads the OpenBLAS libraries in the packages of NumPy and SciPy use.
+
+Each of the two has threads of its own, which keep their cores busy for some 30 ms after their last work. So they are in
+the way of each other, and of threads that call them: heads of attention took ten times as long, and a factorisation of
+128 by 128 numbers, whose derivative multiplies matrices, twenty-five times.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["NUMPY", "SCIPY", "OneThread"]
+
+
+def _library(package: str) -> tuple[Callable[[], int], Callable[[int], Any]] | None:
+    """What reads and sets the number of threads of the OpenBLAS that a package brings; None if it brings none."""
+    from glob import glob
+
+    folder = os.path.dirname(importlib.import_module(package).__file__ or "")
+    for path in glob(f"{folder}.libs/*openblas*") + glob(f"{folder}/.dylibs/*openblas*"):
+        library = ctypes.CDLL(path)
+        for prefix in ("scipy_openblas_", "openblas_"):
+            for suffix in ("64_", ""):
+                names = (f"{prefix}{verb}_num_threads{suffix}" for verb in ("get", "set"))
+                read, write = (getattr(library, name, None) for name in names)
+                if read is not None and write is not None:
+                    return read, write
+    return None
+
+
+class OneThread:
+    """A context in which a package's OpenBLAS uses one thread; several threads may be in it at a time.
+
+    Parameters
+    ----------
+    package : str
+        ``"numpy"`` or ``"scipy"``; imported when the context is first entered.
+    """
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Nobody is inside: so it is in the child of a fork, which has none of its parent's other threads."""
+        self.lock, self.users, self.before = threading.Lock(), 0, 1
+
+    @functools.cached_property
+    def library(self) -> tuple[Callable[[], int], Callable[[int], Any]] | None:
+        """What reads and sets the number of threads."""
+        return _library(self.package)
+
+    def __enter__(self) -> None:
+        library = self.library
+        with self.lock:
+            if not self.users and library is not None:
+                self.before = library[0]()
+                library[1](1)
+            self.users += 1
+
+    def __exit__(self, *_: object) -> None:
+        library = self.library
+        with self.lock:
+            self.users -= 1
+            if not self.users and library is not None:
+                library[1](self.before)
+
+
+NUMPY, SCIPY = OneThread("numpy"), OneThread("scipy")
