@@ -178,7 +178,10 @@ def _annotated(function: Any) -> str:
 def _declared() -> set[str]:
     """Names that the class `Tensor` itself, or one of its bases, declares in source."""
     own = {name for name, value in vars(Tensor).items() if _home(value) == "gradcore.tensor"}
-    special = {"__annotations__", "__array_priority__", "__dict__", "__module__", "__slots__", "__weakref__"}
+    special = {
+        "__annotations__", "__array_priority__", "__dict__", "__firstlineno__", "__module__", "__slots__",
+        "__static_attributes__", "__weakref__",
+    }  # fmt: skip
     return own | special | set(dir(object)) - set(COMPARISONS)
 
 

@@ -143,7 +143,8 @@ class Reductions:
 
     def count_over(self, x: Any, dims: Dims = None) -> Any:
         """The number of elements that are not zero."""
-        return self.xp.count_nonzero(x, axis=dims)
+        found = self.xp.count_nonzero(x, axis=dims)
+        return self.xp.asarray(found) if found.__class__ is int else found  # NumPy before 2.4 counts into one
 
     def equal_or_nan(self, x: Any, y: Any) -> Any:
         """Whether elements are equal, or both NaN."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradcore import get_num_threads, set_num_threads
-from gradcore.backends import products_in_threads
+from gradcore.backends.openblas import NUMPY
 from gradcore.backends.products_in_threads import spread_products
 from gradcore.backends.registry import CPU
 
@@ -22,7 +22,7 @@ def _two_threads() -> Iterator[None]:
 
 
 def blas_threads() -> int | None:
-    blas = products_in_threads._blas()
+    blas = NUMPY.library
     return None if blas is None else blas[0]()
 
 
@@ -38,7 +38,7 @@ def test_every_part_is_done_once(count: int) -> None:
 
 
 def test_blas_works_alone_meanwhile() -> None:
-    if products_in_threads._blas() is None:
+    if NUMPY.library is None:
         pytest.skip("NumPy has another BLAS")
     before = blas_threads()
     seen: list[int | None] = []
