@@ -58,7 +58,7 @@ def _by_shape(function: Any, shape: Rule) -> Rule:
         found = shape(*args, **named)
         result = probe(function, *args, **named)
         if not isinstance(result, (tuple, list)):
-            return Traced(found, result.dtype) if out is None else out
+            return Traced(found, np.asarray(result).dtype) if out is None else out
         arrays = [Traced(s, np.asarray(r).dtype) for s, r in zip(found, result, strict=True)]
         return type(result)(*arrays) if hasattr(result, "_fields") else type(result)(arrays)
 
