@@ -251,6 +251,13 @@ PRODUCTS: dict[str, Reference] = {
     "cross": cross,
 }
 
+
+def matrix_rank(A: Array, tol: Any = None, hermitian: bool = False) -> Any:
+    if not A.size:  # older NumPy refuses it
+        return np.zeros(A.shape[:-2], np.int64)
+    return np.linalg.matrix_rank(A, tol, hermitian)
+
+
 MATRICES: dict[str, Reference] = {
     "linalg_cholesky": cholesky,
     "cholesky": cholesky,
@@ -293,7 +300,7 @@ MATRICES: dict[str, Reference] = {
     "matrix_exp": scipy.linalg.expm,
     "linalg_pinv": pinv,
     "pinverse": pinv,
-    "linalg_matrix_rank": lambda A, tol=None, hermitian=False: np.linalg.matrix_rank(A, tol, hermitian),
+    "linalg_matrix_rank": matrix_rank,
     "linalg_cond": lambda A, p=None: np.linalg.cond(A, p),
     "linalg_lstsq": lstsq,
     "linalg_vander": lambda x, N=None: vander(x, N, increasing=True),
