@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,19 +28,12 @@ def _routine(library: str, name: str, dtype: str) -> Any:
     import importlib
 
     module = importlib.import_module(f"scipy.linalg.{library}")
-    return _on_one_thread(getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype] + name))
+    return getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype] + name)
 
 
-def _on_one_thread(routine: Any) -> Any:
-    """A routine that leaves SciPy's threads to large matrices, in whose calculation they do not hinder NumPy's."""
-
-    def call(*args: Any, **settings: Any) -> Any:
-        if any(max(getattr(a, "shape", ()), default=0) >= LARGE for a in args):
-            return routine(*args, **settings)
-        with SCIPY:
-            return routine(*args, **settings)
-
-    return call
+def _threads_for(*arrays: Any) -> AbstractContextManager[None]:
+    """A context for routines on matrices: SciPy's threads are for large ones, with which they do not hinder NumPy's."""
+    return nullcontext() if any(max(a.shape[-2:]) >= LARGE for a in arrays) else SCIPY
 
 
 def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
@@ -103,8 +97,9 @@ class Lapack(LinearAlgebra):
         info = np.zeros(batch, "int32")
         if k:
             getrf = _routine("lapack", "getrf", a.dtype.char)
-            for i in np.ndindex(*batch):
-                lu[i], pivots[i], info[i] = getrf(a[i])
+            with _threads_for(a):
+                for i in np.ndindex(*batch):
+                    lu[i], pivots[i], info[i] = getrf(a[i])
             pivots += 1
         return lu, pivots, info
 
@@ -126,8 +121,9 @@ class Lapack(LinearAlgebra):
         trans = 0 if not adjoint else 2 if lu.dtype.kind == "c" else 1
         batch, (lu, pivots, b) = _batch(lu, pivots[..., None], b)
         x = np.empty_like(b)
-        for i in range(len(b)):
-            x[i] = getrs(lu[i], pivots[i, :, 0] - 1, b[i], trans)[0]
+        with _threads_for(lu, b):
+            for i in range(len(b)):
+                x[i] = getrs(lu[i], pivots[i, :, 0] - 1, b[i], trans)[0]
         return x.reshape(*batch, *b.shape[-2:])
 
     # -- triangles ------------------------------------------------------------------------------------------------
@@ -136,7 +132,8 @@ class Lapack(LinearAlgebra):
         # Transposed, so that the rows in memory are the columns that BLAS expects.
         trsm = functools.partial(_routine("blas", "trsm", a.dtype.char), 1, side=1, lower=upper, diag=unitriangular)
         if a.ndim == 2 == b.ndim and b.size:
-            return trsm(a.T, b.T).T
+            with _threads_for(a, b):
+                return trsm(a.T, b.T).T
         batch, (a, b) = _batch(a, b)
         if len(b) > 4 and a.shape[-1] <= SMALL // 4:
             try:
@@ -144,8 +141,9 @@ class Lapack(LinearAlgebra):
             except np.linalg.LinAlgError:  # a zero on a diagonal, which gives infinities
                 pass
         x = np.empty_like(b)
-        for i in range(len(b) if b.size else 0):
-            x[i] = trsm(a[i].T, b[i].T).T
+        with _threads_for(a, b):
+            for i in range(len(b) if b.size else 0):
+                x[i] = trsm(a[i].T, b[i].T).T
         return x.reshape(*batch, *b.shape[-2:])
 
     # -- eigenvalues and singular values --------------------------------------------------------------------------
@@ -166,12 +164,13 @@ class Lapack(LinearAlgebra):
 
     def _eigh(self, a: Any, uplo: str, values: Any, vectors: Any) -> None:
         evd = _routine("lapack", "heevd" if a.dtype.kind == "c" else "syevd", a.dtype.char)
-        for i in np.ndindex(a.shape[:-2]):
-            values[i], found, info = evd(a[i], compute_v=vectors is not None, lower=uplo == "L")
-            if info:
-                raise self._no_convergence("linalg.eigh", a)
-            if vectors is not None:
-                vectors[i] = found
+        with _threads_for(a):
+            for i in np.ndindex(a.shape[:-2]):
+                values[i], found, info = evd(a[i], compute_v=vectors is not None, lower=uplo == "L")
+                if info:
+                    raise self._no_convergence("linalg.eigh", a)
+                if vectors is not None:
+                    vectors[i] = found
 
     def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
         if not _is_slow_in_numpy(a):
@@ -182,12 +181,13 @@ class Lapack(LinearAlgebra):
         vh = np.empty((*batch, n if full_matrices else k, n), a.dtype)
         values = np.empty((*batch, k), a.real.dtype)
         gesdd = _routine("lapack", "gesdd", a.dtype.char)
-        for i in np.ndindex(*batch):
-            # Transposed, so that the rows in memory are the columns that LAPACK expects.
-            right, values[i], left, info = gesdd(a[i].T, full_matrices=full_matrices)
-            if info:
-                raise self._no_convergence("linalg.svd", a)
-            u[i], vh[i] = left.T, right.T
+        with _threads_for(a):
+            for i in np.ndindex(*batch):
+                # Transposed, so that the rows in memory are the columns that LAPACK expects.
+                right, values[i], left, info = gesdd(a[i].T, full_matrices=full_matrices)
+                if info:
+                    raise self._no_convergence("linalg.svd", a)
+                u[i], vh[i] = left.T, right.T
         return u, values, vh
 
     def singular_values(self, a: Any) -> Any:
@@ -195,10 +195,11 @@ class Lapack(LinearAlgebra):
             return super().singular_values(a)
         values = np.empty((*a.shape[:-2], min(a.shape[-2:])), a.real.dtype)
         gesdd = _routine("lapack", "gesdd", a.dtype.char)
-        for i in np.ndindex(a.shape[:-2]):
-            _, values[i], _, info = gesdd(a[i].T, compute_uv=False)
-            if info:
-                raise self._no_convergence("linalg.svd", a)
+        with _threads_for(a):
+            for i in np.ndindex(a.shape[:-2]):
+                _, values[i], _, info = gesdd(a[i].T, compute_uv=False)
+                if info:
+                    raise self._no_convergence("linalg.svd", a)
         return values
 
     # -- others ---------------------------------------------------------------------------------------------------
@@ -209,8 +210,9 @@ class Lapack(LinearAlgebra):
         except np.linalg.LinAlgError:
             potrf = _routine("lapack", "potrf", a.dtype.char)
             factor, info = np.empty_like(a), np.zeros(a.shape[:-2], "int32")
-            for i in np.ndindex(a.shape[:-2]):
-                factor[i], info[i] = potrf(a[i], lower=1, clean=1)
+            with _threads_for(a):
+                for i in np.ndindex(a.shape[:-2]):
+                    factor[i], info[i] = potrf(a[i], lower=1, clean=1)
             return factor, info
 
     def invert(self, a: Any) -> tuple[Any, Any]:

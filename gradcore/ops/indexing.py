@@ -336,7 +336,7 @@ def nonzero_static(F, input, *, size: int, fill_value: int = -1):
     found = F.reshape(input != 0, (-1,))
     place = F.cumsum(found, 0) - 1
     place = F.where(found & (place < size), place, size)
-    positions = F.cumsum(F.ones_like(place), 0) - 1
+    positions = F.places_until(place, place.shape[0])
     first = F.scatter(F.new_zeros(place, (size + 1,)) - 1, 0, place, positions)[:size]
     if not input.ndim:
         return F.reshape(first, (size, 1))[:, :0]

@@ -36,14 +36,12 @@ def _lowest(dtype):
 
 def _all_dims(dim, ndim):
     """Sorted dims; all of them for None and for none."""
-    if dim is None or dim == ():
-        return tuple(range(ndim))
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     found = [wrap_dim(d, ndim) for d in dims]
-    for d in dims:
-        if found.count(wrap_dim(d, ndim)) > 1:
+    for d, wrapped in zip(dims, found, strict=True):
+        if found.count(wrapped) > 1:
             raise RuntimeError(f"dim={d} appears multiple times in the list of dims")
-    return tuple(sorted(found))
+    return tuple(sorted(found)) or tuple(range(ndim))
 
 
 def _cast(F, result, dtype):

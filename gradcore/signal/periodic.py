@@ -77,21 +77,21 @@ def _function(name: str, what: str, formula: Callable[..., Any], **defaults: flo
     return window
 
 
-def _hamming(k: Any, distance: int, alpha: float, beta: float) -> Any:
-    return windows.cosines(k, distance, alpha, beta)
-
-
 def _hann(k: Any, distance: int) -> Any:
-    return windows.cosines(k, distance, 0.5, 0.5)
+    return windows.cosines(k, distance, *windows.HANN)
 
 
 def _blackman(k: Any, distance: int) -> Any:
-    return windows.cosines(k, distance, 0.42, 0.5, 0.08)
+    return windows.cosines(k, distance, *windows.BLACKMAN)
 
 
 hann_window = _function("hann_window", "J. von Hann's window, ``(1 - cos(x)) / 2`` over one period.", _hann)
 hamming_window = _function(
-    "hamming_window", "``alpha - beta * cos(x)`` over one period.", _hamming, alpha=0.54, beta=0.46
+    "hamming_window",
+    "``alpha - beta * cos(x)`` over one period.",
+    windows.cosines,
+    alpha=windows.HAMMING[0],
+    beta=windows.HAMMING[1],
 )
 blackman_window = _function("blackman_window", "R. B. Blackman's window.", _blackman)
 bartlett_window = _function("bartlett_window", "A triangle.", windows.triangle)

@@ -99,24 +99,28 @@ def cosines(k: Any, distance: int, *a: float) -> Any:
     return sum(terms[::2]) - sum(terms[1::2])
 
 
-def general_hamming(M: int, *, alpha: float = 0.54, **options: Unpack[Options]) -> Tensor:
+#: Coefficients of windows that are sums of cosines.
+HANN, HAMMING, BLACKMAN = (0.5, 0.5), (0.54, 0.46), (0.42, 0.5, 0.08)
+
+
+def general_hamming(M: int, *, alpha: float = HAMMING[0], **options: Unpack[Options]) -> Tensor:
     """``alpha - (1 - alpha) * cos(x)`` over one period."""
     return _cosines("general_hamming", M, options, (alpha, 1 - alpha))
 
 
 def hamming(M: int, **options: Unpack[Options]) -> Tensor:
     """R. W. Hamming's window: ``0.54 - 0.46 * cos(x)`` over one period."""
-    return _cosines("hamming", M, options, (0.54, 0.46))
+    return _cosines("hamming", M, options, HAMMING)
 
 
 def hann(M: int, **options: Unpack[Options]) -> Tensor:
     """J. von Hann's window: ``(1 - cos(x)) / 2`` over one period."""
-    return _cosines("hann", M, options, (0.5, 0.5))
+    return _cosines("hann", M, options, HANN)
 
 
 def blackman(M: int, **options: Unpack[Options]) -> Tensor:
     """R. B. Blackman's window: ``0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)`` over one period."""
-    return _cosines("blackman", M, options, (0.42, 0.5, 0.08))
+    return _cosines("blackman", M, options, BLACKMAN)
 
 
 def nuttall(M: int, **options: Unpack[Options]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 
 from gradcore.backends import lapack, openblas
 from gradcore.backends.openblas import OneThread
+from gradcore.backends.registry import CPU
+
+BACKEND = CPU.backend
 
 
 @pytest.fixture
@@ -22,26 +26,63 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_small_matrices_on_one_thread(counts: list[int]) -> None:
-    seen: list[int] = []
-    call = lapack._on_one_thread(lambda number, a, scale=1: seen.append(counts[-1]) or a * scale)
-    assert (call(1, np.ones((3, 3)), scale=2) == 2).all()
+@pytest.fixture
+def seen(counts: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of threads with which SciPy's routines are called."""
+    found: list[int] = []
+    original = lapack._routine
+
+    def routine(*names: str) -> Any:
+        called = original(*names)
+        return lambda *args, **settings: found.append(counts[-1]) or called(*args, **settings)
+
+    monkeypatch.setattr(lapack, "_routine", routine)
+    return found
+
+
+def matrices(n: int) -> Any:
+    """Two positive definite matrices."""
+    return np.stack([np.eye(n, dtype="float32") * scale for scale in (2, 4)])
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "lu": BACKEND.factor_lu,
+    "solve": lambda a: BACKEND.solve_lu(a, np.tile(np.arange(1, a.shape[-1] + 1, dtype="int32"), (2, 1)), a),
+    "triangle": lambda a: BACKEND.solve_triangle(a, a, True),
+    "eigh": BACKEND.factor_eigh,
+    "eigenvalues": BACKEND.eigenvalues_hermitian,
+    "svd": BACKEND.factor_svd,
+    "singular values": BACKEND.singular_values,
+    "cholesky": lambda a: BACKEND.factor_cholesky(-a),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_small_matrices_on_one_thread(name: str, counts: list[int], seen: list[int]) -> None:
+    CALLS[name](matrices(16))
+    assert seen == [1, 1]
+    assert counts == [4, 1, 4], "once for the whole batch"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_large_matrices_on_all(name: str, counts: list[int], seen: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lapack, "LARGE", 16)
+    CALLS[name](matrices(16))
+    assert seen == [4, 4]
+    assert counts == [4]
+
+
+def test_one_matrix_and_its_right_hand_sides(counts: list[int], seen: list[int]) -> None:
+    triangle = np.eye(16)
+    assert (BACKEND.solve_triangle(triangle, np.ones((16, 3)), True) == 1).all()
     assert seen == [1]
-    assert counts == [4, 1, 4]
-
-
-def test_large_matrices_on_all(counts: list[int]) -> None:
-    seen: list[int] = []
-    lapack._on_one_thread(lambda number, a: seen.append(counts[-1]))(1, np.empty((2, lapack.LARGE)))
-    assert seen == [4]
+    BACKEND.solve_triangle(triangle, np.ones((16, lapack.LARGE)), True)
+    assert seen == [1, 4]
 
 
 def test_threads_come_back_after_an_error(counts: list[int]) -> None:
-    def fails(a: Any) -> None:
+    with pytest.raises(ValueError, match="no"), lapack._threads_for(np.ones((2, 2))):
         raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        lapack._on_one_thread(fails)(np.ones((2, 2)))
     assert counts == [4, 1, 4]
 
 
