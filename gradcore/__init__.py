@@ -6,6 +6,8 @@ import gc as _collector
 import importlib as _importlib
 import typing as _typing
 
+import numpy as _numpy  # without it the import ends here, and nothing has been changed
+
 # What is imported here is there for users; the stub file beside this one says which names these are.
 # ruff: noqa: E402, F401, F403
 

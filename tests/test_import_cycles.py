@@ -95,3 +95,18 @@ print(sorted(new))
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=True)
     assert found.stdout == "['gradcore']\n"
+
+
+@pytest.mark.parametrize("missing", ["", "numpy"])
+def test_the_collector_is_left_on(missing: str) -> None:
+    code = f"""
+import gc, sys
+if {missing!r}:
+    sys.modules[{missing!r}] = None
+try:
+    import gradcore
+except ImportError:
+    assert {missing!r}
+assert gc.isenabled() and not gc.get_freeze_count()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT.parent)
