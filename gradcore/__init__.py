@@ -37,8 +37,8 @@ from gradcore.autograd.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
-from gradcore.backends.memory import empty_cache, memory_stats
-from gradcore.backends.threads import get_num_threads, set_num_threads
+from gradcore.backends.numpy.memory import empty_cache, memory_stats
+from gradcore.backends.numpy.threads import get_num_threads, set_num_threads
 from gradcore.config import (
     cuda_fallback,
     get_float32_matmul_precision,

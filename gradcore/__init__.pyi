@@ -63,10 +63,10 @@ from gradcore.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from gradcore.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from gradcore.autograd.grad_mode import no_grad as no_grad
 from gradcore.autograd.grad_mode import set_grad_enabled as set_grad_enabled
-from gradcore.backends.memory import empty_cache as empty_cache
-from gradcore.backends.memory import memory_stats as memory_stats
-from gradcore.backends.threads import get_num_threads as get_num_threads
-from gradcore.backends.threads import set_num_threads as set_num_threads
+from gradcore.backends.numpy.memory import empty_cache as empty_cache
+from gradcore.backends.numpy.memory import memory_stats as memory_stats
+from gradcore.backends.numpy.threads import get_num_threads as get_num_threads
+from gradcore.backends.numpy.threads import set_num_threads as set_num_threads
 from gradcore.config import cuda_fallback as cuda_fallback
 from gradcore.config import get_float32_matmul_precision as get_float32_matmul_precision
 from gradcore.config import set_cuda_fallback as set_cuda_fallback

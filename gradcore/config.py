@@ -42,7 +42,7 @@ _cuda_fallback: Fallback = _from_environment(Fallback, "GRADCORE_CUDA_FALLBACK")
 _index_checks: IndexChecks = _from_environment(IndexChecks, "GRADCORE_CUDA_INDEX_CHECKS")
 _fusion: bool = _from_environment(Fusion, "GRADCORE_FUSION") in ("on", "1")
 
-#: Whether the process keeps the memory of freed arrays for new ones: see `gradcore.backends.memory`.
+#: Whether the process keeps the memory of freed arrays for new ones: see `gradcore.backends.numpy.memory`.
 KEEP_MEMORY: bool = _from_environment(Literal["1", "0"], "GRADCORE_KEEP_MEMORY") == "1"
 
 #: Whether compiled kernels are used: if they are built, never, or with a warning where they are not.

@@ -12,7 +12,7 @@ from gradcore.autograd import forward
 from gradcore.autograd.graph import bump, wrap
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import type_name
-from gradcore.backends.cupy_memory import is_pinned_memory, pinned
+from gradcore.backends.cupy.memory import is_pinned_memory, pinned
 from gradcore.backends.registry import CPU, unavailable
 from gradcore.creation import empty, empty_strided, tensor
 from gradcore.creation.filled import sizes

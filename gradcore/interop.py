@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
-from gradcore.backends.elementwise import RENAMED
+from gradcore.backends.portable.elementwise import RENAMED
 
 __all__ = ["cuda_array_interface", "dlpack", "exported", "ufunc"]
 

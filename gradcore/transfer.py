@@ -12,7 +12,7 @@ from gradcore.autograd.graph import Node, Variable, gradient_edge, new, tick, wr
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
 from gradcore.backends.batching import Batched, over
-from gradcore.backends.cupy_memory import is_pinned_memory
+from gradcore.backends.cupy.memory import is_pinned_memory
 from gradcore.backends.registry import resolve
 
 __all__ = ["moved", "parse_to", "to", "to_copy"]

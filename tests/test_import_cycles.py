@@ -67,8 +67,8 @@ def test_the_reader_of_imports_sees_them() -> None:
     assert "backends.base" in set(imported("backends.registry"))
     assert "backends.registry" in set(imported("backends"))
     assert "config" in set(imported("backends.registry"))  # from gradcore import config
-    assert "backends.exact" in set(imported("backends.philox"))  # relative
-    assert "backends.cupy" not in set(imported("backends.registry"))  # in a function
+    assert "backends.random.exact" in set(imported("backends.random.philox"))  # relative
+    assert "backends.cupy.backend" not in set(imported("backends.registry"))  # in a function
     assert "backends.base" not in set(imported("device"))  # for type checkers
 
 

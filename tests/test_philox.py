@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from gradcore.backends import exact, philox, sampling
-from gradcore.backends.generator import PhiloxState
+from gradcore.backends.random import exact, philox, sampling
+from gradcore.backends.random.generator import PhiloxState
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 COUNTER = 2**192 + 2**64 - 3  # carries within the stream

@@ -36,7 +36,7 @@ PAGES = (
     ("devices", "Devices", (
         ("Devices", "gradcore", "gradcore.device"),
         ("Configuration", "gradcore", "gradcore.config gradcore.determinism gradcore.diagnostics"),
-        ("Memory and threads of the CPU", "gradcore", "gradcore.backends.memory gradcore.backends.threads"),
+        ("Memory and threads of the CPU", "gradcore", "gradcore.backends.numpy.memory gradcore.backends.numpy.threads"),
         ("Compiled kernels", "gradcore.compiled", "gradcore.compiled"),
         ("CUDA", "gradcore.cuda", "gradcore.cuda"),
         ("Ranges for NVIDIA's profilers", "gradcore.cuda.nvtx", "gradcore.cuda.nvtx"),

@@ -14,22 +14,22 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from gradcore.backends import philox
-from gradcore.backends.cumulative import Cumulative
-from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
-from gradcore.backends.embedding import Embedding
-from gradcore.backends.fourier import Fourier
-from gradcore.backends.indexing import Indexing
-from gradcore.backends.linear_algebra import LinearAlgebra
-from gradcore.backends.lists import Lists
-from gradcore.backends.movement import Movement
-from gradcore.backends.normalization import Normalization
-from gradcore.backends.optimizers import Optimizers
-from gradcore.backends.products import Products
-from gradcore.backends.reductions import Reductions
-from gradcore.backends.sorting import Sorting
-from gradcore.backends.targets import Targets
-from gradcore.backends.windows import Windows
+from gradcore.backends.portable.cumulative import Cumulative
+from gradcore.backends.portable.elementwise import RENAMED, SPECIAL, Elementwise
+from gradcore.backends.portable.embedding import Embedding
+from gradcore.backends.portable.fourier import Fourier
+from gradcore.backends.portable.indexing import Indexing
+from gradcore.backends.portable.linear_algebra import LinearAlgebra
+from gradcore.backends.portable.lists import Lists
+from gradcore.backends.portable.movement import Movement
+from gradcore.backends.portable.normalization import Normalization
+from gradcore.backends.portable.optimizers import Optimizers
+from gradcore.backends.portable.products import Products
+from gradcore.backends.portable.reductions import Reductions
+from gradcore.backends.portable.sorting import Sorting
+from gradcore.backends.portable.targets import Targets
+from gradcore.backends.portable.windows import Windows
+from gradcore.backends.random import philox
 
 __all__ = ["Backend", "Kernels"]
 
@@ -168,6 +168,6 @@ class Backend(
     def random_numbers(
         self, distribution: Callable[..., Any], n: int, dtype: Any, key: int, counter: int, *parameters: Any
     ) -> Any:
-        """`n` numbers of a distribution of `gradcore.backends.philox` on the current device."""
+        """`n` numbers of a distribution of `gradcore.backends.random.philox` on the current device."""
         words = self.random_words(philox.word_count(n, dtype), key, counter)
         return distribution(self.xp, words, dtype, *parameters)[:n]

@@ -19,13 +19,13 @@ __all__ = ["CPU", "connect", "find", "is_connected", "register", "resolve", "una
 
 def _numpy() -> Backend:
     from gradcore.backends import compiled
-    from gradcore.backends.numpy import NumpyBackend
+    from gradcore.backends.numpy.backend import NumpyBackend
 
     return compiled.connect() or NumpyBackend()
 
 
 def _cupy() -> Backend:
-    from gradcore.backends.cupy import connect
+    from gradcore.backends.cupy.backend import connect
 
     return connect()
 
@@ -63,7 +63,7 @@ def register(type: str, factory: Callable[[], Backend]) -> None:
     --------
     >>> import gradcore
     >>> from gradcore.backends import register
-    >>> from gradcore.backends.numpy import NumpyBackend
+    >>> from gradcore.backends.numpy.backend import NumpyBackend
     >>> class Verbose(NumpyBackend):
     ...     type = "verbose"
     ...     def exp(self, x):

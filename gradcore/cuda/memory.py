@@ -12,7 +12,7 @@ from typing import Any
 
 from gradcore.autograd.graph import Variable
 from gradcore.backends import registry
-from gradcore.backends.cupy_memory import OutOfMemoryError, Peaks
+from gradcore.backends.cupy.memory import OutOfMemoryError, Peaks
 from gradcore.cuda.devices import device_count, index_of, is_available
 from gradcore.device import DeviceLike
 from gradcore.device import device as Device

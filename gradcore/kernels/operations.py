@@ -11,7 +11,7 @@ from typing import Any
 from gradcore.backends.base import Backend
 from gradcore.backends.batching import calls
 from gradcore.backends.batching.backend import BatchingBackend
-from gradcore.backends.cupy_kernels import CudaKernels
+from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.fusion.tracer import Tracer
 from gradcore.kernels.evaluation import check_functions, differential, evaluate
 from gradcore.kernels.parsing import Program, Unparsable, parse

@@ -11,7 +11,7 @@ import numpy as np
 from gradcore.backends.batching.array import Batched, physical
 from gradcore.backends.batching.backend import BatchingBackend
 from gradcore.backends.batching.calls import as_samples
-from gradcore.backends.cupy_kernels import CudaKernels
+from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.kernels.signatures import Parameter, Signature
 
 __all__ = ["RawKernel"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from operator import is_
 from typing import Any
 
-from gradcore.backends.optimizers import Batch
+from gradcore.backends.portable.optimizers import Batch
 from gradcore.optim.slabs import Slab
 
 __all__ = ["Plan"]

@@ -13,9 +13,9 @@ from gradcore.autograd.batching import enter
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
-from gradcore.backends import philox
 from gradcore.backends.batching import entered, over
 from gradcore.backends.batching.messages import RANDOM
+from gradcore.backends.random import philox
 from gradcore.random.generator import Generator, default_generator
 
 __all__ = ["all_words", "different_levels", "draw", "drawn_like", "for_samples", "integers", "sample"]

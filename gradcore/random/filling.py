@@ -10,8 +10,8 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import local
-from gradcore.backends import philox
 from gradcore.backends.batching.messages import RANDOM_INPLACE
+from gradcore.backends.random import philox
 from gradcore.dispatch import check_inplace, write
 from gradcore.random.drawing import different_levels, integers, sample
 from gradcore.random.functions import bernoulli, check_probability, multinomial

@@ -14,9 +14,9 @@ from gradcore.autograd.batching import enter, leave
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
-from gradcore.backends import philox, sampling
 from gradcore.backends.batching import over
-from gradcore.backends.generator import PhiloxState
+from gradcore.backends.random import philox, sampling
+from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
 from gradcore.creation.filled import sizes
 from gradcore.creation.placing import finished

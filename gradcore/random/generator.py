@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.backends.generator import PhiloxState
+from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
 from gradcore.creation import from_numpy
 from gradcore.device import DeviceLike

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcore.backends import approximations
+from gradcore.backends.portable import approximations
 from gradcore.backends.registry import CPU
 
 special = pytest.importorskip("scipy.special")

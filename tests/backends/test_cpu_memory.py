@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import memory
+from gradcore.backends.numpy import memory
 
 pytestmark = pytest.mark.skipif(not gc.memory_stats(), reason="the C library does not tell")
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import threads
+from gradcore.backends.numpy import threads
 from gradcore.nn.functional import gelu
 
 SIZE = 1_500_000

@@ -15,7 +15,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends import find, register, registry
-from gradcore.backends.numpy import NumpyBackend
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.errors import Unavailable
 
 # -- the value -------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcore.backends import lapack, openblas
-from gradcore.backends.openblas import OneThread
+from gradcore.backends.numpy import lapack, openblas
+from gradcore.backends.numpy.openblas import OneThread
 from gradcore.backends.registry import CPU
 
 BACKEND = CPU.backend

@@ -10,12 +10,18 @@ import gradcore as gc
 from gradcore import backends
 
 
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    yield
+def _reset() -> None:
     gc.set_float32_matmul_precision("highest")
     backends.cudnn.__dict__.pop("benchmark", None)
     backends.cuda.matmul.__dict__.pop("fp32_precision", None)
+
+
+@pytest.fixture(autouse=True)
+def _as_at_import() -> Iterator[None]:
+    """Programs that other tests run may have set them."""
+    _reset()
+    yield
+    _reset()
 
 
 def test_tf32_has_three_names() -> None:

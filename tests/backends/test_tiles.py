@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import tiles
+from gradcore.backends.numpy import tiles
+from gradcore.backends.numpy.steps import Unfusable, program_of
 from gradcore.backends.registry import CPU
-from gradcore.backends.steps import Unfusable, program_of
 from gradcore.ops.table import OPS, Op
 
 F = CPU.backend

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcore.backends import convolution, pooling, resampling, sliding
-from gradcore.backends.taps import Taps, fold, spread
+from gradcore.backends.portable import convolution, pooling, resampling, sliding
+from gradcore.backends.portable.taps import Taps, fold, spread
 
 
 def _on_numpy():

@@ -17,7 +17,7 @@ import gradcore as gc
 from gradcore.backends.compiled import elementwise, library
 from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
 from gradcore.backends.compiled.loops import loop_source, traced_loop
-from gradcore.backends.numpy import NumpyBackend
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.ops.table import OPS, Op
 from tests.backends.test_tiles import ELEMENTWISE, Array, derivative, formulas, numbers, same_bits
 

@@ -96,7 +96,7 @@ def test_formulas_of_others_are_left_alone(compiled: Any, monkeypatch: pytest.Mo
     def formula(F: Any, p: Any, g: Any, lr: float) -> None:
         p -= g * lr
 
-    from gradcore.backends.optimizers import Batch
+    from gradcore.backends.portable.optimizers import Batch
 
     batch = Batch([np.ones(5, "f4")], [])
     batch.grads = [np.ones(5, "f4")]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gradcore.backends import registry, streams
-from gradcore.backends.cupy_memory import Peaks
+from gradcore.backends.cupy.memory import Peaks
 from gradcore.cuda import memory
 from gradcore.device import device
 from tests.cuda import fake_runtime

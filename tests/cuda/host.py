@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcore.backends import cupy_kernels
+from gradcore.backends.cupy import kernels as cupy_kernels
 from tests.strict import device
 from tests.strict.capture import queued
 

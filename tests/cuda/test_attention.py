@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import cupy_attention
+from gradcore.backends.cupy import attention as cupy_attention
 from tests.cuda.host import needs_compiler
 from tests.strict.blas import CALLS
 from tests.strict.device import COUNTS

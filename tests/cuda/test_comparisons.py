@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.cupy_kernels import C_NAMES, INCLUDE
+from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE
 from tests.cuda import test_attention, test_lists, test_own_kernels, test_products
 from tests.cuda.conftest import COMPARED
 from tests.cuda.host import KERNEL, needs_compiler

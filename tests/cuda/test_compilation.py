@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcore.backends.cupy import CupyBackend
-from gradcore.backends.cupy_kernels import C_NAMES, INCLUDE, compile_options
+from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, compile_options
 from gradcore.backends.fusion.batches import traced_steps
 from gradcore.backends.fusion.programs import Operand
 from gradcore.optim.adam import adam

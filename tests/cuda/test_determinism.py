@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.indexing import Indexing
-from gradcore.backends.numpy import NumpyBackend
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.indexing import Indexing
 from tests.cuda.host import needs_compiler
 
 

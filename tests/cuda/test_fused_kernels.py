@@ -16,8 +16,8 @@ import pytest
 import gradcore as gc
 from gradcore import dtypes
 from gradcore.backends.base import Backend
-from gradcore.backends.cupy import CupyBackend
-from gradcore.backends.numpy import NumpyBackend
+from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.ops.promotion import RULES
 from gradcore.ops.samples import Floats, Ints
 from gradcore.ops.table import OPS, Op

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.cupy_kernels import C_NAMES
-from gradcore.backends.parts import CHUNK, MOST_ARRAYS
+from gradcore.backends.cupy.kernels import C_NAMES
+from gradcore.backends.cupy.parts import CHUNK, MOST_ARRAYS
 from tests.cuda.host import launched, needs_compiler
 from tests.strict.device import COUNTS
 

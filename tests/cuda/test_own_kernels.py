@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import philox
-from gradcore.backends.cupy_kernels import C_NAMES, rows_of
-from gradcore.backends.numpy import NumpyBackend
+from gradcore.backends.cupy.kernels import C_NAMES, rows_of
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.random import philox
 from tests.cuda.host import needs_compiler
 from tests.strict.device import COUNTS
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import cupy_capture, cupy_memory, registry, streams, waiting
-from gradcore.backends.cupy_memory import OutOfMemoryError, allocator
+from gradcore.backends import registry, streams, waiting
+from gradcore.backends.cupy import capture as cupy_capture
+from gradcore.backends.cupy import memory as cupy_memory
+from gradcore.backends.cupy.memory import OutOfMemoryError, allocator
 from tests.cuda import fake_runtime
 from tests.cuda.fake_runtime import LOG, Runtime
 from tests.cuda.host import needs_compiler

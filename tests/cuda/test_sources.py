@@ -15,7 +15,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.base import Backend
-from gradcore.backends.cupy import CupyBackend
+from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.fusion.batches import traced_steps
 from gradcore.backends.fusion.expressions import Setting, Trace, Unfusable
 from gradcore.backends.fusion.programs import Operand, traced

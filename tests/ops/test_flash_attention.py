@@ -11,8 +11,8 @@ import pytest
 
 import gradcore as gc
 from gradcore.autograd import forward_ad
-from gradcore.backends import numpy_flash_attention
-from gradcore.backends.attention import blocks
+from gradcore.backends.numpy import flash_attention as numpy_flash_attention
+from gradcore.backends.portable.attention import blocks
 
 F = gc.nn.functional
 

@@ -13,7 +13,7 @@ import pytest
 
 import gradcore
 from gradcore import optim
-from gradcore.backends.numpy import NumpyBackend
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 #: What has no formula for each element, or is no optimiser to be used.

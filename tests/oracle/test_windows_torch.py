@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from gradcore.backends import convolution, pooling, resampling
+from gradcore.backends.portable import convolution, pooling, resampling
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends import philox
 from gradcore.backends.base import Backend
-from gradcore.backends.cupy import CupyBackend
+from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.random import philox
 from tests.strict import api, capture
 from tests.strict.blas import FakeCublas
 from tests.strict.capture import queued

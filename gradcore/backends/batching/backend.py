@@ -16,7 +16,7 @@ from gradcore.backends.batching.array import LIBRARIES, RULES, Batched, apply, o
 from gradcore.backends.batching.creation import CREATION
 from gradcore.backends.batching.kernels import KERNELS, BatchedKernels
 from gradcore.backends.batching.messages import ITEM
-from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
+from gradcore.backends.portable.elementwise import RENAMED, SPECIAL, Elementwise
 
 __all__ = ["BatchingBackend"]
 

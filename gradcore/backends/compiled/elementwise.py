@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends import threads
 from gradcore.backends.compiled.library import address
 from gradcore.backends.fusion.layout import layout_of
 from gradcore.backends.fusion.programs import Traced
-from gradcore.backends.numpy import NumpyBackend
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.backend import NumpyBackend
 
 __all__ = ["CompiledElementwise", "Forward"]
 

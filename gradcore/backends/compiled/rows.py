@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends import threads
 from gradcore.backends.compiled.library import address
-from gradcore.backends.numpy import NumpyBackend
-from gradcore.backends.numpy_rows import in_blocks, number_of_blocks, rows_of
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.numpy.rows import in_blocks, number_of_blocks, rows_of
 
 __all__ = ["CompiledRows"]
 

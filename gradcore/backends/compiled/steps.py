@@ -8,8 +8,8 @@ from typing import Any
 
 from gradcore.backends.compiled.library import address
 from gradcore.backends.compiled.symbols import is_number
-from gradcore.backends.numpy import NumpyBackend
-from gradcore.backends.optimizers import Batch, Formula
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.optimizers import Batch, Formula
 
 __all__ = ["CompiledSteps"]
 

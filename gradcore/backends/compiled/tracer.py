@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from gradcore.backends import approximations
 from gradcore.backends.fusion.expressions import Unfusable, Value
 from gradcore.backends.fusion.tracer import Tracer
+from gradcore.backends.portable import approximations
 
 __all__ = ["LoopTracer"]
 
 
 class LoopTracer(Tracer):
-    """The CPU's formulas: special functions by `gradcore.backends.approximations`."""
+    """The CPU's formulas: special functions by `gradcore.backends.portable.approximations`."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in approximations.DTYPES:

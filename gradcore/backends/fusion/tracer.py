@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.elementwise import RENAMED, SPECIAL, Elementwise
 from gradcore.backends.fusion.expressions import Trace, Unfusable, Value
 from gradcore.backends.fusion.functions import SPECIAL_FUNCTIONS
+from gradcore.backends.portable.elementwise import RENAMED, SPECIAL, Elementwise
 
 __all__ = ["Tracer"]
 

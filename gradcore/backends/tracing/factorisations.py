@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.linear_algebra import LinearAlgebra
+from gradcore.backends.portable.linear_algebra import LinearAlgebra
 from gradcore.backends.tracing.array import Traced
 
 __all__ = ["TracedLinearAlgebra"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.backends.convolution import conv_output_size
-from gradcore.backends.pooling import pool_output_size
+from gradcore.backends.portable.convolution import conv_output_size
+from gradcore.backends.portable.pooling import pool_output_size
 from gradcore.backends.tracing.array import Traced
 
 __all__ = ["TracedKernels"]

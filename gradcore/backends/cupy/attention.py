@@ -1,0 +1,119 @@
+"""Attention on CUDA that keeps no weights: blocks of queries, whose scores are computed again for gradients.
+
+Products of matrices are cuBLAS's, summed in float32 where numbers are float16 or bfloat16; one kernel does what
+there is to do with the scores of a block. Causal attention leaves out the keys that no query of a block sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.cuda import flash_sdp_enabled
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, rows_of
+from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
+from gradcore.backends.portable.normalization import Normalization
+
+__all__ = ["CudaAttention"]
+
+#: Scores of a block: enough to keep a device busy, 64 MB of float32. Its queries.
+_SCORES, _QUERIES = 1 << 24, 512
+
+
+class CudaAttention(CudaKernels, Normalization):
+    """Attention of real floating-point arrays, with any mask and any batch dims that go together."""
+
+    bodies: dict[str, Callable[..., Any]]
+    wide_product: Any
+    matmul: Any
+
+    def keeps_weights(self, scores: int, dtype: str) -> bool:
+        return not (scores and self.own_kernels and dtype in C_NAMES and flash_sdp_enabled())
+
+    def flash_attention(
+        self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
+    ) -> tuple[Any, Any]:
+        xp = self.xp
+        of = Heads.of(xp, query, key, value, mask)
+        heads, queries, _ = of.scores_shape()
+        out = xp.empty((heads, queries, value.shape[-1]), query.dtype)
+        logs = xp.empty((heads, queries, 1), _summed(query))
+        for group in blocks(of.scores_shape(), _SCORES, _QUERIES, causal):
+            for block in group:
+                scores = self._scores(of, block, scale)
+                weights = scores if scores.dtype == query.dtype else xp.empty(scores.shape, query.dtype)
+                self._rows("attention_weights", of, block, causal, (scores,), (weights, logs))
+                out[block.heads, block.rows] = self.matmul(weights, of.value[block.heads, block.seen])
+        return out.reshape(*of.lead, *out.shape[1:]), logs.reshape(*of.lead, *logs.shape[1:])
+
+    def flash_attention_backward(
+        self,
+        grad: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        logsumexp: Any,
+        scale: float,
+        causal: bool,
+        needs: Sequence[bool],
+    ) -> tuple[Any, Any, Any, Any]:
+        if needs[3]:
+            body: Any = self.bodies["flash_attention_backward"]
+            return body(self, grad, query, key, value, mask, logsumexp, scale, causal, needs)  # type: ignore[no-any-return]
+        xp = self.xp
+        of = Heads.of(xp, query, key, value, mask, grad)
+        grad, logs = (in_heads(xp, x, of.lead) for x in (grad, logsumexp))
+        results = [xp.zeros(x.shape, _summed(x)) if need else None for x, need in zip(of[:3], needs[:3], strict=True)]
+        of_query, of_key, of_value = results
+        for group in blocks(of.scores_shape(), _SCORES, _QUERIES, causal):
+            for block in group:
+                part, rows, seen = block
+                weights, of_scores = self._gradients(of, block, grad[part, rows], logs, scale, causal)
+                if of_value is not None:
+                    of_value[part, seen] += self.wide_product(weights.swapaxes(-1, -2), grad[part, rows])
+                if of_query is not None:
+                    of_query[part, rows] += self.wide_product(of_scores, of.key[part, seen], scale)
+                if of_key is not None:
+                    of_key[part, seen] += self.wide_product(of_scores.swapaxes(-1, -2), of.query[part, rows], scale)
+        of_query, of_key, of_value = (
+            a if a is None else a.reshape(*of.lead, *a.shape[1:]).astype(grad.dtype, copy=False) for a in results
+        )
+        return of_query, of_key, of_value, None
+
+    def _scores(self, of: Heads, block: Block, scale: float) -> Any:
+        """The scores of a block, without the mask."""
+        keys = of.key[block.heads, block.seen].swapaxes(-1, -2)
+        return self.wide_product(of.query[block.heads, block.rows], keys, scale)
+
+    def _gradients(self, of: Heads, block: Block, grad: Any, logs: Any, scale: float, causal: bool) -> tuple[Any, Any]:
+        """The weights of a block, and the gradient by its scores."""
+        scores = self._scores(of, block, scale)
+        of_weights = self.wide_product(grad, of.value[block.heads, block.seen].swapaxes(-1, -2))
+        written = scores, of_weights
+        if scores.dtype != grad.dtype:
+            written = self.xp.empty(scores.shape, grad.dtype), self.xp.empty(scores.shape, grad.dtype)
+        self._rows("attention_gradients", of, block, causal, (scores, of_weights), (logs, *written))
+        return written
+
+    def _rows(
+        self, name: str, of: Heads, block: Block, causal: bool, scores: tuple[Any, ...], others: tuple[Any, ...]
+    ) -> None:
+        """Launch a kernel on the rows of a block; the mask is given to it between `scores` and `others`."""
+        heads, rows, keys = scores[0].shape
+        mask, mask_of, steps = NULL, NULL, [0, 0, 0]
+        if of.mask is not None:
+            mask = of.mask.astype(of.query.dtype, copy=False)
+            mask_of = NULL if of.mask_of is None else of.mask_of
+            steps = [s // mask.itemsize if n > 1 else 0 for s, n in zip(mask.strides, mask.shape, strict=True)]
+        sizes = heads * rows, keys, rows, of.query.shape[1], block.heads.start, block.rows.start
+        kernel = self.cuda_kernel("attention", name, type=C_NAMES[of.query.dtype.name])
+        settings = (*map(np.int64, sizes), np.bool_(causal), *map(np.int64, steps))
+        kernel(*rows_of(heads * rows, keys), (*scores, mask, mask_of, *others, *settings))
+
+
+def _summed(x: Any) -> Any:
+    """The dtype in which products of these numbers are summed."""
+    return np.float32 if x.dtype.itemsize == 2 else x.dtype

@@ -1,0 +1,267 @@
+"""The backend of CUDA: CuPy, and what the other modules of this package do better. CuPy is imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gradcore import determinism
+from gradcore.backends import waiting
+from gradcore.backends.base import Backend
+from gradcore.backends.cupy.attention import CudaAttention
+from gradcore.backends.cupy.contractions import CudaContractions
+from gradcore.backends.cupy.fusion import CudaFusion
+from gradcore.backends.cupy.indexing import CudaIndexing
+from gradcore.backends.cupy.kernels import INCLUDE, compile_options, elements
+from gradcore.backends.cupy.linalg import CudaLinearAlgebra
+from gradcore.backends.cupy.lists import CudaLists
+from gradcore.backends.cupy.memory import allocator
+from gradcore.backends.cupy.optimizers import CudaOptimizers
+from gradcore.backends.cupy.products import CudaProducts
+from gradcore.backends.cupy.rows import CudaRows
+from gradcore.backends.cupy.windows import CudaWindows
+from gradcore.backends.random import philox
+from gradcore.errors import Unavailable
+
+__all__ = ["CupyBackend", "connect"]
+
+INSTALL = "install CuPy for your CUDA version: pip install 'gradcore[cuda13]' (or 'gradcore[cuda12]')"
+
+
+def connect() -> Backend:
+    """The CUDA backend.
+
+    Raises
+    ------
+    Unavailable
+        With the reason in words: no CuPy, a broken installation, no driver, no device.
+    """
+    try:
+        import cupy
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0] != "cupy":
+            raise Unavailable(f"CuPy is installed but cannot be imported ({error}); re-{INSTALL}") from error
+        raise Unavailable(f"CuPy is not installed; {INSTALL}") from error
+    except Exception as error:
+        raise Unavailable(f"CuPy is installed but cannot be imported ({error}); re-{INSTALL}") from error
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:
+        raise Unavailable(f"CuPy finds no usable NVIDIA driver ({error}); install or update the driver") from error
+    if not count:
+        raise Unavailable("there is a driver but no CUDA device (is CUDA_VISIBLE_DEVICES empty?)")
+    pool = cupy.get_default_memory_pool()
+    if cupy.cuda.get_allocator() == pool.malloc:
+        cupy.cuda.set_allocator(allocator(cupy, pool.malloc))
+    return CupyBackend(cupy, count)
+
+
+#: Kernels with a tuple of indices, among which masks may be.
+_WITH_MASKS = frozenset(("index", "index_write", "index_into", "index_backward"))
+
+
+def _is_mask(index: Any) -> bool:
+    return index is not None and index.dtype.kind == "b"
+
+
+def _logical(name: str) -> Callable[..., Any]:
+    """A logical function, which CuPy does not have for complex numbers, of whether they are zero."""
+
+    def kernel(self: Any, *operands: Any) -> Any:
+        return getattr(self.xp, name)(*(x != 0 if x.dtype.kind == "c" else x for x in operands))
+
+    return kernel
+
+
+class CupyBackend(
+    CudaFusion,
+    CudaOptimizers,
+    CudaLists,
+    CudaContractions,
+    CudaProducts,
+    CudaAttention,
+    CudaRows,
+    CudaWindows,
+    CudaIndexing,
+    CudaLinearAlgebra,
+    Backend,
+):
+    """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
+
+    type: ClassVar[str] = "cuda"
+    host_scalars = False
+    #: Copies from page-locked memory that may not be done: their events, and the memory.
+    _under_way: tuple[tuple[Any, Any], ...] = ()
+    tile_size, joined_size = 1 << 24, 1 << 16  # of optimisers: no cache to stay in, and every kernel is a launch
+
+    def __init__(self, cupy: Any, count: int) -> None:
+        super().__init__(cupy, cupy.ndarray)
+        self._count = count
+
+    def kernel_of(self, name: str) -> Callable[..., Any]:
+        """The kernel of that name, which reports that the host waits for numbers, where it does."""
+        kernel = super().kernel_of(name)
+        if name not in self.reading and name not in _WITH_MASKS:
+            return kernel
+
+        def run(*args: Any) -> Any:
+            if name in self.reading or any(map(_is_mask, args[-1] if name == "index" else args[2])):
+                waiting.note("wait")
+            return kernel(*args)
+
+        return run
+
+    @property
+    def special(self) -> Any:
+        """cupyx.scipy.special, imported when first used."""
+        import cupyx.scipy.special
+
+        return cupyx.scipy.special
+
+    # -- devices ---------------------------------------------------------------------------------------------
+
+    def device_count(self) -> int:
+        return self._count
+
+    def current_index(self) -> int:
+        return int(self.xp.cuda.runtime.getDevice())
+
+    def use_index(self, index: int | None) -> contextlib.AbstractContextManager[Any]:
+        if self._count == 1 or index is None:
+            return contextlib.nullcontext()
+        return self.xp.cuda.Device(index)  # type: ignore[no-any-return]
+
+    def synchronize(self, index: int | None = None) -> None:
+        with self.use_index(index):
+            self.wait()
+            self.raise_bad_index()
+
+    def wait(self) -> None:
+        """Wait for the current device."""
+        waiting.note("wait")
+        self.xp.cuda.Device().synchronize()
+
+    # -- arrays ----------------------------------------------------------------------------------------------
+
+    def from_host(self, array: Any) -> Any:
+        waiting.note("to device")
+        return self.xp.asarray(array)
+
+    def from_pinned(self, array: Any) -> Any:
+        """A copy of an array in page-locked memory, which the host does not wait for, and which keeps that memory."""
+        out = self.xp.empty(array.shape, array.dtype)
+        stream = self.xp.cuda.get_current_stream()
+        out.set(array, stream)
+        done = self.xp.cuda.Event(disable_timing=True)
+        done.record(stream)
+        self._under_way = (*(pair for pair in self._under_way if not pair[0].done), (done, array))
+        return out
+
+    def to_host(self, array: Any) -> Any:
+        waiting.note("to host")
+        with self.use_index(array.device.id):
+            host = self.xp.asnumpy(array)
+            self.raise_bad_index()
+        return host
+
+    def address(self, x: Any) -> int:
+        return int(x.data.ptr)
+
+    def scalar(self, value: complex, dtype: Any) -> Any:
+        """A NumPy scalar: kernels take it by value, without a transfer."""
+        try:
+            return np.dtype(dtype).type(value)
+        except OverflowError:  # integers wrap, as in PyTorch
+            return np.asarray(value).astype(dtype)[()]
+
+    def move_between(self, array: Any, index: int | None) -> Any:
+        return self.xp.array(array)  # copies peer to peer onto the current device
+
+    # -- what CuPy adds up in no fixed order -----------------------------------------------------------------
+
+    def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
+        if x.dtype.kind not in "biu":
+            determinism.alert("cumsum_cuda_kernel")
+        return super().cumsum_along(x, dim, reverse, dtype)
+
+    def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
+        if weights is not None:
+            determinism.alert("_bincount_cuda")
+        return super().bincount_of(x, weights, minlength)
+
+    # -- elements --------------------------------------------------------------------------------------------
+
+    logical_and, logical_not = _logical("logical_and"), _logical("logical_not")
+    logical_or, logical_xor = _logical("logical_or"), _logical("logical_xor")
+
+    # -- random numbers --------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _philox(self) -> Any:
+        """The kernels of random words and numbers, compiled when first used."""
+        return self.xp.RawModule(code=(INCLUDE / "philox.cu").read_text(), options=compile_options())
+
+    def random_words(self, n: int, key: int, counter: int) -> Any:
+        words = self.xp.empty(n, "uint64")
+        self._fill("philox_words", words, n, key, counter)
+        return words
+
+    def random_numbers(
+        self, distribution: Callable[..., Any], n: int, dtype: Any, key: int, counter: int, *parameters: Any
+    ) -> Any:
+        """One kernel, from words to numbers, where there is one: bit for bit the same numbers."""
+        if distribution is philox.bernoulli and not getattr(parameters[0], "ndim", 0):
+            return self._decisions(n, dtype, key, counter, float(parameters[0]))
+        arguments = _ARGUMENTS.get(distribution.__name__)
+        if arguments is None:
+            return super().random_numbers(distribution, n, dtype, key, counter, *parameters)
+        real = np.float64 if dtype.itemsize == 8 else np.float32
+        numbers = self.xp.empty(n, "uint16" if dtype.itemsize == 2 else dtype)
+        words = philox.word_count(n, dtype)
+        name = f"philox_{distribution.__name__}_{dtype.name}"
+        self._fill(name, numbers, words, key, counter, *map(real, arguments(dtype.type, real, *parameters)))
+        return numbers.view(dtype)
+
+    def _decisions(self, n: int, dtype: Any, key: int, counter: int, p: float) -> Any:
+        """Bools that are True with probability `p`."""
+        real, digits = (np.float64, 53) if dtype.itemsize == 8 else (np.float32, 31)
+        threshold = np.uint64(np.ceil(real(p) * real(2.0**digits)))
+        out = self.xp.empty(n, bool)
+        if n:
+            kernel = self.cuda_kernel("bernoulli", f"bernoulli_{real.__name__}")
+            stream = np.uint64(n), *_pieces(key, 2), *_pieces(counter, 4)
+            kernel(*elements(-(-n // 4)), (out, *stream, threshold))
+        return out
+
+    def _fill(self, name: str, out: Any, words: int, key: int, counter: int, *parameters: Any) -> None:
+        """Launch a kernel of random numbers, which takes so many words."""
+        if words:
+            blocks = min(-(-words // (4 * _THREADS)), _MOST_BLOCKS)
+            stream = np.uint64(out.size), *_pieces(key, 2), *_pieces(counter, 4), np.uint64(0)
+            self._philox.get_function(name)((blocks,), (_THREADS,), (out, *stream, *parameters))
+
+
+#: Threads of a block, and blocks at most (each thread goes on with what is left), of the kernels of random numbers.
+_THREADS, _MOST_BLOCKS = 256, 4096
+
+
+def _uniform(kind: Any, real: Any, low: float = 0.0, high: float = 1.0) -> tuple[Any, ...]:
+    first, end = kind(low), kind(high)
+    return first, real(end) - real(first), np.nextafter(end, first)
+
+
+#: The arguments of the kernels of random numbers, given a type, the type it is computed in, and the parameters.
+_ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "uniform": _uniform,
+    "normal": lambda kind, real, mean=0.0, std=1.0: (mean, std),
+    "exponential": lambda kind, real, rate=1.0: (rate,),
+}
+
+
+def _pieces(value: int, count: int) -> list[np.uint64]:
+    """An integer as 64-bit words, the lowest first."""
+    return [np.uint64(value >> 64 * i & 2**64 - 1) for i in range(count)]

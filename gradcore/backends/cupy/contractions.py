@@ -1,0 +1,71 @@
+"""Contractions on CUDA whose dims do not merge into those of matrices: by cuTENSOR, where it is installed.
+
+`Products.contract` permutes an operand in memory until it is a batch of matrices. cuTENSOR reads dims in any order. It
+is called as CuPy's own `einsum` calls it, on contiguous memory of the four dtypes that CuPy gives it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore import config
+from gradcore.backends.portable.products import Labels, Products, plan_of
+
+__all__ = ["CudaContractions", "in_memory_order", "merges"]
+
+#: Elements of an operand from which it pays not to copy it.
+_MANY = 1 << 12
+
+
+class CudaContractions(Products):
+    """Contractions of CuPy arrays."""
+
+    capture: Any
+
+    @functools.cached_property
+    def cutensor(self) -> Any:
+        """CuPy's interface to cuTENSOR; None where that is not installed."""
+        try:
+            return importlib.import_module("cupyx.cutensor")
+        except ImportError:
+            return None
+
+    def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
+        if self.cutensor is None or not self._is_for_cutensor(a, b, of_a, of_b, out):
+            return super().contract(a, b, of_a, of_b, out)
+        sizes = dict(zip((*of_a, *of_b), (*a.shape, *b.shape), strict=True))
+        result = self.xp.empty([sizes[label] for label in out], a.dtype)
+        (a, of_a), (b, of_b) = in_memory_order(a, of_a), in_memory_order(b, of_b)
+        self.cutensor.contraction(1.0, a, of_a, b, of_b, 0.0, result, out)
+        return result
+
+    def _is_for_cutensor(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> bool:
+        """Whether a large operand would be copied, and cuTENSOR takes both."""
+        plan = plan_of(of_a, of_b, out)
+        if a.dtype != b.dtype or a.dtype.char not in "fdFD" or not plan.inner or not a.size or not b.size:
+            return False
+        if self.capture.on or (a.dtype.char in "fF" and config.get_float32_matmul_precision() != "highest"):
+            return False
+        if not all(in_memory_order(x, ())[0].flags.c_contiguous for x in (a, b)):
+            return False
+        groups = (plan.batch, plan.left, plan.inner), (plan.batch, plan.right, plan.inner)
+        return any(
+            x.size >= _MANY and not all(merges(x, [labels.index(label) for label in group]) for group in each)
+            for x, labels, each in zip((a, b), (of_a, of_b), groups, strict=True)
+        )
+
+
+def merges(x: Any, dims: Sequence[int]) -> bool:
+    """Whether these dims of an array, in this order, are one dim without a copy."""
+    steps = [(x.shape[dim], x.strides[dim]) for dim in dims if x.shape[dim] > 1]
+    return all(outer == n * inner for (_, outer), (n, inner) in itertools.pairwise(steps))
+
+
+def in_memory_order(x: Any, labels: Labels) -> tuple[Any, Labels]:
+    """The array with its dims as they follow each other in memory, and its labels in that order."""
+    order = sorted(range(x.ndim), key=lambda dim: (-x.strides[dim], -x.shape[dim]))
+    return x.transpose(order), tuple(labels[dim] for dim in order) if labels else labels

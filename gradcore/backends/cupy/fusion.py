@@ -1,0 +1,116 @@
+"""Fused elementwise kernels on CUDA: a forward body, or all derivatives of an operation, in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from gradcore import config
+from gradcore.backends.cupy.kernels import CudaKernels
+from gradcore.backends.fusion.fusion import Fusion
+
+__all__ = ["CudaFusion"]
+
+
+class CudaFusion(CudaKernels):
+    """Elementwise operations as generated kernels; what cannot be fused runs as on every backend."""
+
+    xp: Any
+    array_type: type
+    bodies: dict[str, Callable[..., Any]]
+    elementwise: dict[str, tuple[str, ...]]
+
+    @property
+    def fuses(self) -> bool:
+        """Whether elementwise formulas become kernels; see `gradcore.cuda.set_fusion`."""
+        return config.fusion()
+
+    @cached_property
+    def fusion(self) -> Fusion:
+        """The traced formulas and their kernels."""
+        return Fusion(self.xp, self.array_type, self.bodies, self.compile_kernel)
+
+    def evaluated(self, name: str, formula: Callable[..., Any], **operands: Any) -> Any:
+        """An elementwise formula, ``(F, *operands) -> result``, as one kernel if formulas are fused."""
+        if self.fuses:
+            found = self.fusion.run(name, formula, lambda F, *values: (formula(F, *values),), list(operands.items()))
+            if found is not None:
+                return found[0]
+        return formula(self, *operands.values())
+
+    # -- forward ---------------------------------------------------------------------------------------------
+
+    def kernel_of(self, name: str) -> Callable[..., Any]:
+        """The kernel of an operation: fused where its body has several steps."""
+        plain: Callable[..., Any] = getattr(self, name)
+        if name not in self.elementwise:
+            return plain
+
+        def kernel(*args: Any) -> Any:
+            result = self.fused_forward(name, args) if self.fuses else None
+            return plain(*args) if result is None else result
+
+        return kernel
+
+    def fused_forward(self, name: str, args: Sequence[Any], compute: Any = None, stored: Any = None) -> Any:
+        """The result of an elementwise operation, or None if it is not fused.
+
+        Parameters
+        ----------
+        name : str
+            The kernel's name in the table.
+        args : sequence
+            Arrays, of any dtype, and settings.
+        compute : sequence of dtype or None, optional
+            What each of them is converted to.
+        stored : dtype, optional
+            The dtype of the result; by default that of the computation.
+        """
+
+        def formula(F: Any, *values: Any) -> tuple[Any]:
+            return (getattr(F, name)(*values),)
+
+        operands = list(zip(self.elementwise[name], args, strict=False))
+        found = self.fusion.run(name, name, formula, operands, None if compute is None else tuple(compute), (stored,))
+        return None if found is None else found[0]
+
+    # -- backward --------------------------------------------------------------------------------------------
+
+    def fused_gradients(
+        self,
+        name: str,
+        formulas: Sequence[Any],
+        grad: Any,
+        values: dict[str, Any],
+        conjugated: bool,
+        stored: Sequence[Any],
+    ) -> list[Any] | None:
+        """The gradients by several formulas of an operation, or None if they are not fused.
+
+        Parameters
+        ----------
+        name : str
+            The operation's name.
+        formulas : sequence of Formula
+            The formulas: differentials, linear in the gradient, or vector-Jacobian products.
+        grad : array
+            The upstream gradient.
+        values : dict
+            What the formulas read, by name.
+        conjugated : bool
+            Whether the formulas are differentials.
+        stored : sequence of dtype or None
+            The dtypes of the gradients.
+        """
+
+        def formula(F: Any, t: Any, *read: Any) -> list[Any]:
+            known = dict(zip(values, read, strict=True))
+            if not conjugated:
+                return [each.function(F, t, *[known[n] for n in each.names]) for each in formulas]
+            return [F.conj(each.function(F, F.conj(t), *[known[n] for n in each.names])) for each in formulas]
+
+        functions = tuple(each.function for each in formulas)
+        return self.fusion.run(
+            f"{name}_backward", functions, formula, [("t", grad), *values.items()], None, tuple(stored)
+        )

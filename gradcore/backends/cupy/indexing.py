@@ -1,0 +1,209 @@
+"""Indexing on CUDA: what CuPy's atomic operations lack, and indices that are checked without waiting for the device."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradcore import config, determinism
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
+from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
+
+__all__ = ["CudaIndexing"]
+
+
+class _Watch:
+    """The checks of one device since the host last waited for it."""
+
+    def __init__(self, first: Any) -> None:
+        #: On the device: the number of the first check that failed, or 0, and the index.
+        self.first = first
+        #: Message, dim and size of the latest checks.
+        self.latest: deque[tuple[str, Any, Any]] = deque(maxlen=1000)
+        #: The number of the last check.
+        self.total = 0
+
+
+#: For each index: note the first one that is out of bounds.
+_NOTE = """
+const long long place = static_cast<long long>(index);
+if (place < low || place >= high) {
+    unsigned long long* found = reinterpret_cast<unsigned long long*>(&first[0]);
+    if (atomicCAS(found, 0ull, static_cast<unsigned long long>(number)) == 0ull) first[1] = place;
+}
+"""
+
+
+class CudaIndexing(CudaKernels, Indexing):
+    """Kernels for CuPy arrays.
+
+    CuPy wraps indices that are out of bounds around in silence. To look at them at once would stop the host until
+    the device has caught up, so they are checked on the device, and what was found is raised as an `IndexError`
+    when the host next waits for it: when a result is read, or at `gradcore.cuda.synchronize`. See
+    `gradcore.cuda.set_index_checks`.
+    """
+
+    xp: Any
+    current_index: Any
+
+    # -- bounds ----------------------------------------------------------------------------------------------
+
+    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
+        """Raise, now or when the host next waits, unless all of ``low <= index < size`` holds."""
+        policy = config.index_checks()
+        if policy == "now":
+            super().check_bounds(index, size, dim, low, message)
+        elif policy == "later" and index.size:
+            watch = self._watch()
+            watch.latest.append((message, dim, size))
+            watch.total += 1
+            self.note_bad_index(index, low, size, watch.total, watch.first)
+
+    def check_watched(self, index: Any, size: int, ignored: int, message: str) -> tuple[int, Any]:
+        """The number of a check that a kernel makes itself, and where it notes what it finds.
+
+        That is nowhere (a null pointer) if nothing is to be checked, or has been checked at once.
+        """
+        policy = config.index_checks()
+        if policy == "now":
+            super().check_bounds(self.xp.where(index == ignored, 0, index), size, 0, 0, message)
+        if policy != "later":
+            return 0, NULL
+        watch = self._watch()
+        watch.latest.append((message, 0, size))
+        watch.total += 1
+        return watch.total, watch.first
+
+    def _watch(self) -> _Watch:
+        """What is watched on the current device."""
+        device = self.current_index()
+        if device not in self._watches:
+            self._watches[device] = _Watch(self.xp.zeros(2, "int64"))
+        return self._watches[device]
+
+    @cached_property
+    def _watches(self) -> dict[int, _Watch]:
+        return {}
+
+    @cached_property
+    def _watch_kernel(self) -> Any:
+        inputs = "T index, int64 low, int64 high, int64 number"
+        return self.xp.ElementwiseKernel(inputs, "raw int64 first", _NOTE, "gradcore_note_bad_index")
+
+    def note_bad_index(self, index: Any, low: int, high: int, number: int, first: Any) -> None:
+        """Write `number` and the index to `first`, if that is empty and an index is out of bounds."""
+        self._watch_kernel(index, low, high, number, first)
+
+    def raise_bad_index(self) -> None:
+        """Raise what the checks of the current device have found since this was last called."""
+        watch = self._watches.get(self.current_index())
+        if watch is None or not watch.latest:
+            return
+        number, index = map(int, self.xp.asnumpy(watch.first))
+        latest = list(watch.latest)
+        watch.latest.clear()
+        if not number:
+            return
+        watch.first.fill(0)
+        back = watch.total - number
+        message, dim, size = latest[-1 - back] if back < len(latest) else (OUT_OF_BOUNDS, "?", "?")
+        raise IndexError(
+            f"{message.format(index=index, dim=dim, size=size)} (found on the device by an operation that ran before; "
+            "after gradcore.cuda.set_index_checks('now') that operation itself raises)"
+        )
+
+    # -- sums, extrema and writes at given places ------------------------------------------------------------
+
+    def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
+        """Sums in an order that is always the same, without atomic additions: equal calls give equal bits."""
+        if not self.takes(rows):
+            return super().sum_into_rows(height, index, rows)
+        return self._reduced("sum", self.xp.zeros((height, rows.shape[1]), rows.dtype), index, rows)
+
+    def _reduced(self, reduce: str, out: Any, index: Any, rows: Any) -> Any:
+        """`out`, a dense matrix, with `rows` reduced into its rows `index`, one after the other."""
+        xp, (count, width) = self.xp, rows.shape
+        index = (index % len(out)).astype("int64", copy=False)
+        order = xp.argsort(index, kind="stable").astype("int64", copy=False)
+        sizes = map(np.int64, (rows.size, count, width))
+        kernel = self.cuda_kernel("segments", f"{reduce}_segments", type=C_NAMES[rows.dtype.name])
+        kernel(*elements(rows.size), (dense(xp, rows), order, index[order], out, *sizes))
+        return out
+
+    def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
+        """As on the CPU, in dtypes that have an atomic addition; in a fixed order, if that is required."""
+        dtype = out.dtype
+        if dtype.kind == "c":
+            parts = self.xp.ascontiguousarray(rows.astype(dtype, copy=False))
+            return self.add_rows(out.view(out.real.dtype), index, parts.view(out.real.dtype)).view(dtype)
+        if determinism.are_deterministic_algorithms_enabled() and dtype.kind not in "biu" and rows.size:
+            rows = rows.astype(dtype, copy=False)
+            if self.takes(rows):
+                return self._reduced("sum", out, index, rows)
+            determinism.alert("index_add_cuda_")
+        if dtype == np.int64:  # the bits of a sum do not depend on the sign
+            whole = rows.astype(dtype, copy=False)
+            return super().add_rows(out.view(np.uint64), index, whole.view(np.uint64)).view(dtype)
+        if dtype.kind in "biu" and dtype.itemsize < 4:
+            return super().add_rows(out.astype("int32"), index, rows.astype("int32")).astype(dtype)
+        return super().add_rows(out, index, rows)
+
+    def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
+        """As on the CPU; extrema by sorting, as CuPy's atomic ones round float64 and overlook NaN."""
+        if self.takes(values, out):
+            return self._reduced(reduce, out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
+        if reduce == "prod":
+            return super().reduce_at(out, places, values, reduce)
+        xp = self.xp
+        order = xp.argsort(values, kind="stable")  # NaN last
+        order = order[xp.argsort(places[order], kind="stable")]
+        places, values = places[order], values[order]
+        slots = xp.arange(out.size)
+        start, end = (xp.searchsorted(places, slots, side=side) for side in ("left", "right"))
+        last = values[xp.maximum(end - 1, 0)]
+        if reduce == "amax":
+            found = xp.maximum(out, last)
+        else:
+            least = values[xp.minimum(start, values.size - 1)]
+            found = xp.minimum(out, xp.where(last != last, last, least))
+        return xp.where(end > start, found, out)
+
+    def write_at(self, out: Any, places: Any, values: Any) -> None:
+        """Write; of several values for one place the last one, if equal calls must give equal bits."""
+        if determinism.are_deterministic_algorithms_enabled() and getattr(values, "ndim", 0) > 0:
+            values = values.reshape(-1)[self._last(places.reshape(-1), out.size)].reshape(places.shape)
+        super().write_at(out, places, values)
+
+    def index_into(self, out: Any, values: Any, indices: Indices, accumulate: bool = False) -> None:
+        """As on the CPU; of several values for one place the last one, if equal calls must give equal bits."""
+        if (
+            determinism.are_deterministic_algorithms_enabled()
+            and not accumulate
+            and not distinct(indices)
+            and values.ndim
+        ):
+            values = self._last_values(out.shape, values, indices)
+        super().index_into(out, values, indices, accumulate)
+
+    def _last_values(self, shape: Sequence[int], values: Any, indices: Indices) -> Any:
+        """`values` in which all that are written to one place are the last of them."""
+        indices = self._without_masks(indices)
+        arrays, full, order = self._layout(shape, indices)
+        where = arrays[0].shape
+        sizes = [n for n, index in zip(shape, indices, strict=False) if index is not None]
+        values = self.xp.broadcast_to(values, full).transpose(order)
+        last = self._last(linear(arrays, sizes).reshape(-1), math.prod(sizes))
+        rows = values.reshape(-1, *values.shape[len(where) :])[last].reshape(values.shape)
+        return rows.transpose(sorted(range(len(order)), key=order.__getitem__))
+
+    def _last(self, places: Any, size: int) -> Any:
+        """For each place, where it is last named."""
+        xp = self.xp
+        places = places % max(size, 1)
+        order = xp.argsort(places, kind="stable")
+        return order[xp.searchsorted(places[order], places, side="right") - 1]

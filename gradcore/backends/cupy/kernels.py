@@ -1,0 +1,115 @@
+"""CUDA sources of the package: compiled by CuPy when first used, and launched."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["C_NAMES", "INCLUDE", "NULL", "CudaKernels", "compile_options", "dense", "elements", "rows_of"]
+
+#: The folder of CUDA sources.
+INCLUDE = Path(__file__).with_name("sources")
+
+#: A pointer to nothing, as a kernel's argument.
+NULL = np.uint64(0)
+
+#: The numbers that kernels of rows, windows and segments are compiled for, by the name of their dtype.
+C_NAMES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float", "float64": "double"}
+
+#: Threads of a block where each has elements of its own; blocks at most, each thread going on with what is left.
+_THREADS, _MOST_BLOCKS = 256, 1 << 16
+
+#: Rows of up to this length belong to a warp each; longer ones to a block.
+_SHORT = 256
+
+
+@functools.cache
+def compile_options() -> tuple[str, ...]:
+    """Options of every compilation.
+
+    Without contraction of products and sums, kernels round as separate operations do. CuPy keeps compiled kernels on
+    disk and tells them apart by source and options only: so the options name the state of the included files.
+    """
+    import hashlib
+
+    text = b"".join(path.read_bytes() for path in sorted(INCLUDE.glob("*.cu*")))
+    digest = hashlib.sha256(text).hexdigest()[:16]
+    return ("-std=c++17", "-fmad=false", f"-I{INCLUDE}", f"-DGRADCORE_SOURCES=0x{digest}")
+
+
+#: Operations that compute float16 and bfloat16 in float32 inside their kernels, and round once.
+_IN_HALF = frozenset({
+    "softmax", "log_softmax", "native_layer_norm", "native_group_norm", "fused_rms_norm", "avg_pool",
+    "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm",
+    "flash_attention",
+})  # fmt: skip
+
+
+class CudaKernels:
+    """Compilation and launching."""
+
+    xp: Any
+    #: Whether the kernels of the package take the place of those that all backends share.
+    own_kernels = True
+
+    def takes_half(self, name: str, arrays: list[Any]) -> bool:
+        """Whether an operation computes these float16 or bfloat16 arrays in float32 inside its kernels."""
+        return name in _IN_HALF and self.takes(*[a for a in arrays if a is not None])
+
+    def takes(self, *arrays: Any) -> bool:
+        """Whether own kernels take these arrays: of one real floating-point dtype, and not empty; None is left out."""
+        first = arrays[0]
+        return (
+            self.own_kernels
+            and first.size > 0
+            and first.dtype.name in C_NAMES
+            and all(a is None or a.dtype == first.dtype for a in arrays)
+        )
+
+    @functools.cached_property
+    def _modules(self) -> dict[Any, Any]:
+        return {}
+
+    @functools.cached_property
+    def user_modules(self) -> dict[Any, Any]:
+        """Compiled kernels of users, by source and options."""
+        return {}
+
+    def cuda_kernel(self, file: str, name: str, **defines: str) -> Callable[..., Any]:
+        """The kernel `name` of a source file, compiled with these macros."""
+        key = file, name, *defines.items()
+        kernel = self._modules.get(key)
+        if kernel is None:
+            module = self._modules.get((file, *defines.items()))
+            if module is None:
+                options = compile_options() + tuple(f"-DGRADCORE_{k.upper()}={v}" for k, v in defines.items())
+                module = self.xp.RawModule(code=(INCLUDE / f"{file}.cu").read_text(), options=options)
+                self._modules[file, *defines.items()] = module
+            kernel = self._modules[key] = module.get_function(name)
+        return kernel  # type: ignore[no-any-return]
+
+    def compile_kernel(self, source: str, name: str) -> Callable[..., Any]:
+        """The kernel of that name of a generated source."""
+        module = self.xp.RawModule(code=source, options=compile_options())
+        return module.get_function(name)  # type: ignore[no-any-return]
+
+
+def dense(xp: Any, array: Any) -> Any:
+    """The array, or a copy, in row-major order; a null pointer for None."""
+    return NULL if array is None else xp.ascontiguousarray(array)
+
+
+def elements(size: int) -> tuple[tuple[int], tuple[int]]:
+    """Grid and block for a kernel with a thread for each element."""
+    return (min(-(-size // _THREADS), _MOST_BLOCKS),), (_THREADS,)
+
+
+def rows_of(rows: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Grid and block for a kernel of rows: a warp for a short row, a block for a long one."""
+    if width <= _SHORT:
+        return (-(-rows // 8),), (32, 8)
+    return (rows,), (min(1024, 32 * -(-width // 128)),)

@@ -1,0 +1,140 @@
+"""Linear algebra on CUDA: what NumPy's interface lacks, by CuPy's counterpart of scipy.linalg."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.numpy.lapack import Lapack
+from gradcore.backends.portable.linear_algebra import LinearAlgebra
+
+__all__ = ["CudaLinearAlgebra"]
+
+
+class CudaLinearAlgebra(LinearAlgebra):
+    """Kernels for CuPy arrays. Factorisations that can fail wait for the device to say so, as PyTorch's do."""
+
+    xp: Any
+    from_host: Any
+    to_host: Any
+
+    @property
+    def scipy_linalg(self) -> Any:
+        """cupyx.scipy.linalg, imported when first used."""
+        import cupyx.scipy.linalg
+
+        return cupyx.scipy.linalg
+
+    def reporting_errors(self) -> Any:
+        """Context in which factorisations raise when they fail, rather than return something wrong."""
+        import cupyx
+
+        return cupyx.errstate(linalg="raise")
+
+    # -- one matrix after another ----------------------------------------------------------------------------
+
+    def _batched(self, function: Callable[..., tuple[Any, ...]], *arrays: Any) -> tuple[Any, ...]:
+        """The results of a function of single matrices (or vectors) for batches with the same batch dims."""
+        batch = arrays[0].shape[:-2]
+        count = prod(batch)
+        flat = [a.reshape(count, *a.shape[len(batch) :]) for a in arrays]
+        results = [function(*(a[i] for a in flat)) for i in range(count)]
+        stacked = (self.xp.stack(parts) for parts in zip(*results, strict=True))
+        return tuple(a.reshape(*batch, *a.shape[1:]) for a in stacked)
+
+    def _expanded(self, *arrays: Any) -> tuple[Any, ...]:
+        """Matrices expanded to their common batch dims."""
+        batch = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+        return tuple(self.xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in arrays)
+
+    # -- LU --------------------------------------------------------------------------------------------------
+
+    def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
+        xp, (*batch, m, n) = self.xp, a.shape
+        if not a.size:
+            return xp.zeros(a.shape, a.dtype), xp.zeros((*batch, min(m, n)), "int32"), xp.zeros(batch, "int32")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of singular matrices, which `info` tells
+            lu, pivots = self._batched(lambda x: self.scipy_linalg.lu_factor(x, check_finite=False), a)
+        zero = xp.diagonal(lu, 0, -2, -1) == 0
+        info = xp.where(zero.any(axis=-1), zero.argmax(axis=-1) + 1, 0)
+        return lu, pivots.astype("int32") + 1, info.astype("int32")
+
+    def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        lu, pivots, b = self._expanded(lu, pivots[..., None], b)
+        if not b.size:
+            return self.xp.zeros(b.shape, b.dtype)
+        trans = 0 if not adjoint else 2 if lu.dtype.kind == "c" else 1
+
+        def solve(lu: Any, pivots: Any, b: Any) -> tuple[Any]:
+            return (self.scipy_linalg.lu_solve((lu, pivots[:, 0] - 1), b, trans, check_finite=False),)
+
+        return self._batched(solve, lu, pivots, b)[0]
+
+    def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+        """The solution of ``a @ x = b``; without factors, as a batched solution is faster than their use."""
+        own = a.shape[:-2]
+        a, b = self._expanded(a, b)
+        x = self.xp.linalg.solve(a, b)
+        finite = self.xp.isfinite
+        known = finite(a).all(axis=(-2, -1)) & finite(b).all(axis=(-2, -1))
+        failed = known & ~finite(x).all(axis=(-2, -1))
+        lead = failed.ndim - len(own)
+        repeated = (*range(lead), *(lead + i for i, n in enumerate(own) if n != failed.shape[lead + i]))
+        info = failed.any(axis=repeated).reshape(own).astype("int32")
+        return x, self.xp.zeros((0, 0), a.dtype), self.xp.zeros(0, "int32"), info
+
+    def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        if lu.shape[-1] == a.shape[-1]:
+            return self.solve_lu(lu, pivots, b, adjoint)
+        a, b = self._expanded(self.hermitian(a) if adjoint else a, b)
+        return self.xp.linalg.solve(a, b)
+
+    # -- triangles -------------------------------------------------------------------------------------------
+
+    def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
+        a, b = self._expanded(a, b)
+        if not b.size:
+            return self.xp.zeros(b.shape, b.dtype)
+        a = self.xp.ascontiguousarray(a)
+        return self.scipy_linalg.solve_triangular(
+            a, b, lower=not upper, unit_diagonal=unitriangular, check_finite=False
+        )
+
+    # -- factorisations --------------------------------------------------------------------------------------
+
+    def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
+        try:
+            with self.reporting_errors():
+                return self.xp.linalg.cholesky(a), self.xp.zeros(a.shape[:-2], "int32")
+        except ValueError:  # find out on the CPU which matrix it was, and where it failed
+            factor, info = _CPU.factor_cholesky(self.to_host(a))
+            return self.from_host(factor), self.from_host(info)
+
+    def factor_eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
+        with self.reporting_errors():
+            return super().factor_eigh(a, uplo)
+
+    def eigenvalues_hermitian(self, a: Any, uplo: str = "L") -> Any:
+        with self.reporting_errors():
+            return super().eigenvalues_hermitian(a, uplo)
+
+    def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
+        with self.reporting_errors():
+            return super().factor_svd(a, full_matrices)
+
+    def singular_values(self, a: Any) -> Any:
+        with self.reporting_errors():
+            return super().singular_values(a)
+
+    def matrix_exponential(self, a: Any) -> Any:
+        if not a.size:
+            return a.copy()
+        return self._batched(lambda x: (self.scipy_linalg.expm(x),), a)[0]
+
+
+_CPU = Lapack()

@@ -1,0 +1,328 @@
+"""Softmax, normalization and cross entropy on CUDA: one kernel for each pass over the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels, dense, elements, rows_of
+from gradcore.backends.portable.normalization import Normalization, Triple
+from gradcore.backends.portable.reductions import Reductions
+from gradcore.backends.portable.targets import Targets
+
+__all__ = ["CudaRows"]
+
+_TARGETS = {"int64": "i64", "uint8": "u8", "int32": "i32"}
+
+
+class CudaRows(CudaKernels, Reductions, Normalization, Targets):
+    """Kernels of rows; arrays that they do not take go the way of every backend."""
+
+    xp: Any
+    check_watched: Any
+    evaluated: Any
+
+    def _rows_kernel(self, file: str, name: str, like: Any) -> Any:
+        return self.cuda_kernel(file, name, type=C_NAMES[like.dtype.name])
+
+    # -- softmax -------------------------------------------------------------------------------------------------
+
+    def softmax_along(self, x: Any, dim: int) -> Any:
+        return self._softmax(x, dim, False) if self.takes(x) else super().softmax_along(x, dim)
+
+    def log_softmax_along(self, x: Any, dim: int) -> Any:
+        return self._softmax(x, dim, True) if self.takes(x) else super().log_softmax_along(x, dim)
+
+    def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
+        if not self.takes(t, y) or t.shape != y.shape:
+            return super().softmax_product(t, y, dim)
+        return self._softmax(t, dim, False, y)
+
+    def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
+        if not self.takes(t, y) or t.shape != y.shape:
+            return super().log_softmax_transposed(t, y, dim)
+        return self._softmax(t, dim, True, y)
+
+    def _softmax(self, x: Any, dim: int, logarithm: bool, y: Any = None) -> Any:
+        """Softmax or its logarithm along a dim, or with its result `y` the product with its Jacobian matrix."""
+        n, inner = x.shape[dim], prod(x.shape[dim % x.ndim + 1 :])
+        launch: tuple[Any, Any]
+        sizes: tuple[int, ...]
+        others = x.size // n
+        out = self.xp.empty(x.shape, x.dtype)
+        arrays = [dense(self.xp, a) for a in (x, y) if a is not None]
+        name = "softmax" if y is None else "softmax_backward"
+        if inner == 1:
+            name, launch, sizes = f"{name}_rows", rows_of(others, n), (others, n)
+        else:
+            name, launch, sizes = f"{name}_columns", elements(others), (others, n, inner)
+        arguments = (*arrays, out, *map(np.int64, sizes), np.bool_(logarithm))
+        self._rows_kernel("softmax", name, x)(*launch, arguments)
+        return out
+
+    # -- layers and groups ---------------------------------------------------------------------------------------
+
+    def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
+        if not self.takes(x, weight, bias):
+            return super().native_layer_norm(x, weight, bias, ndims, eps)
+        lead = x.shape[: x.ndim - ndims]
+        out, mean, var = self._normalized(x, weight, bias, prod(lead), 1, 1, eps)
+        kept = lead + (1,) * ndims
+        return out, mean.reshape(kept), var.reshape(kept)
+
+    def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
+        if not self.takes(x, weight, bias):
+            return super().native_group_norm(x, weight, bias, groups, eps)
+        batch = x.shape[0]
+        out, mean, var = self._normalized(x, weight, bias, batch * groups, groups, prod(x.shape[2:]), eps)
+        return out, mean.reshape(batch, groups), var.reshape(batch, groups)
+
+    def _normalized(self, x: Any, weight: Any, bias: Any, rows: int, groups: int, points: int, eps: float) -> Triple:
+        """Rows with mean 0 and variance 1, times the weights, plus the biases; and their means and variances."""
+        xp, width = self.xp, x.size // rows
+        out, mean, var = xp.empty(x.shape, x.dtype), xp.empty(rows, x.dtype), xp.empty(rows, x.dtype)
+        arrays = (dense(xp, x), dense(xp, weight), dense(xp, bias), out, mean, var)
+        sizes = map(np.int64, (rows, width, groups, points))
+        kernel = self._rows_kernel("normalization", "normalize_rows", x)
+        kernel(*rows_of(rows, width), (*arrays, *sizes, np.float64(eps)))
+        return out, mean, var
+
+    def layer_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        ndims: int,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
+        if not self.takes(*arrays):
+            return super().layer_norm_backward(*arrays, ndims, eps, needs)
+        lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
+        to_x = self._normalized_backward(arrays, prod(lead), 1, 1, eps) if needs[0] else None
+        if not needs[1] and not needs[2]:
+            return to_x, None, None
+        of_weight, of_bias = self._layer_parameters(grad, x, mean, var, prod(lead), prod(last), eps)
+        return to_x, of_weight.reshape(last) if needs[1] else None, of_bias.reshape(last) if needs[2] else None
+
+    def group_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        groups: int,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
+        if not self.takes(*arrays):
+            return super().group_norm_backward(*arrays, groups, eps, needs)
+        points = prod(x.shape[2:])
+        to_x = self._normalized_backward(arrays, x.shape[0] * groups, groups, points, eps) if needs[0] else None
+        if not needs[1] and not needs[2]:
+            return to_x, None, None
+        total, product = self._channel_sums(grad, x, mean, var, groups, eps)
+        return to_x, product if needs[1] else None, total if needs[2] else None
+
+    def _normalized_backward(self, arrays: Sequence[Any], rows: int, groups: int, points: int, eps: float) -> Any:
+        """The gradient by the rows; `arrays` as the kernel takes them."""
+        x = arrays[3]
+        out = self.xp.empty(x.shape, x.dtype)
+        sizes = map(np.int64, (rows, x.size // rows, groups, points))
+        kernel = self._rows_kernel("normalization", "normalize_rows_backward", x)
+        read = [dense(self.xp, a) for a in arrays]
+        kernel(*rows_of(rows, x.size // rows), (*read, out, *sizes, np.float64(eps)))
+        return out
+
+    def _layer_parameters(self, grad: Any, x: Any, mean: Any, var: Any, rows: int, width: int, eps: float) -> Any:
+        """The gradients by the weight and the bias of a layer."""
+        return self._sums_down("layer_parameters", (grad, x, mean, var), 2, rows, width, np.float64(eps))
+
+    def _sums_down(self, name: str, arrays: Sequence[Any], count: int, rows: int, width: int, *rest: Any) -> list[Any]:
+        """`count` sums down the columns of matrices: a kernel for blocks of rows, then the sum of the blocks."""
+        xp, dtype = self.xp, arrays[0].dtype
+        step = max(32, -(-rows // 64))
+        blocks = -(-rows // step)
+        partial = xp.empty((count, blocks, width), np.float64 if dtype.itemsize == 8 else np.float32)
+        kernel = self._rows_kernel("normalization", name, arrays[0])
+        read = [dense(xp, a) for a in arrays]
+        sizes = map(np.int64, (rows, width, step))
+        kernel((-(-width // 64), blocks), (64,), (*read, *partial, *sizes, *rest))
+        totals = partial.sum(axis=1) if blocks > 1 else partial[:, 0]
+        return list(totals.astype(dtype, copy=False))
+
+    # -- root mean squares ---------------------------------------------------------------------------------------
+
+    def fused_rms_norm(self, x: Any, weight: Any, ndims: int, eps: float) -> tuple[Any, Any]:
+        if not self.takes(x, weight):
+            return super().fused_rms_norm(x, weight, ndims, eps)
+        xp, lead = self.xp, x.shape[: x.ndim - ndims]
+        rows = prod(lead)
+        out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, x.dtype)
+        sizes = map(np.int64, (rows, x.size // rows))
+        kernel = self._rows_kernel("normalization", "scale_rows", x)
+        kernel(*rows_of(rows, x.size // rows), (dense(xp, x), dense(xp, weight), out, scale, *sizes, np.float64(eps)))
+        return out, scale
+
+    def rms_norm_backward(
+        self, grad: Any, grad_scale: Any, x: Any, weight: Any, scale: Any, ndims: int, needs: Sequence[bool]
+    ) -> tuple[Any, Any]:
+        arrays = (grad, grad_scale, x, weight, scale)
+        if not self.takes(*arrays):
+            return super().rms_norm_backward(*arrays, ndims, needs)
+        rows, to_x, to_weight = prod(x.shape[: x.ndim - ndims]), None, None
+        width = x.size // rows
+        if needs[0]:
+            to_x = self.xp.empty(x.shape, x.dtype)
+            kernel = self._rows_kernel("normalization", "scale_rows_backward", x)
+            read = [dense(self.xp, a) for a in arrays]
+            kernel(*rows_of(rows, width), (*read, to_x, np.int64(rows), np.int64(width)))
+        if needs[1]:
+            (to_weight,) = self._sums_down("scale_parameters", (grad, x, scale), 1, rows, width)
+            to_weight = to_weight.reshape(x.shape[x.ndim - ndims :])
+        return to_x, to_weight
+
+    # -- channels ------------------------------------------------------------------------------------------------
+
+    def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
+        if not self.takes(x, weight, bias):
+            return super().native_batch_norm(x, weight, bias, eps)
+        xp, (batch, channels), points = self.xp, x.shape[:2], prod(x.shape[2:])
+        mean, var = xp.empty(channels, x.dtype), xp.empty(channels, x.dtype)
+        kernel = self._rows_kernel("normalization", "channel_moments", x)
+        sizes = map(np.int64, (batch, channels, points))
+        kernel((channels,), _threads(batch * points), (dense(xp, x), mean, var, *sizes))
+        return self.batch_norm_given(x, mean, var, weight, bias, eps), mean, var
+
+    def batch_norm_backward(
+        self,
+        grad: Any,
+        grad_mean: Any,
+        grad_var: Any,
+        x: Any,
+        weight: Any,
+        mean: Any,
+        var: Any,
+        eps: float,
+        needs: Sequence[bool],
+    ) -> Triple:
+        arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
+        if not self.takes(*arrays):
+            return super().batch_norm_backward(*arrays, eps, needs)
+        total, product = self._channel_sums(grad, x, mean, var, 0, eps)
+        r = 1 / self.xp.sqrt(var + eps)
+        result = None
+        if needs[0]:
+            column, count = (-1, *(1,) * (x.ndim - 2)), x.size // x.shape[1]
+            scale = r if weight is None else r * weight
+            slope, shift = product * (scale * r * r / -2), -total * scale
+            if grad_var is not None:
+                slope = slope + grad_var.reshape(slope.shape)
+            if grad_mean is not None:
+                shift = shift + grad_mean.reshape(shift.shape)
+            scale, slope, shift, mean = (a.reshape(column) for a in (scale, slope * (2 / count), shift / count, mean))
+            result = self.evaluated(
+                "normalize_backward", _to_input, grad=grad, scale=scale, x=x, mean=mean, slope=slope, shift=shift
+            )
+        return result, product * r if needs[1] else None, total if needs[2] else None
+
+    def batch_norm_given(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
+        if not self.takes(x, mean, var, weight, bias):
+            return super().batch_norm_given(x, mean, var, weight, bias, eps)
+        column = (-1, *(1,) * (x.ndim - 2))
+        scale = 1 / self.xp.sqrt(var + eps)
+        if weight is not None:
+            scale = scale * weight
+        shift = -mean * scale if bias is None else bias - mean * scale
+        scale, shift = scale.reshape(column), shift.reshape(column)
+        return self.evaluated("normalize", _scaled_and_shifted, x=x, scale=scale, shift=shift)
+
+    def _channel_sums(self, grad: Any, x: Any, mean: Any, var: Any, groups: int, eps: float) -> tuple[Any, Any]:
+        """The sum of a channel's gradients, and that of their products with the channel less its mean."""
+        xp, (batch, channels), points = self.xp, x.shape[:2], prod(x.shape[2:])
+        total, product = xp.empty(channels, x.dtype), xp.empty(channels, x.dtype)
+        kernel = self._rows_kernel("normalization", "channel_products", x)
+        read = [dense(xp, a) for a in (grad, x, mean, var)]
+        sizes = map(np.int64, (batch, channels, points, groups))
+        kernel((channels,), _threads(batch * points), (*read, total, product, *sizes, np.float64(eps)))
+        return total, product
+
+    # -- cross entropy -------------------------------------------------------------------------------------------
+
+    def softmax_nll(
+        self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
+    ) -> tuple[Any, Any, Any, Any]:
+        if not self.takes(x, weight) or target.dtype.name not in _TARGETS:
+            return super().softmax_nll(x, target, weight, reduction, ignore_index)
+        xp, dim = self.xp, min(x.ndim, 2) - 1
+        classes, points = x.shape[dim], prod(x.shape[2:])
+        rows = x.size // classes
+        losses, weights = xp.empty(target.shape, x.dtype), xp.empty(target.shape, x.dtype)
+        powers = xp.empty(x.shape, x.dtype)
+        total = xp.empty((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
+        number, found = self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.")
+        read = [dense(xp, a) for a in (x, target, weight)]
+        sizes = map(np.int64, (rows, classes, points, ignore_index, number))
+        kernel = self._loss_kernel("cross_entropy", x, target)
+        kernel(*rows_of(rows, classes), (*read, losses, weights, powers, total, *sizes, found))
+        weight_sum = weights.sum()
+        if reduction == "none":
+            return losses, weight_sum, powers, total
+        loss = losses.sum()
+        return loss / weight_sum if reduction == "mean" else loss, weight_sum, powers, total
+
+    def softmax_nll_backward(
+        self,
+        grad: Any,
+        grad_powers: Any,
+        grad_total: Any,
+        target: Any,
+        weight: Any,
+        total_weight: Any,
+        powers: Any,
+        total: Any,
+        reduction: str,
+        ignore_index: int,
+    ) -> Any:
+        settings = (target, weight, total_weight, powers, total, reduction, ignore_index)
+        plain = grad is not None and grad_powers is None and grad_total is None
+        if not plain or not self.takes(powers, grad, weight, total_weight) or target.dtype.name not in _TARGETS:
+            return super().softmax_nll_backward(grad, grad_powers, grad_total, *settings)
+        xp, dim = self.xp, min(powers.ndim, 2) - 1
+        divisor = total_weight if reduction == "mean" else None
+        out = xp.empty(powers.shape, powers.dtype)
+        read = [dense(xp, a) for a in (grad, target, weight, divisor, powers, total)]
+        sizes = (powers.size, powers.shape[dim], prod(powers.shape[2:]), ignore_index, int(grad.size > 1))
+        kernel = self._loss_kernel("cross_entropy_backward", powers, target)
+        kernel(*elements(powers.size), (*read, out, *map(np.int64, sizes)))
+        return out
+
+    def _loss_kernel(self, name: str, x: Any, target: Any) -> Any:
+        types = {"type": C_NAMES[x.dtype.name], "index": _TARGETS[target.dtype.name]}
+        return self.cuda_kernel("cross_entropy", name, **types)
+
+
+def _scaled_and_shifted(F: Any, x: Any, scale: Any, shift: Any) -> Any:
+    return x * scale + shift
+
+
+def _to_input(F: Any, grad: Any, scale: Any, x: Any, mean: Any, slope: Any, shift: Any) -> Any:
+    """The gradient by the input of a normalization."""
+    return grad * scale + ((x - mean) * slope + shift)
+
+
+def _threads(count: int) -> tuple[int]:
+    """The block of a kernel in which a block goes over so many elements."""
+    return (min(1024, max(32, 32 * -(-count // 128))),)

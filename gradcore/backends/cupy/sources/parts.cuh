@@ -1,0 +1,45 @@
+// Many arrays as one argument of a kernel, by value: no table of addresses has to be copied to the device first.
+//
+// A block has up to `chunk` elements of one of the arrays. The same structure is in backends/cupy/parts.py.
+
+#pragma once
+
+#include "numbers.cuh"
+
+namespace gradcore {
+
+constexpr int most_arrays = 128;
+constexpr i64 chunk = 8192;
+
+struct Parts {
+    i64 addresses[2][most_arrays];  // of an array, and of another one that belongs to it
+    i64 start[most_arrays + 1];     // elements of all arrays before this one
+    i32 block[most_arrays + 1];     // blocks before its first one
+    i32 count;
+    i64 first;  // the number of the first of these arrays in a longer list
+
+    // The array of this block: the last one that begins with it or before.
+    GRADCORE_FUNCTION i32 array() const {
+        i32 low = 0, high = count;
+        while (high - low > 1) {
+            const i32 middle = (low + high) / 2;
+            if (block[middle] <= static_cast<i32>(blockIdx.x)) low = middle;
+            else high = middle;
+        }
+        return low;
+    }
+};
+
+static_assert(sizeof(Parts) <= 3712, "a kernel's arguments have 4096 bytes in all");
+
+// This block's elements: where they begin in the array, and how many they are.
+struct Elements {
+    i64 begin, count;
+
+    GRADCORE_FUNCTION Elements(const Parts& parts, i32 array)
+        : begin((blockIdx.x - parts.block[array]) * chunk), count(parts.start[array + 1] - parts.start[array] - begin) {
+        if (count > chunk) count = chunk;
+    }
+};
+
+}  // namespace gradcore

@@ -1,0 +1,202 @@
+"""Large attention for NumPy: some heads at a time, whose scores stay in cache and are never kept beside the weights.
+
+With a causal mask, only the scores of keys that a query may see are computed, but for those within a block of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gradcore.backends.numpy.products_in_threads import spread_products
+from gradcore.backends.numpy.rows import exponentials, ones, row_maxima
+from gradcore.backends.numpy.softmax import HIGH, LOW
+from gradcore.backends.portable.normalization import Normalization
+
+__all__ = ["NumpyAttention", "add_gradients", "add_product", "hidden", "powers"]
+
+#: Products of a query's and a key's numbers from which blocks are faster than fewer calls.
+_PRODUCTS = 1 << 24
+#: Scores of the heads that are computed at a time; queries of a causal block.
+_SCORES, _QUERIES = 1 << 17, 128
+
+
+class NumpyAttention(Normalization):
+    """Attention where queries, keys and values have the same batch dims, and the mask, if any, has none."""
+
+    bodies: ClassVar[dict[str, Callable[..., Any]]]
+
+    def attention(
+        self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
+    ) -> tuple[Any, Any]:
+        if not _usual(query.size * key.shape[-2], query, key, value) or (
+            mask is not None and not _for_all(mask, query)
+        ):
+            return super().attention(query, key, value, mask, scale, causal)
+        lead, queries, keys = query.shape[:-2], query.shape[-2], key.shape[-2]
+        heads = prod(lead)
+        weights = np.empty((heads, queries, keys), query.dtype)
+        out = np.empty((heads, queries, value.shape[-1]), query.dtype)
+        query, key, value = (x.reshape(heads, *x.shape[-2:]) for x in (query, key, value))
+        if mask is not None:
+            mask = mask.reshape(mask.shape[-2:])
+
+        def work(part: slice) -> None:
+            arrays = query[part] * scale, key[part], value[part]
+            (_attend_causally if causal else _attend)(*arrays, mask, weights[part], out[part])
+
+        _some_heads(work, weights)
+        return out.reshape(*lead, queries, -1), weights.reshape(*lead, queries, keys)
+
+    def attention_backward(
+        self,
+        grad: Any,
+        grad_weights: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        weights: Any,
+        scale: float,
+        causal: bool,
+        needs: Sequence[bool],
+    ) -> tuple[Any, Any, Any, Any]:
+        if (
+            grad is None
+            or grad_weights is not None
+            or needs[3]
+            or not _usual(weights.size * query.shape[-1], query, key, value, grad)
+        ):
+            body: Any = self.bodies["attention_backward"]
+            return body(self, grad, grad_weights, query, key, value, weights, scale, causal, needs)  # type: ignore[no-any-return]
+        shapes = query.shape, key.shape, value.shape
+        heads = prod(query.shape[:-2])
+        query, key, value, weights, grad = (x.reshape(heads, *x.shape[-2:]) for x in (query, key, value, weights, grad))
+        make = np.zeros if causal else np.empty
+        results: list[Any] = [
+            make((heads, *shape[-2:]), grad.dtype) if need else None
+            for shape, need in zip(shapes, needs[:3], strict=True)
+        ]
+
+        def work(part: slice) -> None:
+            found: list[Any] = [None if each is None else each[part] for each in results]
+            g, q, k, v, w = grad[part], query[part], key[part], value[part], weights[part]
+            if not causal:
+                add_gradients(found, g, q, k, v, w, scale, np.matmul)
+                return
+            for start in range(0, w.shape[1], _QUERIES):
+                rows, seen = slice(start, start + _QUERIES), slice(min(start + _QUERIES, w.shape[2]))
+                parts = zip(found, (rows, seen, seen), strict=True)
+                targets = [None if a is None else a[:, cut] for a, cut in parts]
+                block = w[:, rows, seen]
+                add_gradients(targets, g[:, rows], q[:, rows], k[:, seen], v[:, seen], block, scale, add_product)
+
+        _some_heads(work, weights)
+        of_query, of_key, of_value = (
+            a if a is None else a.reshape(shape) for a, shape in zip(results, shapes, strict=True)
+        )
+        return of_query, of_key, of_value, None
+
+
+def _usual(products: int, *arrays: Any) -> bool:
+    """Whether the kernels above are made for it: floats with the same batch dims, and many products."""
+    if products < _PRODUCTS:
+        return False
+    lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
+    return dtype.char in "fd" and all(a.shape[:-2] == lead and a.dtype == dtype and a.size for a in arrays)
+
+
+def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
+    """Call ``work(part)`` for some heads at a time, shared among threads."""
+    heads = len(weights)
+    step = max(1, _SCORES // (weights.size // heads))
+
+    def some(start: int, stop: int) -> None:
+        for i in range(start, stop):
+            work(slice(i * step, i * step + step))
+
+    spread_products(some, -(-heads // step))
+
+
+def add_product(a: Any, b: Any, out: Any) -> None:
+    """``out += a @ b``."""
+    out += np.matmul(a, b)
+
+
+def add_gradients(
+    targets: list[Any], grad: Any, query: Any, key: Any, value: Any, weights: Any, scale: float, put: Callable[..., Any]
+) -> None:
+    """Write or add (`put`) the gradients of queries, keys and values to `targets`, but for those that are None."""
+    of_query, of_key, of_value = targets
+    if of_value is not None:
+        put(weights.swapaxes(-1, -2), grad, of_value)
+    if of_query is None is of_key:
+        return
+    scores = np.matmul(grad, value.swapaxes(-1, -2))
+    scores -= np.vecdot(scores, weights)[..., None]
+    scores *= weights
+    if of_query is not None:
+        put(scores, key * scale, of_query)
+    if of_key is not None:
+        put(scores.swapaxes(-1, -2), query * scale, of_key)
+
+
+def _for_all(mask: Any, query: Any) -> bool:
+    """Whether a mask is one matrix for all heads."""
+    return bool(mask.dtype == query.dtype) and 2 <= mask.ndim <= query.ndim and prod(mask.shape[:-2]) == 1
+
+
+def _attend(query: Any, key: Any, value: Any, mask: Any, weights: Any, out: Any) -> None:
+    scores = np.matmul(query, key.swapaxes(-1, -2))
+    if mask is not None:
+        scores += mask
+    _softmax_or_zero(scores, weights)
+    np.matmul(weights, value, out)
+
+
+def _attend_causally(query: Any, key: Any, value: Any, _: Any, weights: Any, out: Any) -> None:
+    queries, keys = weights.shape[1:]
+    for start in range(0, queries, _QUERIES):
+        rows, seen = slice(start, start + _QUERIES), min(start + _QUERIES, keys)
+        scores = np.matmul(query[:, rows], key[:, :seen].swapaxes(-1, -2))
+        if start < keys:
+            scores[:, :, start:] += hidden(scores.shape[1], seen - start, scores.dtype)
+        visible = weights[:, rows, :seen]
+        _softmax_or_zero(scores, visible)
+        weights[:, rows, seen:] = 0
+        out[:, rows] = np.matmul(visible, value[:, :seen])
+
+
+@lru_cache(maxsize=64)
+def hidden(queries: int, keys: int, dtype: Any) -> Any:
+    """Minus infinity for the keys behind a query, zero for the others."""
+    mask = np.zeros((queries, keys), dtype)
+    mask[~np.tri(queries, keys, dtype=bool)] = -np.inf
+    return mask
+
+
+def _softmax_or_zero(scores: Any, out: Any) -> None:
+    """Write the softmax of rows to `out`, zeros for rows of minus infinity; overwrites `scores`."""
+    total, _ = powers(scores, out)
+    out /= total[..., None]
+
+
+def powers(scores: Any, out: Any) -> tuple[Any, Any]:
+    """Write ``exp(scores - top)`` to `out`, and return the sums of rows and `top`; overwrites `scores`.
+
+    `top` is 0 where no power is too large or too small. The sum of a row of minus infinity is 1.
+    """
+    n = scores.shape[-1]
+    exponentials(scores, out)
+    total = out @ ones(n, out.dtype)
+    if np.minimum.reduce(total, None) >= LOW and np.maximum.reduce(total, None) <= HIGH:
+        return total, 0
+    top = row_maxima(scores.reshape(-1, n)).reshape(total.shape)
+    top[top == -np.inf] = 0
+    scores -= top[..., None]
+    total = exponentials(scores, out) @ ones(n, out.dtype)
+    total[total == 0] = 1
+    return total, top

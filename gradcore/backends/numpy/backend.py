@@ -1,0 +1,134 @@
+"""The CPU's backend: NumPy, and what the other modules of this package do better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gradcore import config
+from gradcore.backends.base import Backend
+from gradcore.backends.numpy import memory, threads, tiles
+from gradcore.backends.numpy.attention import NumpyAttention
+from gradcore.backends.numpy.elementwise import NumpyElementwise
+from gradcore.backends.numpy.flash_attention import NumpyFlashAttention
+from gradcore.backends.numpy.lapack import Lapack
+from gradcore.backends.numpy.normalization import NumpyNormalization
+from gradcore.backends.numpy.reductions import NumpyReductions
+from gradcore.backends.numpy.softmax import NumpySoftmax
+from gradcore.backends.numpy.sorting import NumpySorting
+from gradcore.backends.numpy.targets import NumpyTargets
+from gradcore.backends.numpy.windows import NumpyWindows
+from gradcore.backends.portable.elementwise import Elementwise
+from gradcore.backends.random import philox
+
+__all__ = ["NumpyBackend"]
+
+
+#: Kernels of several steps that no operation has as its body.
+_SEVERAL_STEPS = {name: getattr(Elementwise, name) for name in ("logaddexp", "logaddexp2", "sigmoid")}
+
+
+class NumpyBackend(
+    NumpyElementwise,
+    NumpySoftmax,
+    NumpyReductions,
+    NumpySorting,
+    NumpyTargets,
+    NumpyNormalization,
+    NumpyAttention,
+    NumpyFlashAttention,
+    NumpyWindows,
+    Lapack,
+    Backend,
+):
+    """NumPy arrays on the CPU."""
+
+    type: ClassVar[str] = "cpu"
+    in_threads = staticmethod(threads.spread)
+    #: Whether a class evaluates formulas tile by tile. It is not inherited: a subclass may have kernels of its own,
+    #: which formulas then call.
+    in_tiles: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__(np, np.ndarray)
+        self.asarray = np.asarray  # type: ignore[assignment, method-assign]
+        if config.KEEP_MEMORY:
+            memory.keep_freed()
+
+    @property
+    def _tiles(self) -> bool:
+        return "in_tiles" in vars(type(self))
+
+    def kernel_of(self, name: str) -> Callable[..., Any]:
+        """The kernel of an operation, on large arrays tile by tile if it is elementwise and takes several steps."""
+        plain = super().kernel_of(name)
+        formula = _SEVERAL_STEPS.get(name) or getattr(plain, "func", None)  # of a body, without this backend
+        if name not in self.elementwise or formula is None or not self._tiles:
+            return plain
+
+        def kernel(x: Any, *rest: Any) -> Any:
+            return plain(x, *rest) if x.size < self.LARGE else tiles.compute(formula, self, (x, *rest))
+
+        return kernel
+
+    def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
+        return tiles.compute(formula, self, operands) if self._tiles else formula(self, *operands)
+
+    @property
+    def special(self) -> Any:
+        """scipy.special, imported when first used."""
+        import scipy.special
+
+        return scipy.special
+
+    @property
+    def transforms(self) -> Any:
+        """scipy.fft, imported when first used: much faster than numpy.fft in single precision and in several dims."""
+        import scipy.fft
+
+        return scipy.fft
+
+    def from_host(self, array: Any) -> Any:
+        return array
+
+    def scalar(self, value: complex, dtype: Any) -> Any:
+        try:
+            return np.asarray(value, dtype)
+        except OverflowError:  # integers wrap, as in PyTorch
+            return np.asarray(value).astype(dtype)
+
+    def expand(self, x: Any, size: Any) -> Any:
+        """The gradient of a sum is a number that is repeated: that case without the general one's checks."""
+        if x.__class__ is np.ndarray and not x.ndim and size.__class__ is tuple and x.dtype.kind in "fc":
+            try:
+                return np.ndarray(size, x.dtype, x, 0, (0,) * len(size))
+            except ValueError:  # negative sizes
+                pass
+        return self.bodies["expand"](self, x, size)
+
+    def expanded(self, x: Any, shape: Any) -> Any:
+        """`numpy.broadcast_to` at a fifth of its cost, and writable where `x` is."""
+        lead = len(shape) - x.ndim
+        steps = zip(x.shape, x.strides, shape[lead:], strict=True)
+        try:
+            return np.ndarray(shape, x.dtype, x, 0, (0,) * lead + tuple(s if n == m else 0 for n, s, m in steps))
+        except ValueError:  # not contiguous, empty, or of a dtype that buffers cannot have
+            out = np.broadcast_to(x, shape)
+            if x.flags.writeable:
+                out.flags.writeable = True
+            return out
+
+    def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
+        """Large sums as the product with a sparse matrix, in half the time of `numpy.add.at`."""
+        n, width = rows.shape
+        if width < 8 or rows.size < 16384 or rows.dtype.char not in "fdFD":
+            return super().sum_into_rows(height, index, rows)
+        from scipy.sparse import csc_array
+
+        index = np.where(index < 0, index + height, index)
+        return csc_array((np.ones(n, rows.dtype), index, np.arange(n + 1)), shape=(height, n)) @ rows
+
+    def random_words(self, n: int, key: int, counter: int) -> philox.WordStream:
+        return philox.WordStream(n, key, counter)  # computed in tiles that stay in cache

@@ -1,0 +1,143 @@
+"""Elementwise kernels that NumPy has too, but slower.
+
+Its `where` branches for every element, its remainders and its `hypot` call the C library for one element at a
+time, its `power` is slow for negative numbers. Small arrays are left to NumPy: every pass is a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gradcore.backends.numpy import bits, tiles
+from gradcore.backends.numpy.bits import BITS
+from gradcore.backends.portable import approximations
+from gradcore.backends.portable.elementwise import Elementwise
+
+__all__ = ["NumpyElementwise"]
+
+#: The sizes from which the kernels below are faster than NumPy's, and that of a tile that stays in cache.
+_BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 32768
+
+
+class NumpyElementwise(Elementwise):
+    """What replaces NumPy's own functions on the CPU."""
+
+    bodies: ClassVar[dict[str, Callable[..., Any]]]
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        """Selection by integer arithmetic on the bits."""
+        dtype = x.dtype if hasattr(x, "dtype") else getattr(y, "dtype", None)
+        if dtype not in BITS or condition.size < _BITS_FROM or getattr(y, "dtype", dtype) != dtype:
+            return np.where(condition, x, y)
+        shape = condition.shape
+        for operand in (x, y):
+            if getattr(operand, "ndim", 0) and operand.shape != shape:
+                shape = np.broadcast_shapes(shape, operand.shape)
+        result = np.empty(shape, dtype)
+        bits.select(condition, x, y, result)
+        return result
+
+    def relu(self, x: Any) -> Any:
+        return np.clip(x, 0, np.inf) if _clips(x) else np.maximum(x, 0)
+
+    def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
+        """`x` between bounds; with numbers as bounds `clip` is faster than `maximum` and `minimum`."""
+        if _clips(x) and not getattr(low, "ndim", 0) and not getattr(high, "ndim", 0):
+            return np.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
+        return super().clamp(x, low, high)
+
+    def copysign(self, x: Any, y: Any) -> Any:
+        return bits.copysign(x, y) if x.dtype.kind == "f" and x.size >= _BITS_FROM else np.copysign(x, y)
+
+    def reciprocal(self, x: Any) -> Any:
+        """`numpy.reciprocal` takes twice the time of a division."""
+        return 1 / x if x.dtype.kind == "f" else np.reciprocal(x)
+
+    def power(self, x: Any, exponent: Any, value: Any) -> Any:
+        if x.dtype.kind == "f" and isinstance(value, (int, float)) and value == value // 1:
+            magnitude = np.power(np.abs(x), exponent)
+            return magnitude if value % 2 == 0 else self.copysign(magnitude, x)
+        return np.power(x, exponent)
+
+    def hypot(self, x: Any, y: Any) -> Any:
+        """The root of the squares, and NumPy's `hypot` for those that are too large or too small for it."""
+        if x.size < _BITS_FROM:
+            return np.hypot(x, y)
+        limit = 1e30 if x.dtype == np.float32 else 1e290
+        squares = x * x + y * y
+        plain = (squares > 1 / limit) & (squares < limit)
+        result = np.sqrt(squares, out=squares)
+        if not plain.all():
+            rest = ~plain
+            x, y = np.broadcast_arrays(x, y)
+            result[rest] = np.hypot(x[rest], y[rest])
+        return result
+
+    def special_function(self, name: str) -> Any:
+        """A function of scipy.special, or for large arrays an approximation of the same accuracy."""
+        dtypes = approximations.DTYPES.get(name, "")
+        if not dtypes:
+            return super().special_function(name)
+        formula = getattr(approximations, name)
+
+        def kernel(x: Any) -> Any:
+            if x.size < _CLIP_FROM or x.dtype.char not in dtypes:
+                return getattr(self.special, name)(x)
+            return tiles.compute(formula, self, (x,))
+
+        return kernel
+
+    # -- quotients: those of float32 numbers are exact in float64, where they are not too large --------------
+
+    def floor_divide(self, x: Any, y: Any) -> Any:
+        return _in_tiles(_floor_divide, x, y) if _exact(x, y) else super().floor_divide(x, y)
+
+    def remainder(self, x: Any, y: Any) -> Any:
+        return _in_tiles(_remainder, x, y) if _exact(x, y) else super().remainder(x, y)
+
+    def fmod(self, x: Any, y: Any) -> Any:
+        return _in_tiles(_fmod, x, y) if _exact(x, y) else super().fmod(x, y)
+
+
+def _clips(x: Any) -> bool:
+    return bool(x.size >= _CLIP_FROM and x.dtype.kind == "f")
+
+
+def _exact(x: Any, y: Any) -> bool:
+    return bool(x.dtype == y.dtype == np.float32 and max(x.size, y.size) >= _BITS_FROM)
+
+
+def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
+    """Run ``kernel(out, *parts)`` on parts of arrays of one dtype that stay in cache."""
+    arrays = np.broadcast_arrays(*arrays)
+    result = np.empty(arrays[0].shape, arrays[0].dtype)
+    flat, parts = result.reshape(-1), [np.ascontiguousarray(a).reshape(-1) for a in arrays]
+    for i in range(0, flat.size, _TILE):
+        kernel(flat[i : i + _TILE], *(p[i : i + _TILE] for p in parts))
+    return result
+
+
+def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:
+    """A kernel for the rounded quotient, or for the rest that it leaves; `plain` is for large quotients."""
+
+    def kernel(out: Any, x: Any, y: Any) -> None:
+        wide = x.astype(np.float64)
+        quotient = wide / y
+        rounding(quotient, out=quotient)
+        if not (np.abs(quotient) < 2**24).all():
+            plain(x, y, out=out)
+        elif rest:
+            quotient *= y
+            out[...] = np.subtract(wide, quotient, out=wide)
+        else:
+            out[...] = quotient
+
+    return kernel
+
+
+_floor_divide = _by_quotient(np.floor, np.floor_divide, rest=False)
+_remainder = _by_quotient(np.floor, np.remainder, rest=True)
+_fmod = _by_quotient(np.trunc, np.fmod, rest=True)

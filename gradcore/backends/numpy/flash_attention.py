@@ -1,0 +1,115 @@
+"""Attention for NumPy that keeps no weights: blocks of queries, whose scores are computed again for gradients.
+
+Instead of the weights the logarithm of each row's sum of powers is kept. Where `numpy.attention` would write and read a
+matrix that is larger than the caches, this takes less memory by that matrix, and in most cases less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gradcore.backends.cuda import flash_sdp_enabled
+from gradcore.backends.numpy.attention import add_gradients, add_product, hidden, powers
+from gradcore.backends.numpy.products_in_threads import spread_products
+from gradcore.backends.numpy.rows import exponentials
+from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
+from gradcore.backends.portable.normalization import Normalization
+
+__all__ = ["NumpyFlashAttention"]
+
+#: Scores from which weights are not kept: 32 MB of float32.
+_MANY = 1 << 23
+#: Scores of a block, and its queries.
+_SCORES, _QUERIES = 1 << 20, 256
+
+
+class NumpyFlashAttention(Normalization):
+    """Attention of float32 and float64 arrays, with any mask and any batch dims that go together."""
+
+    bodies: ClassVar[dict[str, Callable[..., Any]]]
+
+    def keeps_weights(self, scores: int, dtype: str) -> bool:
+        return scores < _MANY or dtype not in ("float32", "float64") or not flash_sdp_enabled()
+
+    def flash_attention(
+        self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
+    ) -> tuple[Any, Any]:
+        of = Heads.of(np, query, key, value, mask)
+        heads, queries, _ = of.scores_shape()
+        out = np.empty((heads, queries, value.shape[-1]), query.dtype)
+        logs = np.empty((heads, queries, 1), query.dtype)
+
+        def attend(block: Block) -> None:
+            scores = _scores(of, block, scale, causal)
+            weights = np.empty_like(scores)
+            total, top = powers(scores, weights)
+            result = np.matmul(weights, of.value[block.heads, block.seen])
+            result /= total[..., None]
+            out[block.heads, block.rows] = result
+            logs[block.heads, block.rows, 0] = np.log(total) + top
+
+        _each(attend, [[block] for group in _blocks(of, causal) for block in group])
+        return out.reshape(*of.lead, *out.shape[1:]), logs.reshape(*of.lead, *logs.shape[1:])
+
+    def flash_attention_backward(
+        self,
+        grad: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        logsumexp: Any,
+        scale: float,
+        causal: bool,
+        needs: Sequence[bool],
+    ) -> tuple[Any, Any, Any, Any]:
+        if needs[3]:
+            body: Any = self.bodies["flash_attention_backward"]
+            return body(self, grad, query, key, value, mask, logsumexp, scale, causal, needs)  # type: ignore[no-any-return]
+        of = Heads.of(np, query, key, value, mask, grad)
+        grad, logs = (in_heads(np, x, of.lead) for x in (grad, logsumexp))
+        results = [np.zeros(x.shape, x.dtype) if need else None for x, need in zip(of[:3], needs[:3], strict=True)]
+
+        def work(block: Block) -> None:
+            part, rows, seen = block
+            weights = _scores(of, block, scale, causal)
+            weights -= logs[part, rows]
+            exponentials(weights, weights)
+            cuts = zip(results, (rows, seen, seen), strict=True)
+            targets = [None if a is None else a[part, cut] for a, cut in cuts]
+            arrays = grad[part, rows], of.query[part, rows], of.key[part, seen], of.value[part, seen]
+            add_gradients(targets, *arrays, weights, scale, add_product)
+
+        _each(work, _blocks(of, causal))
+        of_query, of_key, of_value = (a if a is None else a.reshape(*of.lead, *a.shape[1:]) for a in results)
+        return of_query, of_key, of_value, None
+
+
+def _blocks(of: Heads, causal: bool) -> list[list[Block]]:
+    return blocks(of.scores_shape(), _SCORES, _QUERIES, causal)
+
+
+def _each(work: Callable[[Block], None], groups: list[list[Block]]) -> None:
+    """Call `work` for each block; groups of blocks are shared among threads."""
+
+    def some(start: int, stop: int) -> None:
+        for group in groups[start:stop]:
+            for block in group:
+                work(block)
+
+    spread_products(some, len(groups))
+
+
+def _scores(of: Heads, block: Block, scale: float, causal: bool) -> Any:
+    """The scores of a block, with the mask, and minus infinity for keys that a query does not see."""
+    part, rows, seen = block
+    scores = np.matmul(of.query[part, rows] * scale, of.key[part, seen].swapaxes(-1, -2))
+    if of.mask is not None:
+        scores += of.mask_part(block)
+    first = rows.start
+    if causal and first < seen.stop:
+        scores[:, :, first:] += hidden(scores.shape[1], seen.stop - first, scores.dtype)
+    return scores

@@ -1,0 +1,223 @@
+"""Linear algebra on the CPU: what NumPy lacks, by SciPy's LAPACK and BLAS, one matrix after another."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.numpy.openblas import SCIPY
+from gradcore.backends.numpy.products_in_threads import spread_products
+from gradcore.backends.portable.linear_algebra import LinearAlgebra
+
+__all__ = ["Lapack"]
+
+#: Up to this size NumPy's solver, which works on a whole batch but factors anew, beats a loop over the matrices.
+SMALL = 32
+#: From this size of a dim on, matrices are worth SciPy's threads.
+LARGE = 1024
+#: Multiplications of a batch of products from which threads take part.
+MANY = 1 << 23
+
+
+@functools.cache
+def _routine(library: str, name: str, dtype: str) -> Any:
+    """A routine of ``scipy.linalg.lapack`` or ``blas`` for a dtype's character; SciPy is imported when first used."""
+    import importlib
+
+    module = importlib.import_module(f"scipy.linalg.{library}")
+    return getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype] + name)
+
+
+def _threads_for(*arrays: Any) -> AbstractContextManager[None]:
+    """A context for routines on matrices: SciPy's threads are for large ones, with which they do not hinder NumPy's."""
+    return nullcontext() if any(max(a.shape[-2:]) >= LARGE for a in arrays) else SCIPY
+
+
+def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """The common batch shape of matrices, and the matrices expanded to it with their batch dims merged."""
+    shape = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+    count = int(np.prod(shape))
+    return shape, [np.broadcast_to(a, (*shape, *a.shape[-2:])).reshape(count, *a.shape[-2:]) for a in arrays]
+
+
+def _shared_product(a: Any, b: Any) -> Any:
+    """The products of the matrices of two batches, shared among threads: `numpy.matmul` takes one after the other."""
+    out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
+    first, second, target = (x.reshape(-1, *x.shape[-2:]) if x.shape[0] < 8 else x for x in (a, b, out))
+
+    def some(start: int, stop: int) -> None:
+        np.matmul(first[start:stop], second[start:stop], out=target[start:stop])
+
+    spread_products(some, len(first))
+    return out
+
+
+def _is_slow_in_numpy(a: Any) -> bool:
+    """Whether NumPy's decompositions take 1.1 to 1.9 times as long as SciPy's: in single precision they do."""
+    return a.dtype.char in "fF" and min(a.shape[-2:]) >= 16
+
+
+class Lapack(LinearAlgebra):
+    """Kernels for NumPy arrays."""
+
+    def matmul(self, a: Any, b: Any) -> Any:
+        if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in "fd":
+            rows, inner = a.shape
+            # For many rows, OpenBLAS takes longer with a small transposed second operand than with its copy.
+            if rows >= 48 and b.strides[1] > b.strides[0] and 512 <= b.size <= 8192:
+                b = np.ascontiguousarray(b)
+            if inner != 1:  # nothing of what `Products.matmul` looks for
+                try:
+                    return a.dot(b)  # sooner at BLAS than `numpy.matmul`, and copies what BLAS cannot read
+                except ValueError:
+                    pass
+            return super().matmul(a, b)
+        if 0 in a.strides:  # an expanded array: NumPy has no fast way for it
+            a = np.ascontiguousarray(a)
+        strides = b.strides
+        if 0 in strides or (
+            len(strides) > 1
+            and strides[-1] > strides[-2]
+            and 512 <= b.shape[-1] * b.shape[-2] <= 8192
+            and a.size >= 48 * b.shape[-2]
+        ):
+            b = np.ascontiguousarray(b)
+        return super().matmul(a, b)
+
+    # -- LU -----------------------------------------------------------------------------------------------------
+
+    def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
+        *batch, m, n = a.shape
+        k = min(m, n)
+        lu = np.empty((*batch, n, m), a.dtype).swapaxes(-1, -2)  # columns together, as LAPACK has them
+        pivots = np.empty((*batch, k), "int32")
+        info = np.zeros(batch, "int32")
+        if k:
+            getrf = _routine("lapack", "getrf", a.dtype.char)
+            with _threads_for(a):
+                for i in np.ndindex(*batch):
+                    lu[i], pivots[i], info[i] = getrf(a[i])
+            pivots += 1
+        return lu, pivots, info
+
+    def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+        if a.shape[-1] <= SMALL:
+            try:
+                x = np.linalg.solve(a, b)
+                return x, np.empty((0, 0), a.dtype), np.empty(0, "int32"), np.zeros(a.shape[:-2], "int32")
+            except np.linalg.LinAlgError:  # a singular one is among them: find out which
+                pass
+        lu, pivots, info = self.factor_lu(a)
+        return self.solve_with_factors(a, lu, pivots, b), lu, pivots, info
+
+    def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        if not b.size or not lu.size:
+            batch, (_, b) = _batch(lu, b)
+            return np.zeros((*batch, *b.shape[-2:]), b.dtype)
+        getrs = _routine("lapack", "getrs", lu.dtype.char)
+        trans = 0 if not adjoint else 2 if lu.dtype.kind == "c" else 1
+        batch, (lu, pivots, b) = _batch(lu, pivots[..., None], b)
+        x = np.empty_like(b)
+        with _threads_for(lu, b):
+            for i in range(len(b)):
+                x[i] = getrs(lu[i], pivots[i, :, 0] - 1, b[i], trans)[0]
+        return x.reshape(*batch, *b.shape[-2:])
+
+    # -- triangles ------------------------------------------------------------------------------------------------
+
+    def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
+        # Transposed, so that the rows in memory are the columns that BLAS expects.
+        trsm = functools.partial(_routine("blas", "trsm", a.dtype.char), 1, side=1, lower=upper, diag=unitriangular)
+        if a.ndim == 2 == b.ndim and b.size:
+            with _threads_for(a, b):
+                return trsm(a.T, b.T).T
+        batch, (a, b) = _batch(a, b)
+        if len(b) > 4 and a.shape[-1] <= SMALL // 4:
+            try:
+                return super().solve_triangle(a, b, upper, unitriangular).reshape(*batch, *b.shape[-2:])
+            except np.linalg.LinAlgError:  # a zero on a diagonal, which gives infinities
+                pass
+        x = np.empty_like(b)
+        with _threads_for(a, b):
+            for i in range(len(b) if b.size else 0):
+                x[i] = trsm(a[i].T, b[i].T).T
+        return x.reshape(*batch, *b.shape[-2:])
+
+    # -- eigenvalues and singular values --------------------------------------------------------------------------
+
+    def factor_eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
+        if not _is_slow_in_numpy(a):
+            return super().factor_eigh(a, uplo)
+        values, vectors = np.empty(a.shape[:-1], a.real.dtype), np.empty_like(a)
+        self._eigh(a, uplo, values, vectors)
+        return values, vectors
+
+    def eigenvalues_hermitian(self, a: Any, uplo: str = "L") -> Any:
+        if not _is_slow_in_numpy(a):
+            return super().eigenvalues_hermitian(a, uplo)
+        values = np.empty(a.shape[:-1], a.real.dtype)
+        self._eigh(a, uplo, values, None)
+        return values
+
+    def _eigh(self, a: Any, uplo: str, values: Any, vectors: Any) -> None:
+        evd = _routine("lapack", "heevd" if a.dtype.kind == "c" else "syevd", a.dtype.char)
+        with _threads_for(a):
+            for i in np.ndindex(a.shape[:-2]):
+                values[i], found, info = evd(a[i], compute_v=vectors is not None, lower=uplo == "L")
+                if info:
+                    raise self._no_convergence("linalg.eigh", a)
+                if vectors is not None:
+                    vectors[i] = found
+
+    def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
+        if not _is_slow_in_numpy(a):
+            return super().factor_svd(a, full_matrices)
+        *batch, m, n = a.shape
+        k = min(m, n)
+        u = np.empty((*batch, m, m if full_matrices else k), a.dtype)
+        vh = np.empty((*batch, n if full_matrices else k, n), a.dtype)
+        values = np.empty((*batch, k), a.real.dtype)
+        gesdd = _routine("lapack", "gesdd", a.dtype.char)
+        with _threads_for(a):
+            for i in np.ndindex(*batch):
+                # Transposed, so that the rows in memory are the columns that LAPACK expects.
+                right, values[i], left, info = gesdd(a[i].T, full_matrices=full_matrices)
+                if info:
+                    raise self._no_convergence("linalg.svd", a)
+                u[i], vh[i] = left.T, right.T
+        return u, values, vh
+
+    def singular_values(self, a: Any) -> Any:
+        if not _is_slow_in_numpy(a):
+            return super().singular_values(a)
+        values = np.empty((*a.shape[:-2], min(a.shape[-2:])), a.real.dtype)
+        gesdd = _routine("lapack", "gesdd", a.dtype.char)
+        with _threads_for(a):
+            for i in np.ndindex(a.shape[:-2]):
+                _, values[i], _, info = gesdd(a[i].T, compute_uv=False)
+                if info:
+                    raise self._no_convergence("linalg.svd", a)
+        return values
+
+    # -- others ---------------------------------------------------------------------------------------------------
+
+    def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
+        try:
+            return np.linalg.cholesky(a), np.zeros(a.shape[:-2], "int32")
+        except np.linalg.LinAlgError:
+            potrf = _routine("lapack", "potrf", a.dtype.char)
+            factor, info = np.empty_like(a), np.zeros(a.shape[:-2], "int32")
+            with _threads_for(a):
+                for i in np.ndindex(a.shape[:-2]):
+                    factor[i], info[i] = potrf(a[i], lower=1, clean=1)
+            return factor, info
+
+    def invert(self, a: Any) -> tuple[Any, Any]:
+        try:
+            return np.linalg.inv(a), np.zeros(a.shape[:-2], "int32")
+        except np.linalg.LinAlgError:
+            lu, pivots, info = self.factor_lu(a)
+            return self.solve_lu(lu, pivots, np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape)), info

@@ -1,0 +1,19 @@
+"""Threads that multiply matrices side by side, in each of which BLAS works alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.openblas import NUMPY
+
+__all__ = ["spread_products"]
+
+
+def spread_products(work: Callable[[int, int], None], count: int) -> None:
+    """As `threads.spread`, for work that multiplies matrices."""
+    if count < 2 or threads.get_num_threads() < 2:
+        work(0, count)
+        return
+    with NUMPY:
+        threads.spread(work, count, count)

@@ -1,0 +1,310 @@
+"""Reductions and cumulative sums for NumPy: through BLAS, and with fewer passes over memory.
+
+A sum over contiguous dimensions is a product with a vector of ones, which takes a third of the time of
+`numpy.add.reduce` over the last dimension and less over the first. BLAS adds in 4 to 32 lanes, in blocks: measured on
+uniform numbers, float32 sums of 1,000, 65,536 and 1,000,000 elements were off by at most 3, 3 and 6 units of 2**-24 of
+the sum of magnitudes (2, 1 and 1 pairwise). Over the first dimension, where NumPy adds row to row (25 and 80 such units
+for 1,000 and 65,536 rows), `BLOCK` rows are added at a time, and then the blocks (14).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.numpy.rows import in_blocks, ones, row_maxima, rows_of, transposed
+from gradcore.backends.portable.cumulative import Cumulative
+from gradcore.backends.portable.reductions import Dims, Reductions
+
+__all__ = ["NumpyReductions"]
+
+#: Elements below which the call of BLAS costs more than it saves, but for the sum over the rows of a matrix.
+SMALL = 8192
+#: Rows that are added one to another before blocks of them are.
+BLOCK = 4096
+
+_add: Any = np.add.reduce
+_multiply: Any = np.multiply.reduce
+_maximum: Any = np.maximum.reduce
+_minimum: Any = np.minimum.reduce
+
+
+def _sum_run(x: Any, start: int, stop: int) -> Any:
+    """Sum a contiguous array over the dimensions from `start` to before `stop`."""
+    lead, rest = x.shape[:start], x.shape[stop:]
+    outer, n, inner = math.prod(lead), math.prod(x.shape[start:stop]), math.prod(rest)
+    if inner == 1:
+        if outer == 1:
+            return _sum_flat(x.reshape(n)).reshape(lead + rest)
+        return (x.reshape(outer, n) @ ones(n, x.dtype)).reshape(lead + rest)
+    x = x.reshape(outer, n, inner)
+    whole = n // BLOCK * BLOCK
+    if whole < BLOCK * 2:
+        return np.matmul(ones(n, x.dtype), x).reshape(lead + rest)
+    total = np.matmul(ones(BLOCK, x.dtype), x[:, :whole].reshape(outer, -1, BLOCK, inner)).sum(axis=1)
+    if whole < n:
+        total += np.matmul(ones(n - whole, x.dtype), x[:, whole:])
+    return total.reshape(lead + rest)
+
+
+def _sum_flat(x: Any) -> Any:
+    """The sum of a contiguous vector: of rows by BLAS, of their sums pairwise."""
+    row = 1024
+    rows = len(x) // row
+    sums = x[: rows * row].reshape(rows, row) @ ones(row, x.dtype)
+    return np.asarray(_add(sums) + _add(x[rows * row :]))
+
+
+def _flat_index(shape: tuple[int, ...], index: Any, dim: int) -> Any:
+    """Where the elements at an index along a dim lie in the flattened array of that shape."""
+    n, inner, outer = shape[dim], math.prod(shape[dim + 1 :]), math.prod(shape[:dim])
+    flat = index.reshape(outer, index.shape[dim], inner)
+    if outer > 1:
+        flat = flat + (np.arange(outer) * n)[:, None, None]
+    if inner > 1:
+        flat = flat * inner
+        flat += np.arange(inner)
+    return flat.reshape(index.shape)
+
+
+def _product_of_rows(x: Any) -> Any:
+    """Products along the last dimension: first of vectors that follow each other, in which all lanes take part."""
+    n = x.shape[-1]
+    width = 128 if n >= 512 else 32
+    whole = n - n % width
+    products = _multiply(_multiply(x[..., :whole].reshape(*x.shape[:-1], -1, width), -2), -1)
+    return products if whole == n else products * _multiply(x[..., whole:], -1)
+
+
+def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
+    """The first index of extrema along a dim.
+
+    NumPy searches columns one by one. Where there are many, their extrema are faster, and then to look for these.
+    """
+    inner = math.prod(x.shape[dim + 1 :])
+    if inner < 16 or x.size < SMALL or not x.flags.c_contiguous:
+        return index(x, axis=dim)
+    values = extremum(x, dim, None, None, True)
+    if x.dtype.kind == "f" and np.isnan(values).any():
+        return index(x, axis=dim)
+    n = x.shape[dim]
+    found = np.flatnonzero(x == values)[::-1]
+    out = np.empty(values.size, np.int64)
+    rows, columns = np.divmod(found, inner)
+    outer, places = np.divmod(rows, n)
+    out[outer * inner + columns] = places  # the first one is written last
+    return out.reshape(x.shape[:dim] + x.shape[dim + 1 :])
+
+
+def _row_by_row(function: Any, x: Any, dim: int) -> Any:
+    """Accumulate along a dimension with many elements beside it: NumPy's `accumulate` goes from column to column."""
+    out = np.empty(x.shape, x.dtype)
+    source, target = np.moveaxis(x, dim, 0), np.moveaxis(out, dim, 0)
+    target[:1] = source[:1]
+    for i in range(1, len(source)):
+        function(target[i - 1], source[i], out=target[i])
+    return out
+
+
+def _extrema_by_doubling(function: Any, x: Any) -> Any:
+    """Running extrema along the last dimension: after every pass each is that of twice as many elements.
+
+    A pass goes through the rows of a block as one, since to begin a row costs more than to do what is then undone.
+    """
+    rows = rows_of(x)
+    width = rows.shape[1]
+    out = np.empty(rows.shape, x.dtype)
+    steps = [1 << i for i in range((width - 1).bit_length())]
+
+    def work(part: slice, _: int) -> None:
+        now, buffers = rows[part], [np.empty_like(rows[part]), out[part]]
+        for i, step in enumerate(steps):
+            target = buffers[(len(steps) - i) % 2]  # the last one is `out`
+            function(now.reshape(-1)[step:], now.reshape(-1)[:-step], out=target.reshape(-1)[step:])
+            target[:, :step] = now[:, :step]
+            now = target
+
+    in_blocks(work, rows)
+    return out.reshape(x.shape)
+
+
+def _cumsum_of_rows(x: Any, dim: int, reverse: bool) -> Any:
+    """Cumulative sums along a dimension with many elements beside it: row by row."""
+    out = np.empty(x.shape, x.dtype)
+    source, target = np.moveaxis(x, dim, 0), np.moveaxis(out, dim, 0)
+    if reverse:
+        source, target = source[::-1], target[::-1]
+    target[0] = source[0]
+    for i in range(1, len(source)):
+        np.add(target[i - 1], source[i], target[i])
+    return out
+
+
+def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
+    """Cumulative sums along the last dimension: of blocks by a triangular matrix of ones, then of the blocks' sums.
+
+    None where something is not finite, as the matrix' zeros would spread it.
+    """
+    n = x.shape[-1]
+    block = max((b for b in range(16, 41) if n % b == 0), default=32)
+    rows = x.reshape(-1, n)
+    if n % block:
+        rows = np.zeros((len(rows), n + -n % block), x.dtype)
+        rows[:, :n] = x.reshape(-1, n)
+    triangle = np.tri(block, dtype=x.dtype)
+    out = (rows.reshape(-1, block) @ (triangle if reverse else triangle.T)).reshape(len(rows), -1, block)
+    sums = out[:, :, 0 if reverse else -1]
+    if not np.isfinite(sums).all():
+        return None
+    if reverse:
+        out[:, :-1] += np.cumsum(sums[:, :0:-1], axis=1)[:, ::-1, None]
+    else:
+        out[:, 1:] += np.cumsum(sums[:, :-1], axis=1)[:, :, None]
+    return np.ascontiguousarray(out.reshape(len(rows), -1)[:, :n]).reshape(x.shape)
+
+
+class NumpyReductions(Reductions, Cumulative):
+    """What NumPy reduces faster in another way."""
+
+    def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        kind = x.dtype.kind
+        if dtype is None and kind in "fc":
+            small = x.size < SMALL
+            if dims == (0,) and x.ndim == 2 and not keepdim and x.dtype.char in "fd":
+                if small or (len(x) < BLOCK * 2 and x.flags.forc):
+                    return ones(len(x), x.dtype).dot(x)
+            elif small:
+                return _add(x, dims, None, None, keepdim)
+        wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
+        if x.size < SMALL or kind not in "fc" or wanted != x.dtype or x.itemsize < 4 or dims == ():
+            return _add(x, dims, wanted, None, keepdim)
+        if dims is not None:
+            dims = tuple(d % x.ndim for d in dims)
+        if not x.flags.c_contiguous:
+            if not x.flags.f_contiguous:
+                return _add(x, dims, None, None, keepdim)
+            turned = None if dims is None else tuple(x.ndim - 1 - d for d in dims)
+            return self.sum_over(x.T, turned, keepdim).T
+        reduced = range(x.ndim) if dims is None else sorted(dims)
+        total, stop = x, len(reduced)
+        while stop:  # runs of adjacent dimensions, from the last one on
+            start = stop - 1
+            while start and reduced[start - 1] == reduced[start] - 1:
+                start -= 1
+            total = _sum_run(total, reduced[start], reduced[stop - 1] + 1)
+            stop = start
+        return total.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)]) if keepdim else total
+
+    def sum_rows(self, x: Any) -> Any:
+        rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        if x.dtype.kind not in "fc":
+            return np.add.reduce(rows, axis=0, dtype=x.dtype)
+        return self.sum_over(rows, (0,))
+
+    def dot_over(self, x: Any, y: Any, dim: int) -> Any:
+        if x.dtype != y.dtype or x.dtype.kind != "f" or dim % x.ndim != x.ndim - 1:
+            return super().dot_over(x, y, dim)
+        return np.vecdot(x, y)[..., None]
+
+    def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        if x.size >= SMALL and x.dtype.kind == "f" and dtype is None and x.flags.c_contiguous:
+            if dims is None:
+                product = np.asarray(_product_of_rows(x.reshape(-1)))
+                return product.reshape((1,) * x.ndim) if keepdim else product
+            if dims == (x.ndim - 1,) and x.shape[-1] >= 64:
+                product = _product_of_rows(x)
+                return product[..., None] if keepdim else product
+        return super().prod_over(x, dims, keepdim, dtype)
+
+    def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        if x.size >= SMALL and dims == (x.ndim - 1,) and x.dtype.kind == "f" and x.shape[-1] >= 4:
+            top = row_maxima(rows_of(x)).reshape(x.shape[:-1])
+            return top[..., None] if keepdim else top
+        return _maximum(x, dims, None, None, keepdim)
+
+    def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        return _minimum(x, dims, None, None, keepdim)
+
+    def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
+        return self.kept(_index_of(x, dim, _maximum, np.argmax), dim, keepdim)
+
+    def argmin_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
+        return self.kept(_index_of(x, dim, _minimum, np.argmin), dim, keepdim)
+
+    def max_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+        return self.at_index(x, _index_of(x, dim, _maximum, np.argmax), dim, keepdim)
+
+    def min_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+        return self.at_index(x, _index_of(x, dim, _minimum, np.argmin), dim, keepdim)
+
+    def take_along(self, x: Any, index: Any, dim: int) -> Any:
+        """`numpy.take_along_axis` as one flat `take`, in half of its time and a fifth of its overhead."""
+        return x.reshape(-1).take(_flat_index(x.shape, index, dim))
+
+    def put_along(self, x: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
+        out = np.zeros(shape, x.dtype)
+        out.reshape(-1)[_flat_index(shape, index, dim)] = x
+        return out
+
+    def exp_for_ratio(self, x: Any, top: Any) -> Any:
+        # Exponentials of a moderate maximum do not overflow in a sum, and what vanishes beside it does not matter.
+        if x.size >= SMALL and top.min() >= -8 and top.max() <= 60:
+            return np.exp(x)
+        return super().exp_for_ratio(x, top)
+
+    def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
+        if x.size >= SMALL and x.dtype.kind in "fc" and x.itemsize >= 4 and (dtype is None or dtype.numpy == x.dtype):
+            n = x.shape[dim]
+            if dim < x.ndim - 1 and x.size >= 256 * n:
+                return _cumsum_of_rows(x, dim, reverse)
+            if dim == x.ndim - 1 and n >= 64:
+                out = _cumsum_by_blocks(x, reverse)
+                if out is not None:
+                    return out
+        if reverse or dtype is not None or x.dtype.kind not in "fc":
+            return super().cumsum_along(x, dim, reverse, dtype)
+        return np.add.accumulate(x, dim)
+
+    def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
+        n = term.shape[dim]
+        if not term.size or term.size < 128 * n or factor.shape != term.shape:
+            return super().scan_along(factor, term, dim, reverse)
+        dtype = np.result_type(factor, term)
+        last = dim == term.ndim - 1
+        if last:
+            factors, out = (transposed(a.reshape(-1, n).astype(dtype, copy=False)) for a in (factor, term))
+        else:
+            factors, out = np.moveaxis(factor, dim, 0), np.array(np.moveaxis(term, dim, 0), dtype, order="C")
+        spare = np.empty(out.shape[1:], dtype)
+        back = 1 if reverse else -1
+        for i in range(n - 2, -1, -1) if reverse else range(1, n):
+            # one by one: what lies beside the dimension keeps the CPU's lanes busy
+            out[i] += np.multiply(factors[i], out[i + back], spare)
+        return transposed(out).reshape(term.shape) if last else np.moveaxis(out, 0, dim)
+
+    def running(self, function: Any, x: Any, dim: int) -> Any:
+        if function is np.logaddexp and x.dtype == np.float32:  # one after the other: keep the rounding errors small
+            return np.logaddexp.accumulate(x.astype(np.float64), axis=dim).astype(np.float32)
+        beside = x.size // max(x.shape[dim], 1)
+        if beside >= 128 and dim < x.ndim - 1:
+            return _row_by_row(function, x, dim)
+        if function in (np.maximum, np.minimum) and dim == x.ndim - 1 and x.size >= SMALL and x.shape[dim] >= 16:
+            return _extrema_by_doubling(function, x)
+        return function.accumulate(x, axis=dim)
+
+    def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
+        if dtype is None and x.dtype.kind in "fc" and dim < x.ndim - 1 and x.size >= 128 * max(x.shape[dim], 1):
+            return _row_by_row(np.multiply, x, dim)
+        return super().cumprod_along(x, dim, dtype)
+
+    def with_last_index(self, x: Any, running: Any, dim: int) -> tuple[Any, Any]:
+        """In the smallest integers that hold the positions."""
+        n = x.shape[dim]
+        if x.size < SMALL:
+            return super().with_last_index(x, running, dim)
+        dtype = np.int16 if n < 1 << 15 else np.int32 if n < 1 << 31 else np.int64
+        position = np.arange(n, dtype=dtype).reshape((-1,) + (1,) * (x.ndim - dim - 1))
+        places = np.multiply(self.equal_or_nan(x, running), position, dtype=dtype)
+        return running, self.running_max(places, dim).astype(np.int64)

@@ -1,0 +1,130 @@
+"""Sorting and selection for NumPy, by algorithms that use the CPU's vector instructions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.portable.sorting import Sorting
+
+__all__ = ["NumpySorting"]
+
+#: Elements below which a plain stable sort is as fast.
+SMALL = 2048
+#: Up to this many of the largest elements are found one after the other.
+FEW = 16
+
+
+def _order_keys(x: Any, descending: bool) -> Any:
+    """int64 keys below 2**32 in magnitude in the order of the elements, or None where there are none."""
+    if x.dtype == np.float32:
+        bits = (x + np.float32(0)).view(np.int32)  # -0.0 counts as 0.0
+        keys = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers in ascending order
+        unordered = np.isnan(x)
+        if unordered.any():
+            keys[unordered] = 0x7FFFFFFF
+        keys = keys.astype(np.int64)
+    elif x.dtype.kind in "biu" and x.itemsize < 8:
+        keys = x.astype(np.int64)
+    elif x.dtype == np.int64:
+        low = x.min()
+        if int(x.max()) - int(low) >= 1 << 31:
+            return None
+        keys = x - low
+    else:
+        return None
+    return ~keys if descending else keys
+
+
+class NumpySorting(Sorting):
+    """What NumPy sorts faster in another way."""
+
+    def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
+        """Stable: element and index are sorted together in one int64 where both fit; else ties are sorted out after."""
+        n = x.shape[dim]
+        if not descending and (x.size < SMALL or n < 16):
+            return x.argsort(axis=dim, kind="stable")
+        if x.size < SMALL and (x.dtype.kind in "biu" or (x.dtype.kind == "f" and not np.isnan(x).any())):
+            return (-x if x.dtype.kind == "f" else ~x).argsort(axis=dim, kind="stable")
+        if x.size < SMALL or n < 16 or n >= 1 << 31:
+            return super().argsort_along(x, dim, descending)
+        keys = _order_keys(x, descending)
+        if keys is not None:
+            keys <<= 31
+            keys |= np.arange(n).reshape((-1,) + (1,) * (x.ndim - dim - 1))
+            keys.sort(axis=dim)
+            keys &= (1 << 31) - 1
+            return keys
+        order = np.argsort(x if not descending else -x if x.dtype.kind == "f" else ~x, axis=dim)
+        rows = np.moveaxis(self.take_along(x, order, dim), dim, 0)
+        if (rows[1:] == rows[:-1]).any() or np.isnan(rows).any():
+            return super().argsort_along(x, dim, descending)
+        return order
+
+    def partitioned(self, x: Any, k: int, dim: int) -> Any:
+        return np.partition(x, k, axis=dim)
+
+    def unique_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
+        """Integers of a moderate range by counting, other numbers by sorting."""
+        if dim is not None or x.size < SMALL or x.dtype.kind not in "biuf":
+            return super().unique_of(x, inverse, counts, dim)
+        flat, nothing = x.reshape(-1), np.zeros(0, np.int64)
+        if x.dtype.kind in "iu" and x.dtype != np.uint64:
+            low = int(flat.min())
+            spread = int(flat.max()) - low
+            if spread < 4 * flat.size:
+                shifted = flat.astype(np.int64, copy=False) - low
+                number = np.bincount(shifted, minlength=spread + 1)
+                there = number > 0
+                values = (np.flatnonzero(there) + low).astype(x.dtype)
+                where = (np.cumsum(there) - 1).take(shifted).reshape(x.shape) if inverse else nothing
+                return values, where, number[there] if counts else nothing
+        order = self.argsort_along(flat, 0) if inverse else None
+        values = np.sort(flat) if order is None else flat.take(order)
+        starts = np.ones(flat.size, bool)
+        np.not_equal(values[1:], values[:-1], out=starts[1:])
+        where = nothing
+        if order is not None:
+            where = np.empty(flat.size, np.int64)
+            where[order] = np.cumsum(starts) - 1
+            where = where.reshape(x.shape)
+        ends = np.append(np.flatnonzero(starts), flat.size) if counts else None
+        return values[starts], where, nothing if ends is None else np.diff(ends)
+
+    def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
+        n = x.shape[dim]
+        if x.size < SMALL or not k or k > n // 4:
+            return super().topk_along(x, dim, k, largest)
+        rows = np.moveaxis(x, dim, -1)
+        found = _first_extrema(rows, k, largest) if k <= FEW else None
+        if found is None:
+            part = np.argpartition(rows, n - k if largest else k - 1, axis=-1)
+            index = np.sort(part[..., n - k :] if largest else part[..., :k], axis=-1)
+            last = x.ndim - 1
+            values = self.take_along(rows, index, last)
+            order = self.argsort_along(values, last, largest)
+            found = self.take_along(values, order, last), self.take_along(index, order, last)
+        return tuple(np.ascontiguousarray(np.moveaxis(a, -1, dim)) for a in found)  # type: ignore[return-value]
+
+
+def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
+    """The first `k` maxima (or minima) of each row and their indices, each found after the one before was struck out.
+
+    None where an element equals what strikes out, or NaN would be taken for a minimum.
+    """
+    shape, n = rows.shape[:-1], rows.shape[-1]
+    rows = rows.reshape(-1, n)
+    left = rows.copy()
+    number = np.arange(len(rows))
+    index = np.empty((len(rows), k), np.int64)
+    info = np.finfo(rows.dtype) if rows.dtype.kind == "f" else np.iinfo(rows.dtype)
+    struck = (-np.inf if largest else np.inf) if rows.dtype.kind == "f" else (info.min if largest else info.max)
+    for i in range(k):
+        place = left.argmax(axis=1) if largest else left.argmin(axis=1)
+        index[:, i] = place
+        left[number, place] = struck
+    values = rows[number[:, None], index]
+    if (values == struck).any() or (not largest and np.isnan(values).any()):
+        return None
+    return values.reshape(*shape, k), index.reshape(*shape, k)

@@ -1,0 +1,125 @@
+"""Class targets for NumPy: scores as a matrix, and no target that is ignored, which is the usual case.
+
+Scores are read and written at places of the flattened matrix; cross entropy goes through blocks of rows that stay in
+cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.numpy.rows import exponentials, in_blocks, row_maxima, row_sums, rows_of
+from gradcore.backends.portable.targets import Targets
+
+__all__ = ["NumpyTargets"]
+
+_sum: Any = np.add.reduce
+
+
+class NumpyTargets(Targets):
+    """Negative log-likelihood and cross entropy of a matrix of scores."""
+
+    def nll(self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
+        places = None if weight is not None else self._places_in(x, target, ignore_index)
+        if places is None:
+            return super().nll(x, target, weight, reduction, ignore_index)
+        return _reduced(-x.reshape(-1).take(places), reduction)
+
+    def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
+        if target.ndim == 1 and not 0 <= ignore_index < classes and _within(target, classes):
+            result = np.zeros((len(target), classes), x.dtype)
+            result.reshape(-1)[_places(target, classes)] = x
+            return result
+        return super().class_spread(x, target, classes, ignore_index)
+
+    def softmax_nll(
+        self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
+    ) -> tuple[Any, Any, Any, Any]:
+        places = self._places_in(x, target, ignore_index)
+        if places is None:
+            return super().softmax_nll(x, target, weight, reduction, ignore_index)
+        rows = rows_of(x)
+        powers, top, total = self.row_powers(rows)
+        top -= rows.reshape(-1).take(places)
+        top += np.log(total)
+        if weight is None:
+            found = _reduced(top, reduction)
+        else:
+            found = self._weighted(top, target, weight, None, reduction, ignore_index)
+        return *found, powers, total.reshape(-1, 1)
+
+    def row_powers(self, rows: Any) -> tuple[Any, Any, Any]:
+        """The exponentials of rows less their largest elements, these, and the exponentials' sums."""
+        powers = np.empty(rows.shape, rows.dtype)
+        top, total = np.empty((2, len(rows)), rows.dtype)
+
+        def work(part: slice, _: int) -> None:
+            a, b = rows[part], powers[part]
+            top[part] = highest = row_maxima(a)
+            total[part] = row_sums(exponentials(np.subtract(a, highest[:, None], b), b))
+
+        in_blocks(work, rows)
+        return powers, top, total
+
+    def softmax_nll_backward(
+        self,
+        grad: Any,
+        grad_powers: Any,
+        grad_total: Any,
+        target: Any,
+        weight: Any,
+        total_weight: Any,
+        powers: Any,
+        total: Any,
+        reduction: str,
+        ignore_index: int,
+    ) -> Any:
+        if (
+            weight is not None
+            or grad is None
+            or grad_powers is not None
+            or grad_total is not None
+            or powers.ndim != 2
+            or total_weight != len(target)  # some are ignored
+        ):
+            return super().softmax_nll_backward(
+                grad, grad_powers, grad_total, target, weight, total_weight, powers, total, reduction, ignore_index
+            )
+        if reduction == "mean":
+            grad = grad / total_weight
+        result = np.empty(powers.shape, powers.dtype)
+        scale = grad.reshape(-1, 1) / total
+        in_blocks(lambda part, _: np.multiply(powers[part], scale[part], result[part]), powers)
+        result.reshape(-1)[_places(target, powers.shape[1])] -= grad
+        return result
+
+    def _places_in(self, x: Any, target: Any, ignore_index: int) -> Any:
+        """Where the targets' classes are in the flattened scores; None where this is not the usual case."""
+        if x.ndim != 2 or not x.size or x.dtype.kind != "f" or x.itemsize < 4:
+            return None
+        classes = x.shape[1]
+        if 0 <= ignore_index < classes or not _within(target, classes):
+            return None
+        return _places(target, classes)
+
+
+def _within(target: Any, classes: int) -> bool:
+    """Whether all targets are classes."""
+    if target.dtype == np.int64:
+        target = target.view(np.uint64)
+    return bool(not target.size or np.maximum.reduce(target) < classes)
+
+
+def _places(target: Any, classes: int) -> Any:
+    return target + np.arange(0, len(target) * classes, classes)
+
+
+def _reduced(losses: Any, reduction: str) -> tuple[Any, Any]:
+    """Losses, reduced, and their number as the sum of weights."""
+    number = np.array(len(losses), losses.dtype)
+    if reduction == "none":
+        return losses, number
+    total = _sum(losses)
+    return (total / number if reduction == "mean" else total), number

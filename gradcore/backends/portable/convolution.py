@@ -1,0 +1,237 @@
+"""Convolution (cross-correlation) and its two adjoints, for one to three spatial dimensions.
+
+The three functions are the partial maps of one trilinear form, so the derivatives of each are the other two.
+Arrays are batched: input `(N, C, *S)`, weight `(O, C / groups, *K)`, output and its gradient `(N, O, *L)`.
+Arguments are never modified. Half precision is the caller's business: multiply in float32 and round once.
+
+Windows are gathered into columns and the columns multiplied with the weight (im2col), block by block.
+Where there are far fewer output than input channels, the input is multiplied first, and the products are
+shifted and added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any
+
+from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
+
+__all__ = ["Share", "conv", "conv_input", "conv_output_size", "conv_weight"]
+
+#: Calls ``work(start, stop)`` for parts of ``range(count)``, by several threads perhaps: images can be shared so.
+Share = Callable[[Callable[[int, int], None], int], None]
+
+# Measured: positions an image from which 1x1 kernels are best applied image by image; the ratio of input
+# to output channels above which it is better to multiply first than to gather first; the output channels
+# up to which columns times gradients and a transpose are faster than gradients times columns.
+_POINTWISE, _MULTIPLY_FIRST, _TRANSPOSE = 16, 4, 256
+
+
+def _alone(work: Callable[[int, int], None], count: int) -> None:
+    work(0, count)
+
+
+def conv(
+    xp: Any,
+    input: Any,
+    weight: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    share: Share = _alone,
+) -> Any:
+    """Cross-correlate: `out[n, o, t]` is the sum of `input[n, c, s * t + d * k - p] * weight[o, c, k]`."""
+    spatial = tuple(map(conv_output_size, input.shape[2:], weight.shape[2:], stride, padding, dilation))
+    out = xp.empty((input.shape[0], weight.shape[0], *spatial), dtype=input.dtype)
+    settings = stride, padding, dilation, groups
+    share(lambda start, stop: _correlate(xp, input[start:stop], weight, *settings, out[start:stop]), len(input))
+    return out
+
+
+def conv_input(
+    xp: Any,
+    grad: Any,
+    weight: Any,
+    input_spatial: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    share: Share = _alone,
+) -> Any:
+    """Adjoint of `conv` with respect to the input: the transposed convolution of `grad` with `weight`.
+
+    Inputs of one phase receive from the taps of that phase alone: each phase of the result is a
+    convolution of `grad`, with a stride of one, by those taps in reverse.
+    """
+    by_dim = list(map(phases, weight.shape[2:], stride, dilation))
+    channels = weight.shape[1] * groups
+    swapped = _swap_channels(weight, groups)
+    # Between phases that have taps there may be inputs that no window reads.
+    complete = all(len(each) == s for each, s in zip(by_dim, stride, strict=True))
+    out = (xp.empty if complete else xp.zeros)((grad.shape[0], channels, *input_spatial), dtype=grad.dtype)
+
+    def some(start: int, stop: int) -> None:
+        for weights, places, settings in work:
+            _correlate(xp, grad[start:stop], weights, *settings, groups, out[(slice(start, stop), *places)])
+
+    work = []
+    for phase in product(*by_dim):
+        places, pads = [], []
+        for each, s, p in zip(phase, stride, padding, strict=True):
+            row = -((each.residue - p) // s)  # the first of the phase that is not padding
+            places.append(slice(row * s + each.residue - p, None, s))
+            pads.append(each.reach - row)
+        taps = swapped[(..., *(each.taps for each in phase))]
+        reverse = taps[(..., *[slice(None, None, -1)] * len(phase))]
+        steps = [each.step for each in phase]
+        work.append((reverse, (slice(None), *places), ([1] * len(phase), pads, steps)))
+    share(some, len(grad))
+    return out
+
+
+def conv_weight(
+    xp: Any,
+    input: Any,
+    grad: Any,
+    kernel_spatial: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    share: Share = _alone,
+) -> Any:
+    """Adjoint of `conv` with respect to the weight."""
+    channels, outputs = input.shape[1] // groups, grad.shape[1] // groups
+    if input.size and grad.size:
+        found: dict[int, Any] = {}
+
+        def some(start: int, stop: int) -> None:
+            images, upstream = input[start:stop], grad[start:stop]
+            windows = Windows(xp, images, kernel_spatial, stride, padding, dilation, grad.shape[2:], outputs)
+            part = _sum_of_products(windows, upstream, groups)
+            if windows.joined and not xp.isfinite(part).all():
+                # Values between rows were multiplied by zero, which is wrong where they are infinite.
+                windows.disjoin()
+                part = _sum_of_products(windows, upstream, groups)
+            found[start] = part
+
+        share(some, len(input))
+        result, *rest = (found[start] for start in sorted(found))
+        for part in rest:
+            result += part
+    else:
+        result = xp.zeros((groups, outputs, channels * prod(kernel_spatial)), dtype=input.dtype)
+    return result.reshape(groups * outputs, channels, *kernel_spatial)
+
+
+def _correlate(
+    xp: Any,
+    x: Any,
+    weight: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    out: Any,
+) -> None:
+    """Write windows of `x`, which is zero outside, times `weight` to `out`, of any spatial size."""
+    if not out.size:
+        return
+    if not (x.size and weight.size):
+        out[...] = 0
+        return
+    kernel, spatial = weight.shape[2:], out.shape[2:]
+    outputs, channels = out.shape[1] // groups, weight.shape[1]
+    ends = [s * (length - 1) + 1 for s, length in zip(stride, spatial, strict=True)]
+    inside = not any(padding) and all(end <= size for end, size in zip(ends, x.shape[2:], strict=True))
+    if prod(kernel) == 1 and inside and prod(spatial) >= _POINTWISE:
+        points = x[(..., *(slice(None, end, s) for end, s in zip(ends, stride, strict=True)))]
+        points = points.reshape(x.shape[0], groups, channels, -1)
+        matrix = weight.reshape(groups, outputs, channels)
+        if out.flags.c_contiguous:
+            xp.matmul(matrix, points, out=out.reshape(x.shape[0], groups, outputs, -1))
+        else:
+            out[...] = xp.matmul(matrix, points).reshape(out.shape)
+        return
+    windows = Windows(xp, x, kernel, stride, padding, dilation, spatial, outputs)
+    multiply_first = prod(kernel) > 1 and _MULTIPLY_FIRST * outputs < channels
+    blocks = (_multiply_first if multiply_first else _gather_first)(windows, weight, groups)
+    for images, rows, products in blocks:
+        out[images, :, rows] = products.swapaxes(0, 1)
+
+
+def _swap_channels(weight: Any, groups: int) -> Any:
+    """Exchange the input and output channels of each group."""
+    outputs, channels, *kernel = weight.shape
+    weight = weight.reshape(groups, outputs // groups, channels, *kernel).swapaxes(1, 2)
+    return weight.reshape(groups * channels, outputs // groups, *kernel)
+
+
+def _gather_first(windows: Windows, weight: Any, groups: int) -> Iterator[tuple[slice, slice, Any]]:
+    """Multiply columns of windows: images, rows and `(O, n, ...)` of each block of the output."""
+    xp, outputs = windows.xp, weight.shape[0]
+    # Reversed taps must be copied: reshape may keep negative strides, which BLAS does not take.
+    matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1)
+    for images, rows in windows.blocks(matrix.shape[2] * groups):
+        columns = windows.columns(images, rows).reshape(groups, matrix.shape[2], -1)
+        products = xp.matmul(matrix, columns).reshape(outputs, -1, *windows.sizes(rows))
+        yield images, rows, windows.separate(products)
+
+
+def _multiply_first(windows: Windows, weight: Any, groups: int) -> Iterator[tuple[slice, slice, Any]]:
+    """Multiply the input with every tap, then add the products, each shifted: as `_gather_first`."""
+    xp, outputs, channels, kernel = windows.xp, weight.shape[0], weight.shape[1], weight.shape[2:]
+    weight = weight.reshape(groups, outputs // groups, channels, *kernel)
+    weight = xp.ascontiguousarray(xp.moveaxis(weight, (1, 2), (-2, -1)))
+    for images, rows in windows.blocks(channels * groups + outputs * prod(kernel)):
+        # In the flattened positions of the padded input a tap is a shift.
+        below = slice(rows.start, rows.stop + windows.extent[0] - windows.spatial[0])
+        sizes = (images.stop - images.start, below.stop - below.start, *windows.extent[1:])
+        total: Any = None
+        for source, phase in zip(windows.padded, windows.phases, strict=True):
+            taps = weight[(slice(None), *(each.taps for each in phase))]
+            flat = source[:, : sizes[0], below].reshape(groups, channels, -1)
+            products = xp.matmul(taps.reshape(groups, -1, channels), flat)
+            products = products.reshape(groups, -1, outputs // groups, products.shape[-1])
+            for tap, shift in enumerate(_shifts(phase, sizes[1:])):
+                part = products[:, tap]
+                if total is None:
+                    total = part  # the first tap, which is not shifted
+                else:
+                    total[..., : part.shape[-1] - shift] += part[..., shift:]
+        places = (..., slice(rows.stop - rows.start), *map(slice, windows.spatial[1:]))
+        yield images, rows, total.reshape(outputs, *sizes)[places]
+
+
+@lru_cache(maxsize=256)
+def _shifts(phase: tuple[Phase, ...], sizes: tuple[int, ...]) -> list[int]:
+    """How far each tap of a phase is from the window's own position, in an array of these sizes."""
+    shifts = [0]
+    for each, size in zip(phase, sizes, strict=True):
+        steps = [each.shift + i * each.step for i in range(each.number)]
+        shifts = [shift * size + step for shift in shifts for step in steps]
+    return shifts
+
+
+def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
+    """Multiply output gradients with columns of windows: `(groups, O / groups, C / groups * K)`."""
+    xp, outputs = windows.xp, grad.shape[1] // groups
+    taps = windows.x.shape[1] // groups * prod(windows.kernel)
+    result: Any = None
+    for images, rows in windows.blocks(groups * taps):
+        columns = windows.columns(images, rows).reshape(groups, taps, -1)
+        upstream = windows.join(grad[images, :, rows].swapaxes(0, 1)).reshape(groups, outputs, -1)
+        if outputs < _TRANSPOSE:
+            part = xp.matmul(columns, upstream.swapaxes(1, 2))
+        else:
+            part = xp.matmul(upstream, columns.swapaxes(1, 2))
+        if result is None:
+            result = part
+        else:
+            result += part
+    return xp.ascontiguousarray(result.swapaxes(1, 2)) if outputs < _TRANSPOSE else result

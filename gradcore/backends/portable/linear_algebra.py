@@ -1,0 +1,285 @@
+"""Kernels of factorisations and solvers, for any array library that has NumPy's ``linalg``.
+
+Where LAPACK can be reached, on the CPU, `gradcore.backends.numpy.lapack` does better: it solves from factors, knows
+triangles, and says where a factorisation failed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradcore.errors import LinAlgError
+
+__all__ = ["LinearAlgebra"]
+
+#: What PyTorch says of a factorisation that failed, by function; ``{}`` is the position that `info` gives.
+_FAILURES = {
+    "inv": "The diagonal element {} is zero, the inversion could not be completed because the input matrix is "
+    "singular.",
+    "solve": "The solver failed because the input matrix is singular.",
+    "cholesky": "The factorization could not be completed because the input is not positive-definite (the leading "
+    "minor of order {} is not positive-definite).",
+    "lu_factor": "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still want to "
+    "perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
+}
+
+#: Coefficients of the Padé approximant of the exponential of degree 13, and the norm up to which it is exact.
+_PADE = [math.comb(13, k) * math.factorial(26 - k) // math.factorial(13) for k in range(14)]
+_PADE_LIMIT = 5.37
+
+
+class LinearAlgebra:
+    """Factorisations and solvers of batches of matrices. An `info` is 0 where they succeeded, as in LAPACK."""
+
+    xp: Any
+    matmul: Any
+    hermitian: Any
+    sum_over: Any
+    sum_to_size: Any
+
+    # -- systems of equations -----------------------------------------------------------------------------------
+
+    def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
+        """LU factors in one matrix, pivots (from 1) and info: elimination of all matrices of a batch at once."""
+        *batch, m, n = a.shape
+        lu = a.reshape(math.prod(batch), m, n).copy()
+        every = self.xp.arange(len(lu))
+        pivots = self.xp.zeros((len(lu), min(m, n)), "int32")
+        for j in range(min(m, n)):
+            row = abs(lu[:, j:, j]).argmax(axis=1) + j
+            pivots[:, j] = row + 1
+            swapped = lu[every, row]
+            lu[every, row] = lu[:, j]
+            lu[:, j] = swapped
+            pivot = lu[:, j, j, None]
+            lu[:, j + 1 :, j] = lu[:, j + 1 :, j] / self.xp.where(pivot == 0, 1, pivot)
+            lu[:, j + 1 :, j + 1 :] -= lu[:, j + 1 :, j, None] * lu[:, j, None, j + 1 :]
+        zero = self.xp.diagonal(lu, 0, -2, -1) == 0
+        info = self.xp.where(zero.any(axis=-1), zero.argmax(axis=-1) + 1, 0) if min(m, n) else zero.any(axis=-1)
+        return lu.reshape(a.shape), pivots.reshape(*batch, min(m, n)), info.astype("int32").reshape(batch)
+
+    def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        """The solution of ``a @ x = b``, or with the conjugate transpose of `a`, from the factors of `a`."""
+        p = self.permutation(lu, pivots, lu.shape[-1])
+        if adjoint:
+            lu = self.hermitian(lu)
+            return self.matmul(p, self.solve_triangle(lu, self.solve_triangle(lu, b, False), True, True))
+        b = self.matmul(p.swapaxes(-1, -2), b)
+        return self.solve_triangle(lu, self.solve_triangle(lu, b, False, True), True)
+
+    def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+        """The solution of ``a @ x = b``, factors and pivots for further right-hand sides, and info.
+
+        The factors are empty where the library does not give them, or they are not worth keeping.
+        """
+        x = self.xp.linalg.solve(a, b)
+        failed = self.sum_to_size((~self.xp.isfinite(x)).any(axis=(-2, -1)).astype("int32"), a.shape[:-2])
+        failed = (failed > 0).astype("int32")
+        return x, self.xp.zeros((0, 0), a.dtype), self.xp.zeros(0, "int32"), failed
+
+    def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+        """As `solve_lu`, with what `solve_and_factor` gave for `a`."""
+        if lu.shape[-1] != a.shape[-1]:
+            return self.xp.linalg.solve(self.hermitian(a) if adjoint else a, b)
+        return self.solve_lu(lu, pivots, b, adjoint)
+
+    def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
+        """The solution of ``a @ x = b``, of which only one triangle of `a` is read."""
+        a = self.xp.triu(a) if upper else self.xp.tril(a)
+        if unitriangular:
+            a = self.xp.where(self.xp.eye(a.shape[-1], dtype=bool), 1, a).astype(a.dtype)
+        return self.xp.linalg.solve(a, b)
+
+    # -- failures -----------------------------------------------------------------------------------------------
+
+    def check_info(self, info: Any, caller: str) -> None:
+        """Raise for the first matrix of a batch whose factorisation failed."""
+        if not info.any():
+            return
+        first = int(info.ravel().nonzero()[0][0])
+        what = next(text for name, text in _FAILURES.items() if name in caller)
+        where = f"(Batch element {first}): " if info.ndim else ""
+        raise LinAlgError(f"{caller}: {where}{what.format(int(info.ravel()[first]))}")
+
+    def has_full_rank(self, kept: Any) -> bool:
+        """Whether no singular value was left out."""
+        return bool(kept.all())
+
+    def assert_small(self, x: Any, text: str) -> Any:
+        """Raise where an element is too large for rounding."""
+        if (abs(x) > 1e-2).any():
+            raise RuntimeError(text)
+        return x
+
+    def _no_convergence(self, name: str, a: Any) -> LinAlgError:
+        if not self.xp.isfinite(a).all():
+            why = "the input matrix contained non-finite values."
+        else:
+            why = "the input matrix is ill-conditioned or has too many repeated singular values."
+        return LinAlgError(f"{name}: The algorithm failed to converge because {why}")
+
+    # -- factorisations -----------------------------------------------------------------------------------------
+
+    def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
+        """The lower factor and info."""
+        factor = self.xp.linalg.cholesky(a)
+        failed = self.xp.isnan(factor).any(axis=(-2, -1))
+        return factor, failed.astype("int32")
+
+    def factor_eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
+        try:
+            values, vectors = self.xp.linalg.eigh(a, uplo)
+        except ValueError:
+            raise self._no_convergence("linalg.eigh", a) from None
+        return values, vectors
+
+    def eigenvalues_hermitian(self, a: Any, uplo: str = "L") -> Any:
+        try:
+            return self.xp.linalg.eigvalsh(a, uplo)
+        except ValueError:
+            raise self._no_convergence("linalg.eigh", a) from None
+
+    def factor_eig(self, a: Any) -> tuple[Any, Any]:
+        """Complex eigenvalues and eigenvectors."""
+        if not self.xp.isfinite(a).all():
+            raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+        try:
+            values, vectors = self.xp.linalg.eig(a)
+        except ValueError:
+            raise self._no_convergence("linalg.eig", a) from None
+        dtype = self.xp.result_type(a.dtype, "complex64")
+        return values.astype(dtype), vectors.astype(dtype)
+
+    def eigenvalues(self, a: Any) -> Any:
+        """Complex eigenvalues."""
+        if not self.xp.isfinite(a).all():
+            raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+        return self.xp.linalg.eigvals(a).astype(self.xp.result_type(a.dtype, "complex64"))
+
+    def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
+        try:
+            u, s, vh = self.xp.linalg.svd(a, full_matrices)
+        except ValueError:
+            raise self._no_convergence("linalg.svd", a) from None
+        return u, s, vh
+
+    def singular_values(self, a: Any) -> Any:
+        try:
+            return self.xp.linalg.svd(a, False, False)
+        except ValueError:
+            raise self._no_convergence("linalg.svd", a) from None
+
+    def factor_qr(self, a: Any, mode: str = "reduced") -> tuple[Any, Any]:
+        """Q and R; an empty Q for the mode ``"r"``."""
+        if mode == "r":
+            return self.xp.zeros(0, a.dtype), self.xp.linalg.qr(a, "r")
+        q, r = self.xp.linalg.qr(a, mode)
+        return q, r
+
+    # -- inverses and determinants ------------------------------------------------------------------------------
+
+    def invert(self, a: Any) -> tuple[Any, Any]:
+        """The inverse and info; what the inverse of a singular matrix holds is left open."""
+        result = self.xp.linalg.inv(a)
+        failed = ~self.xp.isfinite(result).all(axis=(-2, -1))
+        return result, failed.astype("int32")
+
+    def determinant(self, a: Any) -> Any:
+        return self.xp.linalg.det(a)
+
+    def log_determinant(self, a: Any) -> tuple[Any, Any]:
+        """The sign and the logarithm of the size of the determinants."""
+        sign, size = self.xp.linalg.slogdet(a)
+        return sign, size
+
+    def adjugate(self, a: Any) -> Any:
+        """The transpose of the cofactors: the inverse times the determinant, where there is an accurate inverse."""
+        if a.shape[-1] < 2:
+            return self.xp.ones_like(a)
+        determinant = self.xp.linalg.det(a)[..., None, None]
+        inverse, _ = self.invert(a)
+        if self._is_accurate(a, inverse) or not self.xp.isfinite(a).all():
+            return inverse * determinant
+        u, s, vh = self.factor_svd(a)
+        phase = (self.xp.linalg.det(u) * self.xp.linalg.det(vh))[..., None]
+        return (self.hermitian(vh) * (phase * self.products_of_others(s))[..., None, :]) @ self.hermitian(u)
+
+    def is_regular(self, a: Any) -> bool:
+        """Whether all matrices are far enough from singular ones for their inverses to be accurate."""
+        return self._is_accurate(a, self.invert(a)[0])
+
+    def _is_accurate(self, a: Any, inverse: Any) -> bool:
+        """Whether the condition number is moderate (which it is not for an inverse with infinities and NaN)."""
+        if not a.size:
+            return True
+        norms = [abs(x).sum(axis=-1).max(axis=-1) for x in (a, inverse)]
+        return bool((norms[0] * norms[1] < self.xp.finfo(a.dtype).eps ** -0.5).all())
+
+    def products_of_others(self, s: Any) -> Any:
+        """For each element of the last dim, the product of the others."""
+        before = self.xp.ones_like(s)
+        after = self.xp.ones_like(s)
+        before[..., 1:] = self.xp.cumprod(s[..., :-1], axis=-1)
+        after[..., :-1] = self.xp.cumprod(s[..., :0:-1], axis=-1)[..., ::-1]
+        return before * after
+
+    def permutation(self, like: Any, pivots: Any, rows: int) -> Any:
+        """The permutation matrix of LAPACK's pivots, row exchanges one after another."""
+        batch = pivots.shape[:-1]
+        count = math.prod(batch)
+        order = self.xp.broadcast_to(self.xp.arange(rows), (count, rows)).copy()
+        pivots = pivots.reshape(count, pivots.shape[-1]) - 1
+        every = self.xp.arange(count)
+        for i in range(pivots.shape[-1]):
+            other = pivots[:, i]
+            order[every, i], order[every, other] = order[every, other], order[every, i].copy()
+        eye = self.xp.eye(rows, dtype=like.dtype)
+        return eye[order].swapaxes(-1, -2).reshape(*batch, rows, rows)
+
+    # -- exponentials ---------------------------------------------------------------------------------------------
+
+    def matrix_exponential(self, a: Any) -> Any:
+        """Scaling and squaring with the Padé approximant of degree 13, in double precision."""
+        if not a.size:
+            return a.copy()
+        x = a.astype("complex128" if a.dtype.kind == "c" else "float64")
+        size = abs(x).sum(axis=-2).max(axis=-1)[..., None, None]
+        size = self.xp.where(self.xp.isfinite(size), size, 0)
+        halvings = self.xp.ceil(self.xp.log2(self.xp.maximum(size / _PADE_LIMIT, 1)))
+        x = x * self.xp.exp2(-halvings)
+        c = _PADE
+        eye = self.xp.eye(a.shape[-1])
+        x2 = x @ x
+        x4 = x2 @ x2
+        x6 = x4 @ x2
+        odd = x6 @ (c[13] * x6 + c[11] * x4 + c[9] * x2) + c[7] * x6 + c[5] * x4 + c[3] * x2 + c[1] * eye
+        even = x6 @ (c[12] * x6 + c[10] * x4 + c[8] * x2) + c[6] * x6 + c[4] * x4 + c[2] * x2 + c[0] * eye
+        odd = x @ odd
+        result = self.xp.linalg.solve(even - odd, even + odd)
+        for i in range(int(halvings.max())):
+            result = self.xp.where(i < halvings, result @ result, result)
+        return result.astype(a.dtype)
+
+    # -- norms ----------------------------------------------------------------------------------------------------
+
+    def vector_norm(self, x: Any, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+        """The norm of that order over axes (all of them if None)."""
+        if ord == 2 and x.dtype.kind == "f":
+            if axes is None and not keepdim:
+                flat = x.reshape(-1)
+                return self.xp.sqrt(self.xp.dot(flat, flat))
+            return self.xp.sqrt(self.sum_over(x * x, axes, keepdim, None))
+        if ord == 0:
+            return (x != 0).sum(axis=axes, keepdims=keepdim).astype(x.real.dtype)
+        size = abs(x)
+        if ord == 1:
+            return self.sum_over(size, axes, keepdim, None)
+        if abs(ord) == math.inf:
+            return (size.max if ord > 0 else size.min)(axis=axes, keepdims=keepdim)
+        return self.xp.power(self.sum_over(self.xp.power(size, ord), axes, keepdim, None), 1 / ord)
+
+    def raw_qr(self, x: Any) -> tuple[Any, Any]:
+        """The Householder vectors and factors of a QR factorisation, as LAPACK stores them."""
+        h, tau = self.xp.linalg.qr(x, mode="raw")
+        return h.swapaxes(-1, -2), tau

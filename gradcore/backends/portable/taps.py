@@ -1,0 +1,194 @@
+"""Sparse linear maps along one dimension, tap by tap: what pooling windows and interpolation have in common.
+
+Each output combines a few inputs. The `t`-th inputs of all outputs are one tap, which moves as a whole: a
+slice where its inputs lie in even steps, as for windows with a stride, and an array of indices elsewhere.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.portable.sliding import overlap
+
+__all__ = ["Step", "Taps", "along", "fold", "on_device", "select", "spread"]
+
+Index = slice | np.ndarray
+
+
+class Step(NamedTuple):
+    """One tap of some outputs. All of them, or none, had no tap before (`first`)."""
+
+    tap: int
+    first: bool
+    outputs: Index
+    inputs: Index
+    weights: np.ndarray | None = None
+
+
+class Taps:
+    """A map from `inputs` elements to `outputs` elements, as steps in the order of the taps."""
+
+    def __init__(self, inputs: int, outputs: int, steps: list[Step]) -> None:
+        self.inputs, self.outputs, self.steps = inputs, outputs, steps
+        covered = sum(_length(step.outputs) for step in steps if step.first)
+        #: Every output has a tap.
+        self.complete = covered == outputs
+        #: How many steps at the beginning are for all outputs.
+        everywhere = (isinstance(step.outputs, slice) and step.outputs == slice(0, outputs, 1) for step in steps)
+        self.whole = len(list(takewhile(bool, everywhere)))
+
+    @classmethod
+    def of_windows(cls, size: int, kernel: int, stride: int, padding: int, dilation: int, outputs: int) -> Taps:
+        """Windows that move by `stride`; taps in the padding do not count."""
+        steps = []
+        begun = outputs  # from here on outputs had a tap
+        for tap in range(kernel):
+            inside, read = overlap(tap * dilation - padding, stride, size, outputs)
+            new = max(0, min(begun, inside.stop) - inside.start)  # of the tap's outputs, the first so many
+            for first, part in ((True, slice(new)), (False, slice(new, None))):
+                here, there = range(outputs)[inside][part], range(size)[read][part]
+                if here:
+                    steps.append(Step(tap, first, _slice(here), _slice(there)))
+            if inside.start < inside.stop:
+                begun = min(begun, inside.start)
+        return cls(size, outputs, steps)
+
+    @classmethod
+    def of_table(cls, size: int, indices: np.ndarray, weights: np.ndarray | None = None) -> Taps:
+        """Inputs (negative: none) and weights of every output, both of shape `(outputs, taps)`."""
+        steps = []
+        present = indices >= 0
+        begun = np.zeros(len(indices), dtype=bool)
+        for tap in range(indices.shape[1]):
+            for first in (True, False):
+                (outputs,) = (present[:, tap] & (begun != first)).nonzero()
+                if outputs.size:
+                    chosen = None if weights is None else weights[outputs, tap]
+                    steps.append(Step(tap, first, _index(outputs), _index(indices[outputs, tap]), chosen))
+            begun |= present[:, tap]
+        return cls(size, len(indices), steps)
+
+    @cached_property
+    def total(self) -> bool:
+        """Whether one output has all inputs, unweighted."""
+        if self.outputs != 1 or len(self.steps) != self.inputs:
+            return False
+        return all(step.inputs == slice(i, i + 1, 1) and step.weights is None for i, step in enumerate(self.steps))
+
+    @cached_property
+    def sliced(self) -> bool:
+        """Whether all taps are slices."""
+        return all(isinstance(step.inputs, slice) and isinstance(step.outputs, slice) for step in self.steps)
+
+    @cached_property
+    def adjoint(self) -> Taps:
+        """The transposed map, in which every input gathers from the outputs that it went to."""
+        every = [np.arange(size) for size in (self.inputs, self.outputs)]
+        sources = np.concatenate([every[0][step.inputs] for step in self.steps] or [every[0][:0]])
+        targets = np.concatenate([every[1][step.outputs] for step in self.steps] or [every[1][:0]])
+        order = np.lexsort((targets, sources))
+        sources, targets = sources[order], targets[order]
+        counts = np.bincount(sources, minlength=self.inputs)
+        place = np.arange(len(sources)) - np.repeat(counts.cumsum() - counts, counts)
+        indices = np.full((self.inputs, counts.max(initial=0)), -1)
+        indices[sources, place] = targets
+        if all(step.weights is None for step in self.steps):
+            return Taps.of_table(self.outputs, indices)
+        flat = np.concatenate([step.weights for step in self.steps if step.weights is not None])
+        weights = np.zeros(indices.shape, dtype=flat.dtype)
+        weights[sources, place] = flat[order]
+        return Taps.of_table(self.outputs, indices, weights)
+
+
+def fold(xp: Any, combine: Any, x: Any, dim: int, taps: Taps, empty: Any = 0) -> Any:
+    """Combine (by `xp.add` or `xp.maximum`) the weighted taps of every output along `dim`.
+
+    An output that has no tap is `empty`.
+    """
+    steps = iter(taps.steps)
+    if taps.whole > 1:
+        result = combine(_part(xp, x, dim, next(steps)), _part(xp, x, dim, next(steps)))
+    else:
+        shape = (*x.shape[:dim], taps.outputs, *x.shape[dim + 1 :])
+        result = xp.empty(shape, dtype=x.dtype) if taps.complete else xp.full(shape, empty, dtype=x.dtype)
+    for step in steps:
+        target, part = along(xp, dim, step.outputs), _part(xp, x, dim, step)
+        if step.first:
+            result[target] = part
+        elif isinstance(step.outputs, slice):
+            view = result[target]
+            combine(view, part, out=view)
+        else:
+            result[target] = combine(part, select(xp, result, dim, step.outputs))
+    return result
+
+
+def spread(xp: Any, x: Any, dim: int, taps: Taps) -> Any:
+    """Adjoint of `fold` with `xp.add`."""
+    if taps.total:
+        return xp.repeat(x, taps.inputs, axis=dim)
+    if not taps.sliced:
+        return fold(xp, xp.add, x, dim, taps.adjoint)
+    result = xp.zeros((*x.shape[:dim], taps.inputs, *x.shape[dim + 1 :]), dtype=x.dtype)
+    for step in taps.steps:
+        view = result[along(xp, dim, step.inputs)]
+        xp.add(view, _weighted(xp, x[along(xp, dim, step.outputs)], dim, step), out=view)
+    return result
+
+
+def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
+    """A small table as an array of the library; a device keeps its copies, as a transfer costs more than a kernel."""
+    if xp is np or not hasattr(xp, "cuda"):
+        return xp.asarray(table, dtype)
+    table = np.asarray(table, dtype)
+    return _kept(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())
+
+
+@lru_cache(maxsize=512)
+def _kept(xp: Any, device: int, dtype: Any, shape: tuple[int, ...], data: bytes) -> Any:
+    return xp.asarray(np.frombuffer(data, dtype).reshape(shape))
+
+
+def along(xp: Any, dim: int, index: Index) -> tuple[Any, ...]:
+    """Subscript that applies `index` to one dimension."""
+    return (*[slice(None)] * dim, index if isinstance(index, slice) else on_device(xp, index))
+
+
+def select(xp: Any, x: Any, dim: int, index: Index) -> Any:
+    """Elements of `x` along `dim`, as a view where `index` is a slice."""
+    if not isinstance(index, slice):
+        return xp.take(x, on_device(xp, index), axis=dim)
+    view = x[along(xp, dim, index)]
+    # NumPy copies elements that are apart faster than it computes with them.
+    return view.copy() if xp is np and dim == x.ndim - 1 and index.step > 1 else view
+
+
+def _part(xp: Any, x: Any, dim: int, step: Step) -> Any:
+    return _weighted(xp, select(xp, x, dim, step.inputs), dim, step)
+
+
+def _weighted(xp: Any, part: Any, dim: int, step: Step) -> Any:
+    if step.weights is None:
+        return part
+    weights = on_device(xp, step.weights, part.dtype).reshape(-1, *[1] * (part.ndim - dim - 1))
+    return part * weights if isinstance(step.inputs, slice) else xp.multiply(part, weights, out=part)
+
+
+def _length(index: Index) -> int:
+    return len(range(index.start, index.stop, index.step)) if isinstance(index, slice) else len(index)
+
+
+def _slice(numbers: range) -> slice:
+    return slice(numbers[0], numbers[-1] + 1, numbers.step if len(numbers) > 1 else 1)
+
+
+def _index(numbers: np.ndarray) -> Index:
+    """Indices as a slice if they go up in even steps."""
+    step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
+    if step > 0 and (numbers[1:] - numbers[:-1] == step).all():
+        return slice(int(numbers[0]), int(numbers[-1]) + 1, step)
+    return numbers
