@@ -148,8 +148,8 @@ def _facts(op: Op) -> str:
     facts = [("Method", [f"Tensor.{m}" for m in methods if hasattr(gradcore.Tensor, m)])]
     facts.append(("Also", [a if "." in a else ".".join((*op.path.split(".")[:-1], a)) for a in op.aliases]))
     formulas = op.vjps or op.differentials
-    if formulas and isinstance(op.node_name, str):
-        facts.append(("Node", [op.node_name]))
+    if formulas and isinstance(op.node, str):
+        facts.append(("Node", [op.node]))
     reads = sorted({n for f in formulas.values() for n in f.names if n in op.outputs or n in op.names})
     facts.append(("Saves", [n for n in reads if n in op.outputs or op.position[n] in op.tensors]))
     shown = [f"{label}: {', '.join(map(_literal, values))}." for label, values in facts if values]

@@ -103,7 +103,7 @@ def lines_of(op: Op) -> list[str]:
 
 def scope_of(op: Op, general: Any) -> dict[str, Any]:
     """What the lines of `lines_of` refer to; `general` makes the calls that are not plain."""
-    name: Any = op.node_name
+    name: Any = op.node
     scope = {
         "op": op, "general": general, "local": local, "plain": Subclasses.plain, "Tensor": tensor_type.cls,
         "VersionCounter": VersionCounter, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
@@ -277,7 +277,7 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
             given = f"a{p} is not None and " if _optional(op, p) else ""
             yield from (f"if e{p} is None and {given}a{p}._meta is not None:", f"    refuse_inference(a{p})")
     cls = "cls"
-    if not isinstance(op.node_name, str):
+    if not isinstance(op.node, str):
         cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"
     if op.copies is not None:
         cls += " if out._meta is not None else copying_cls"

@@ -63,7 +63,7 @@ def make_node(
     op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any, outs: list[Any], state: State
 ) -> Any:
     """Record a call: a node with the edges of its inputs and what its formulas read."""
-    name = op.node_name
+    name = op.node
     if op.copies is not None and not outs[0]._is_view():
         name = op.copies
     elif not isinstance(name, str):

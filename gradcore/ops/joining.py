@@ -198,7 +198,7 @@ def _sections(size, split, dim):
 @linear(
     lambda F, grads, dim: F.cat(grads, dim),
     view=True,
-    variadic_outputs=True,
+    variadic=True,
     node=_split_node,
     samples=lambda: [
         case(floats(5, 2), 2),
@@ -243,7 +243,7 @@ def chunk(F, self, chunks: int, dim: int = 0):
 
 @linear(
     lambda F, grads, dim: F.cat(grads, dim),
-    variadic_outputs=True,
+    variadic=True,
     node=lambda *args: f"Unsafe{_split_node(*args)}",
     samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 4), dim=-1)],
 )
@@ -270,7 +270,7 @@ def unsafe_chunk(F, input, chunks: int, dim: int = 0):
 @linear(
     lambda F, grads, dim: F.stack(grads, dim),
     view=True,
-    variadic_outputs=True,
+    variadic=True,
     samples=lambda: [case(floats(3, 2)), case(floats(2, 3), dim=-1), case(floats(2, 0), dim=0)],
 )
 def unbind(F, self, dim: int = 0):

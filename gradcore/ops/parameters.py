@@ -7,7 +7,7 @@ from inspect import CO_VARARGS
 from inspect import Parameter as InspectParameter
 from typing import Any, ClassVar
 
-__all__ = ["Parameter", "parameters_of"]
+__all__ = ["Parameter", "names_of", "parameters_of"]
 
 
 class Parameter:
@@ -29,25 +29,34 @@ class Parameter:
         return f"Parameter({self.name!r})"
 
 
+def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of a function's parameters (or of those in its attribute ``__signature__``, a list)."""
+    given = getattr(function, "__signature__", None)
+    if given is not None:
+        return tuple(p.name for p in given)
+    code = function.__code__
+    first, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames
+    if code.co_flags & CO_VARARGS:
+        return (*names[:first], names[last], *names[first:last])
+    return names[:last]
+
+
 def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     """The parameters of a function (or those in its attribute ``__signature__``, a list)."""
     given = getattr(function, "__signature__", None)
     if given is not None:
         return list(given)
     code = function.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    defaults, annotations = function.__defaults__ or (), function.__annotations__
-    optional, named = code.co_argcount - len(defaults), function.__kwdefaults__ or {}
+    annotations, named = function.__annotations__, function.__kwdefaults__ or {}
+    positional, values = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
+    defaults = dict(zip(positional[len(positional) - len(values) :], values, strict=True))
     found = []
-    for i, name in enumerate(names):
-        if i >= code.co_argcount:
+    for i, name in enumerate(names_of(function)):
+        default, kind = defaults.get(name, Parameter.empty), Parameter.POSITIONAL_OR_KEYWORD
+        if i >= len(positional):
             default, kind = named.get(name, Parameter.empty), Parameter.KEYWORD_ONLY
-        else:
-            default = defaults[i - optional] if i >= optional else Parameter.empty
-            kind = Parameter.POSITIONAL_OR_KEYWORD
+            if i == len(positional) and code.co_flags & CO_VARARGS:
+                default, kind = Parameter.empty, Parameter.VAR_POSITIONAL
         found.append(Parameter(name, default, annotations.get(name, Parameter.empty), kind))
-    if code.co_flags & CO_VARARGS:
-        name = code.co_varnames[len(names)]
-        annotation = annotations.get(name, Parameter.empty)
-        found.insert(code.co_argcount, Parameter(name, Parameter.empty, annotation, Parameter.VAR_POSITIONAL))
     return found

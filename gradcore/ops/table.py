@@ -23,10 +23,11 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 from gradcore.backends.base import Backend
-from gradcore.ops.parameters import parameters_of
+from gradcore.ops.parameters import Parameter, names_of, parameters_of
 from gradcore.ops.promotion import converts_no_floats
 
 __all__ = ["OPS", "Formula", "Op", "bilinear", "composite", "constant", "elementwise", "general", "linear"]
@@ -51,96 +52,165 @@ class Op:
 
     Attributes
     ----------
+    kind : str
+        Which of the decorators declares it.
     name : str
         Unique name in the table.
-    path : str
-        Where users find it, for example ``"nn.functional.relu"``.
-    parameters : tuple of Parameter
-        The public signature, without ``F``.
-    tensors : tuple of int
-        Positions of the tensor parameters.
-    sequence : bool
-        Whether the first parameter is a sequence of tensors.
-    outputs : tuple of str
-        Names of the outputs: ``("result",)`` for a single one.
-    differentiable : tuple of int
-        Positions of the outputs that carry derivatives.
+    names : tuple of str
+        The parameters' names, without ``F``.
+    has_body : bool
+        Whether the declaration's body computes the result.
     vjps, differentials, jvps : dict
         Formulas by input name; a `vjps` key may be a tuple of names whose formula returns one gradient for each.
     """
 
     def __init__(self, kind: str, function: Callable[..., Any], /, **options: Any) -> None:
-        parameters = parameters_of(function)
-        has_body = bool(parameters) and parameters[0].name == "F"
-        if has_body:
-            parameters = parameters[1:]
+        unknown = options.keys() - OPTIONS
+        if unknown:
+            raise TypeError(f"{function.__name__}: unknown options {sorted(unknown)}")
+        names = names_of(function)
+        self.declaration = function
         self.kind = kind
-        self.name: str = options.pop("name", function.__name__)
+        self.name: str = function.__name__
         #: The module that declares it: its family.
         self.module: str = function.__module__ or ""
-        #: The kernel of the general call, where settings make it another one than that of the plain call.
-        self.kernel: str = options.pop("kernel", self.name)
         self.doc = function.__doc__ or ""
-        self.parameters = tuple(parameters)
-        self.names = tuple(p.name for p in parameters)
-        self.position = {name: i for i, name in enumerate(self.names)}
-        self.sequence = bool(parameters) and parameters[0].annotation == "Arrays"
-        self.tensors = tuple(
-            i for i, p in enumerate(parameters) if p.annotation is p.empty or (i == 0 and self.sequence)
-        )
-        #: Positions of settings that hold tuples of index tensors: never differentiated, raw in kernels, kept
-        #: unchanged.
-        self.indices = tuple(i for i, p in enumerate(parameters) if p.annotation == "Indices")
-        self.edge_of = {position: i for i, position in enumerate(self.tensors)}
-        self.body = _all_positional(function) if has_body else None
-        self.path: str = options.pop("path", self.name)
-        self.outputs: tuple[str, ...] = tuple(options.pop("outputs", ("result",)))
-        self.output_type: str | None = options.pop("output_type", None)
-        self.variadic: bool = options.pop("variadic_outputs", False)
-        self.differentiable: tuple[int, ...] = tuple(options.pop("differentiable", range(len(self.outputs))))
-        #: Whether the function takes the tensors of its first parameter as separate arguments, too.
-        self.varargs: bool = options.pop("varargs", False)
-        self.view: bool = options.pop("view", False)
-        self.multi_view: bool = self.view and self.variadic
-        #: Whether there is a method ``name_``; ``"function"``: a function too, as for every operation of one tensor.
-        self.inplace: bool | str = options.pop("inplace", kind == "elementwise")
-        #: Whether the method is an attribute (which can be assigned to).
-        self.attribute: bool = options.pop("attribute", False)
-        self.function: bool = options.pop("function", True)
-        self.method: bool | str = options.pop("method", "." not in self.path)
-        self.aliases: tuple[str, ...] = tuple(options.pop("aliases", ()))
-        self.promotion: str = options.pop("promotion", "default")
-        #: Whether tensors of one floating-point dtype are what is computed with.
-        self.plain = kind == "elementwise" and converts_no_floats(self.promotion)
-        #: Positions of tensors that keep their own dtype (a condition, say).
-        self.unpromoted = frozenset(self.position[n] for n in options.pop("unpromoted", ()))
-        #: Positions of tensors in whose place Python numbers are taken: by default all but the first.
-        numbers = options.pop("numbers", tuple(self.names[i] for i in self.tensors[1:]))
-        self.numbers = frozenset(self.position[n] for n in numbers)
-        self.node_name: str | Callable[..., str] = options.pop("node", camel_case(self.name) + "Backward0")
-        #: The node's name where a view operation had to copy.
-        self.copies: str | None = options.pop("copies", None)
-        self.upcast: bool = options.pop("upcast", not self.view)
-        self.samples: Any = options.pop("samples", None)
-        self.domain: tuple[float, float] = options.pop("domain", (-2.0, 2.0))
-        #: Whether gradients may come back with broadcast dimensions, which the engine sums away.
-        self.broadcasts: bool = options.pop("broadcasts", kind == "elementwise")
-        #: Whether gradients of outputs that were not used come as zeros, or (False) as None.
-        self.materialize: bool = options.pop("materialize", True)
-        #: Whether the shape of the result depends on the data.
-        self.data_dependent: bool = options.pop("data_dependent", False)
-        #: For views of a part: the key of that part, a function of the tensor's shape and the settings.
-        self.place: Callable[..., Any] | None = options.pop("place", None)
-        #: Whether the result depends on how the elements lie in memory.
-        self.layout_dependent: bool = options.pop("layout_dependent", False)
-        self.random: bool = options.pop("random", False)
+        self.has_body = names[:1] == ("F",)
+        self.names = names[self.has_body :]
+        vars(self).update(options)
+        for by_name in ("numbers", "unpromoted"):
+            if by_name in options:
+                vars(self)[by_name] = frozenset(self.position[name] for name in options[by_name])
         self.vjps: dict[str | tuple[str, ...], Formula] = {}
         self.differentials: dict[str, Formula] = {}
         self.jvps: dict[str, Formula] = {}
         #: Makes the public function; set where tensors are known.
         self.make: Callable[[], Callable[..., Any]]
-        if options:
-            raise TypeError(f"{self.name}: unknown options {sorted(options)}")
+
+    # -- options, and what they are where a declaration does not give them ----------------------------------------
+
+    #: Other paths under which users find it; one without a dot stands beside the function.
+    aliases: tuple[str, ...] = ()
+    #: Whether the method is an attribute (which can be assigned to).
+    attribute: bool = False
+    #: The node's name where a view operation had to copy.
+    copies: str | None = None
+    #: Whether the shape of the result depends on the data.
+    data_dependent: bool = False
+    domain: tuple[float, float] = (-2.0, 2.0)
+    function: bool = True
+    #: Whether the result depends on how the elements lie in memory.
+    layout_dependent: bool = False
+    #: Whether gradients of outputs that were not used come as zeros, or (False) as None.
+    materialize: bool = True
+    #: Names of the outputs.
+    outputs: tuple[str, ...] = ("result",)
+    output_type: str | None = None
+    #: For views of a part: the key of that part, a function of the tensor's shape and the settings.
+    place: Callable[..., Any] | None = None
+    promotion: str = "default"
+    random: bool = False
+    samples: Any = None
+    #: Positions of tensors that keep their own dtype (a condition, say); declared by name.
+    unpromoted: frozenset[int] = frozenset()
+    #: Whether the function takes the tensors of its first parameter as separate arguments, too.
+    varargs: bool = False
+    #: Whether there are as many outputs as the call asks for.
+    variadic: bool = False
+    view: bool = False
+
+    @cached_property
+    def broadcasts(self) -> bool:
+        """Whether gradients may come back with broadcast dimensions, which the engine sums away."""
+        return self.kind == "elementwise"
+
+    @cached_property
+    def differentiable(self) -> tuple[int, ...]:
+        """Positions of the outputs that carry derivatives."""
+        return tuple(range(len(self.outputs)))
+
+    @cached_property
+    def inplace(self) -> bool | str:
+        """Whether there is a method ``name_``; ``"function"``: a function too, as for every operation of one tensor."""
+        return self.kind == "elementwise"
+
+    @cached_property
+    def kernel(self) -> str:
+        """The kernel of the general call, where settings make it another one than that of the plain call."""
+        return self.name
+
+    @cached_property
+    def method(self) -> bool | str:
+        """Whether there is a method, or under which other name."""
+        return "." not in self.path
+
+    @cached_property
+    def node(self) -> str | Callable[..., str]:
+        """The name of its nodes, or what makes one of the call's arguments."""
+        return camel_case(self.name) + "Backward0"
+
+    @cached_property
+    def numbers(self) -> frozenset[int]:
+        """Positions of tensors in whose place Python numbers are taken; declared by name."""
+        return frozenset(self.tensors[1:])
+
+    @cached_property
+    def path(self) -> str:
+        """Where users find it, for example ``"nn.functional.relu"``."""
+        return self.name
+
+    @cached_property
+    def upcast(self) -> bool:
+        """Whether formulas compute float16 and bfloat16 in float32."""
+        return not self.view
+
+    # -- what follows from the declaration, worked out when it is first asked for ----------------------------------
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The public signature, without ``F``."""
+        return tuple(parameters_of(self.declaration)[self.has_body :])
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Positions of the parameters, by name."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def sequence(self) -> bool:
+        """Whether the first parameter is a sequence of tensors."""
+        return bool(self.parameters) and self.parameters[0].annotation == "Arrays"
+
+    @cached_property
+    def tensors(self) -> tuple[int, ...]:
+        """Positions of the tensor parameters."""
+        found = tuple(i for i, p in enumerate(self.parameters) if p.annotation is p.empty)
+        return (0, *found) if self.sequence else found
+
+    @cached_property
+    def edge_of(self) -> dict[int, int]:
+        """The number of a node's edge, by the position of the tensor."""
+        return {position: i for i, position in enumerate(self.tensors)}
+
+    @cached_property
+    def indices(self) -> tuple[int, ...]:
+        """Positions of tuples of index tensors: never differentiated, raw in kernels, kept unchanged."""
+        return tuple(i for i, p in enumerate(self.parameters) if p.annotation == "Indices")
+
+    @cached_property
+    def multi_view(self) -> bool:
+        """Whether the outputs are several views of the input."""
+        return self.view and self.variadic
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether tensors of one floating-point dtype are what is computed with."""
+        return self.kind == "elementwise" and converts_no_floats(self.promotion)
+
+    @cached_property
+    def body(self) -> Callable[..., Any] | None:
+        """The forward computation on arrays, ``(F, *arguments)``."""
+        return _all_positional(self.declaration) if self.has_body else None
 
     @property
     def call(self) -> Callable[..., Any]:
@@ -179,6 +249,14 @@ class Op:
         return declare
 
 
+#: What declarations may give: see `Op`.
+OPTIONS = frozenset((
+    "aliases", "attribute", "broadcasts", "copies", "data_dependent", "differentiable", "domain", "function", "inplace",
+    "kernel", "layout_dependent", "materialize", "method", "name", "node", "numbers", "output_type", "outputs", "path",
+    "place", "promotion", "random", "samples", "unpromoted", "upcast", "varargs", "variadic", "view",
+))  # fmt: skip
+
+
 def camel_case(name: str) -> str:
     """``log_softmax`` as it stands in a node's name: ``LogSoftmax`` (and ``log1p``: ``Log1P``)."""
     return re.sub(r"(^|_|\d)([a-z])", lambda match: match[1].strip("_") + match[2].upper(), name)
@@ -195,11 +273,27 @@ def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
     return types.FunctionType(code, function.__globals__, function.__name__, defaults, function.__closure__)
 
 
-def _declare(kind: str, function: Callable[..., Any], options: dict[str, Any]) -> Op:
+def _declare(
+    kind: str,
+    function: Callable[..., Any],
+    options: dict[str, Any],
+    formulas: str | None = None,
+    first: Callable[..., Any] | None = None,
+) -> Op:
+    """Put an operation into the table; `formulas` names its table of formulas, which are among the options."""
+    given: dict[str, Any] = {}
+    if formulas is not None:
+        names = names_of(function)
+        given = {name: options[name] for name in names if name in options}
+        options = {name: option for name, option in options.items() if name not in given}
+        if first is not None:
+            given = {names[names[0] == "F"]: first, **given}
     op = Op(kind, function, **options)
     if op.name in OPS:
         raise TypeError(f"the operation {op.name} is declared twice")
     OPS[op.name] = op
+    for name, formula in given.items():
+        getattr(op, formulas or "")[name] = Formula(formula)
     if op.body is not None:
         Backend.bodies[op.kernel] = op.body
     if op.data_dependent:
@@ -209,13 +303,9 @@ def _declare(kind: str, function: Callable[..., Any], options: dict[str, Any]) -
     return op
 
 
-def _split(options: dict[str, Any], function: Callable[..., Any]) -> dict[str, Formula]:
-    """Take the formulas, given by input name, out of the options."""
-    names = [p.name for p in parameters_of(function) if p.name in options]
-    return {name: Formula(options.pop(name)) for name in names}
-
-
-def elementwise(differential: Callable[..., Any] | None = None, /, **options: Any) -> Callable[..., Op]:
+def elementwise(
+    differential: Callable[..., Any] | None = None, /, **options: Any
+) -> Callable[[Callable[..., Any]], Op]:
     """Declare an operation whose Jacobian is diagonal (after broadcasting its inputs).
 
     Parameters
@@ -225,59 +315,25 @@ def elementwise(differential: Callable[..., Any] | None = None, /, **options: An
     **options
         See `Op`; `promotion` names the rule for the result's dtype.
     """
-
-    def declare(function: Callable[..., Any]) -> Op:
-        formulas = _split(options, function)
-        op = _declare("elementwise", function, options)
-        if differential is not None:
-            op.differentials[op.names[0]] = Formula(differential)
-        op.differentials.update(formulas)
-        return op
-
-    return declare
+    return lambda function: _declare("elementwise", function, options, "differentials", differential)
 
 
-def linear(adjoint: Callable[..., Any] | None = None, /, **options: Any) -> Callable[..., Op]:
+def linear(adjoint: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[Callable[..., Any]], Op]:
     """Declare an operation that is linear in all tensors with an adjoint together; `adjoint` is that of the first."""
-
-    def declare(function: Callable[..., Any]) -> Op:
-        formulas = _split(options, function)
-        op = _declare("linear", function, options)
-        if adjoint is not None:
-            op.vjps[op.names[0]] = Formula(adjoint)
-        op.vjps.update(formulas)
-        return op
-
-    return declare
+    return lambda function: _declare("linear", function, options, "vjps", adjoint)
 
 
-def bilinear(**options: Any) -> Callable[..., Op]:
+def bilinear(**options: Any) -> Callable[[Callable[..., Any]], Op]:
     """Declare an operation that is linear in each tensor that has an adjoint, given by name."""
-
-    def declare(function: Callable[..., Any]) -> Op:
-        formulas = _split(options, function)
-        op = _declare("bilinear", function, options)
-        op.vjps.update(formulas)
-        return op
-
-    return declare
+    return lambda function: _declare("bilinear", function, options, "vjps")
 
 
-def general(vjp: Callable[..., Any] | None = None, /, **options: Any) -> Callable[..., Op]:
+def general(vjp: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[Callable[..., Any]], Op]:
     """Declare an operation with vector-Jacobian products written out (`vjp` for the first input, others by name).
 
     Forward mode uses the `jvp` formulas where there are any, and else transposes the vector-Jacobian products.
     """
-
-    def declare(function: Callable[..., Any]) -> Op:
-        formulas = _split(options, function)
-        op = _declare("general", function, options)
-        if vjp is not None:
-            op.vjps[op.names[0]] = Formula(vjp)
-        op.vjps.update(formulas)
-        return op
-
-    return declare
+    return lambda function: _declare("general", function, options, "vjps", vjp)
 
 
 def constant(**options: Any) -> Callable[[Callable[..., Any]], Op]:
