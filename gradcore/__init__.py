@@ -130,7 +130,7 @@ __all__ = [_name for _name in _dir() if not _name.startswith("_")]
 
 
 if _collected:
-    if not _collector.get_freeze_count():
+    if _collector.get_freeze_count() < 1000:  # Python 3.12 starts with some; more, and the program has frozen its own
         _collector.freeze()  # into the oldest generation, or the first pass would still come here
         _collector.unfreeze()
     _collector.enable()

@@ -101,12 +101,13 @@ print(sorted(new))
 def test_the_collector_is_left_on(missing: str) -> None:
     code = f"""
 import gc, sys
+frozen = gc.get_freeze_count()  # Python 3.12 starts with some
 if {missing!r}:
     sys.modules[{missing!r}] = None
 try:
     import gradcore
 except ImportError:
     assert {missing!r}
-assert gc.isenabled() and not gc.get_freeze_count()
+assert gc.isenabled() and gc.get_freeze_count() <= frozen
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT.parent)

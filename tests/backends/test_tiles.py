@@ -76,6 +76,9 @@ def program(formula: Any, operands: tuple[Any, ...]) -> tiles.Program | None:
         return None
 
 
+#: Whether NumPy's logarithm in single precision gives the same bits where it overwrites its operand: from 2.1 on.
+LOG_IN_PLACE = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
 ELEMENTWISE = sorted(name for name, op in OPS.items() if op.kind == "elementwise" and (op.body or op.differentials))
 #: Operations, and how many of their formulas have programs.
 KNOWN = {
@@ -108,7 +111,10 @@ def test_every_formula(name: str, dtype: str) -> None:
         found += 1
         result = np.empty(SIZE, plan.result)
         plan.run([o for o in operands if isinstance(o, np.ndarray)], result)
-        assert same_bits(result, expected)
+        if LOG_IN_PLACE or name != "erfinv":
+            assert same_bits(result, expected)
+        else:
+            np.testing.assert_allclose(result, expected, 1e-5)
     assert found >= KNOWN.get(name, 0)
 
 

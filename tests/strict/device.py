@@ -476,6 +476,16 @@ class Event:
         return 1000 * (end.time - start.time)
 
 
+def _solve_triangular(a: Any, b: Any, **options: Any) -> Any:
+    """CuPy's takes batches, SciPy's from 1.15 on."""
+    import scipy.linalg
+
+    if a.ndim == 2:
+        return scipy.linalg.solve_triangular(a, b, **options)
+    found = [_solve_triangular(*each, **options) for each in zip(a, b, strict=True)]
+    return np.stack(found) if found else np.zeros_like(b)
+
+
 class StrictNamespace:
     """CuPy's namespace, or a part of it."""
 
@@ -534,7 +544,9 @@ class StrictBackend(CupyBackend):
     def scipy_linalg(self) -> Any:
         import scipy.linalg
 
-        return StrictNamespace("scipy_linalg.", scipy.linalg)
+        return StrictNamespace("scipy_linalg.", types.SimpleNamespace(**{
+            **vars(scipy.linalg), "solve_triangular": _solve_triangular,
+        }))  # fmt: skip
 
     def reporting_errors(self) -> Any:
         COUNTS["sync"] += 1
