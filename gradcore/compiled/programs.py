@@ -16,6 +16,7 @@ from gradcore.creation import ones
 from gradcore.ops.samples import Bools, Floats, Ints, Values
 from gradcore.ops.table import OPS, Op
 from gradcore.optim.elementwise import ElementwiseOptimizer
+from gradcore.optim.slabs import HOST
 
 __all__ = ["sources"]
 
@@ -105,7 +106,7 @@ def _steps_of(cls: Any, options: dict[str, Any]) -> Iterator[Any]:
     optimizer = cls([ones(1, requires_grad=True)], **options)
     (group,) = optimizer.param_groups
     states, numbers = len(optimizer.arrays(group)), optimizer.numbers(group)
-    for settings in [optimizer.settings(group, numbers) for _ in range(2)]:
+    for settings in [optimizer.settings(HOST, group, numbers) for _ in range(2)]:
         for dtype in _DTYPES:
             found = step_loop(cls.formula, dtype, states, settings, Backend.bodies)
             if found is not None:

@@ -129,7 +129,7 @@ class Adam(ElementwiseOptimizer):
         names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
         return dict.fromkeys(names if group["amsgrad"] else names[:2], 0.0)
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         numbers["step"] += 1
         (beta1, beta2), lr, decay = group["betas"], group["lr"], group["weight_decay"]
         decoupled = group["decoupled_weight_decay"]

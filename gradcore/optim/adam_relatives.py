@@ -48,7 +48,7 @@ def nadam(
     beta2: float,
     eps: float,
     weight_decay: float,
-    shrink: float,
+    shrink: float | None,
     correction: float,
     grad_step: float,
     mean_step: float,
@@ -59,7 +59,7 @@ def nadam(
         g = -g
     if weight_decay != 0:
         g = g + p * weight_decay
-    if shrink != 1:
+    if shrink is not None:
         p *= shrink
     m += (g - m) * (1 - beta1)
     v *= beta2
@@ -78,22 +78,29 @@ def radam(
     beta2: float,
     eps: float,
     weight_decay: float,
-    shrink: float,
+    shrink: float | None,
     step_size: float,
-    adaptive: bool,
+    adaptive: Any,
     maximize: bool,
 ) -> None:
-    """Adam's step, or one along the mean gradient alone as long as the mean square is too uncertain."""
+    """Adam's step, or one along the mean gradient alone as long as the mean square is too uncertain.
+
+    `adaptive` is a bool, or numbers on a device that are 0 or 1.
+    """
     if maximize:
         g = -g
     if weight_decay != 0:
         g = g + p * weight_decay
-    if shrink != 1:
+    if shrink is not None:
         p *= shrink
     m += (g - m) * (1 - beta1)
     v *= beta2
     v += g * g * (1 - beta2)
-    p -= (m / (F.sqrt(v) + eps) if adaptive else m) * step_size
+    direction = m
+    if adaptive is not False:
+        adapted = m / (F.sqrt(v) + eps)
+        direction = adapted if adaptive is True else F.where(adaptive, adapted, m)
+    p -= direction * step_size
 
 
 def _check(lr: Any, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
@@ -107,7 +114,7 @@ def _decay(group: dict[str, Any]) -> dict[str, Any]:
     """The settings of weight decay, which is added to the gradient or shrinks the parameter."""
     if group["decoupled_weight_decay"]:
         return {"weight_decay": 0, "shrink": 1 - group["lr"] * group["weight_decay"]}
-    return {"weight_decay": group["weight_decay"], "shrink": 1}
+    return {"weight_decay": group["weight_decay"], "shrink": None}
 
 
 class Adamax(ElementwiseOptimizer):
@@ -165,7 +172,7 @@ class Adamax(ElementwiseOptimizer):
     def arrays(self, group: dict[str, Any]) -> dict[str, float]:
         return {"exp_avg": 0.0, "exp_inf": 0.0}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         numbers["step"] += 1
         beta1, beta2 = group["betas"]
         return {
@@ -193,8 +200,10 @@ class NAdam(ElementwiseOptimizer):
         How fast the momentum approaches its final value.
     decoupled_weight_decay : bool
         Shrink the parameter instead of adding to its gradient, as `AdamW`.
-    foreach, capturable : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    capturable : bool
+        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
     maximize : bool
         Step up the gradient.
     differentiable : bool
@@ -207,7 +216,6 @@ class NAdam(ElementwiseOptimizer):
     """
 
     formula = staticmethod(nadam)
-    settings_are_expressions = False
 
     def __init__(
         self,
@@ -239,7 +247,7 @@ class NAdam(ElementwiseOptimizer):
     def numbers(self, group: dict[str, Any]) -> dict[str, float]:
         return {"step": 0.0, "mu_product": 1.0}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         numbers["step"] += 1
         (beta1, beta2), lr, step = group["betas"], group["lr"], numbers["step"]
         mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** (n * group["momentum_decay"])) for n in (step, step + 1))
@@ -268,8 +276,10 @@ class RAdam(ElementwiseOptimizer):
         Adds so much of the parameter to its gradient.
     decoupled_weight_decay : bool
         Shrink the parameter instead of adding to its gradient, as `AdamW`.
-    foreach, capturable : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    capturable : bool
+        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
     maximize : bool
         Step up the gradient.
     differentiable : bool
@@ -282,7 +292,6 @@ class RAdam(ElementwiseOptimizer):
     """
 
     formula = staticmethod(radam)
-    settings_are_expressions = False
 
     def __init__(
         self,
@@ -309,15 +318,16 @@ class RAdam(ElementwiseOptimizer):
     def arrays(self, group: dict[str, Any]) -> dict[str, float]:
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         numbers["step"] += 1
         (beta1, beta2), step = group["betas"], numbers["step"]
-        step_size = group["lr"] / (1 - beta1**step)
+        step_size, correction = group["lr"] / (1 - beta1**step), 1 - beta2**step
         longest = 2 / (1 - beta2) - 1
-        length = longest - 2 * step * beta2**step / (1 - beta2**step)
-        if adaptive := length > 5:
-            known = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-            step_size = step_size * (known * (1 - beta2**step)) ** 0.5
+        length = longest - 2 * step * beta2**step / correction
+        adaptive = length > 5
+        longest, length = max(longest, 5.0), F.maximum(length, 5.0)  # what is smaller has no root, and is not used
+        known = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+        step_size = F.where(adaptive, step_size * (known * correction) ** 0.5, step_size)
         return {
             "beta1": beta1, "beta2": beta2, "eps": group["eps"], **_decay(group), "step_size": step_size,
             "adaptive": adaptive, "maximize": group["maximize"],

@@ -150,7 +150,7 @@ class Adagrad(ElementwiseOptimizer):
     def arrays(self, group: dict[str, Any]) -> dict[str, float]:
         return {"sum": self.defaults["initial_accumulator_value"]}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         numbers["step"] += 1
         step_size = group["lr"] / (1 + (numbers["step"] - 1) * group["lr_decay"])
         return {"step_size": step_size, **{name: group[name] for name in ("eps", "weight_decay", "maximize")}}
@@ -222,7 +222,7 @@ class RMSprop(ElementwiseOptimizer):
         used = {"square_avg": True, "momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
         return {name: 0.0 for name, use in used.items() if use}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         numbers["step"] += 1
         names = ("lr", "alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
         return {name: group[name] for name in names}
@@ -287,6 +287,6 @@ class Adadelta(ElementwiseOptimizer):
     def arrays(self, group: dict[str, Any]) -> dict[str, float]:
         return {"square_avg": 0.0, "acc_delta": 0.0}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         numbers["step"] += 1
         return {name: group[name] for name in ("lr", "rho", "eps", "weight_decay", "maximize")}

@@ -46,18 +46,18 @@ def asgd(
     *,
     eta: float,
     shrink: float,
-    mu: float,
+    mu: float | None,
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """A step down the gradient, and the average of the parameter over the steps."""
+    """A step down the gradient, and the average of the parameter over the steps; `mu` None stands for 1."""
     if maximize:
         g = -g
     if weight_decay != 0:
         g = g + p * weight_decay
     p *= shrink
     p -= g * eta
-    if mu == 1:
+    if mu is None:
         average[...] = p
     else:
         average += (p - average) * mu
@@ -114,10 +114,10 @@ class Rprop(ElementwiseOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, float]:
-        return {"prev": 0.0, "step_size": value_of(group["lr"])}
+    def arrays(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {"prev": 0.0, "step_size": group["lr"]}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         numbers["step"] += 1
         (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]
         return {
@@ -142,8 +142,10 @@ class ASGD(ElementwiseOptimizer):
         The step at which averaging starts.
     weight_decay : float
         Adds so much of the parameter to its gradient.
-    foreach, capturable : bool, optional
+    foreach : bool, optional
         Accepted and kept as PyTorch's; the step is the same.
+    capturable : bool
+        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
     maximize : bool
         Step up the gradient.
     differentiable : bool
@@ -156,7 +158,6 @@ class ASGD(ElementwiseOptimizer):
     """
 
     formula = staticmethod(asgd)
-    settings_are_expressions = False
 
     def __init__(
         self,
@@ -179,18 +180,18 @@ class ASGD(ElementwiseOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, float]:
+    def arrays(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"ax": 0.0}
 
-    def numbers(self, group: dict[str, Any]) -> dict[str, float]:
-        return {"step": 0.0, "eta": value_of(group["lr"]), "mu": 1.0}
+    def numbers(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": 0.0, "eta": group["lr"], "mu": 1.0}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         numbers["step"] += 1
         eta, mu, decay, lr = numbers["eta"], numbers["mu"], group["lambd"], value_of(group["lr"])
         numbers["eta"] = lr / (1 + decay * lr * numbers["step"]) ** group["alpha"]
-        numbers["mu"] = 1 / max(1, numbers["step"] - group["t0"])
+        numbers["mu"] = 1 / F.maximum(numbers["step"] - group["t0"], 1.0)
         return {
-            "eta": eta, "shrink": 1 - decay * eta, "mu": mu, "weight_decay": group["weight_decay"],
-            "maximize": group["maximize"],
+            "eta": eta, "shrink": 1 - decay * eta, "mu": None if isinstance(mu, float) and mu == 1 else mu,
+            "weight_decay": group["weight_decay"], "maximize": group["maximize"],
         }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import enable_grad
@@ -11,7 +11,7 @@ from gradcore.autograd.variables import bump_all
 from gradcore.creation import full_like, tensor
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.plans import Plan
-from gradcore.optim.slabs import rounded, value_of
+from gradcore.optim.slabs import HOST, rounded, value_of
 from gradcore.tensor import Tensor
 from gradcore.utils.lists import divide
 
@@ -35,8 +35,6 @@ class ElementwiseOptimizer(Optimizer):
     #: ``formula(F, p, g, *states, **settings)``: changes the parameter and the states in place, and only reads the
     #: gradient. `F` has the operations: of a backend on arrays, or on tensors.
     formula: Callable[..., None]
-    #: Whether `settings` computes without branches on numbers, so that it can run on a device.
-    settings_are_expressions: ClassVar[bool] = True
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         super().__init__(params, defaults)
@@ -57,16 +55,19 @@ class ElementwiseOptimizer(Optimizer):
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, float]:
+    def arrays(self, group: dict[str, Any]) -> dict[str, Any]:
         """The names of the states that have the parameter's shape, and their initial values, in the formula's order."""
         return {}
 
-    def numbers(self, group: dict[str, Any]) -> dict[str, float]:
+    def numbers(self, group: dict[str, Any]) -> dict[str, Any]:
         """The names of the states that are one number a parameter, and their initial values."""
         return {"step": 0.0}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
-        """The formula's settings for a step, from the options and from `numbers`, which it moves on by this step."""
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
+        """The formula's settings for a step, from the options and from `numbers`, which it moves on by this step.
+
+        Where a device counts the steps, numbers are its arrays: `F` has ``where`` and ``maximum`` for either.
+        """
         raise NotImplementedError
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -123,7 +124,7 @@ class ElementwiseOptimizer(Optimizer):
 
     def _refuse_capture(self, group: dict[str, Any]) -> None:
         name = type(self).__name__
-        if self.settings_are_expressions and "capturable" in group:
+        if "capturable" in group:
             raise RuntimeError(
                 f"Attempting CUDA graph capture of step() for an instance of {name} but param_groups' capturable is "
                 "False."
@@ -132,7 +133,7 @@ class ElementwiseOptimizer(Optimizer):
 
     def _capturable(self, group: dict[str, Any]) -> bool:
         """Whether devices count the steps."""
-        return self.settings_are_expressions and bool(group.get("capturable") or group.get("fused"))
+        return bool(group.get("capturable") or group.get("fused"))
 
     def _plan(self, group: dict[str, Any], params: list[Any]) -> Plan:
         arrays, numbers, capturable = self.arrays(group), self.numbers(group), self._capturable(group)
@@ -152,7 +153,7 @@ class ElementwiseOptimizer(Optimizer):
                 states = [_initial(state.get(name), p, first) for name, first in arrays.items()]
                 if arrays and state:
                     values.update((name, 1.0) for name in numbers if name.startswith("_"))
-                settings = self.settings(group, values)
+                settings = self.settings(HOST, group, values)
                 type(self).formula(TENSORS, _real(p), _real(p.grad), *map(_real, states), **settings)
                 state.update((name, tensor(value)) for name, value in values.items() if not name.startswith("_"))
                 state.update(zip(arrays, states, strict=True))
@@ -176,6 +177,7 @@ def _plain(option: Any, capturable: bool) -> Any:
 def _initial(tensor: Any, p: Any, value: float) -> Any:
     if tensor is not None:
         return tensor.clone()
+    value = value_of(value)
     return full_like(p.detach(), complex(value, value) if p.is_complex() else value)
 
 

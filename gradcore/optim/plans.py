@@ -8,13 +8,13 @@ from operator import is_
 from typing import Any
 
 from gradcore.backends.portable.optimizers import Batch
-from gradcore.optim.slabs import Slab
+from gradcore.optim.slabs import HOST, Slab
 
 __all__ = ["Plan"]
 
 Home = tuple[Slab, int]
-#: ``(options, numbers) -> settings``, which moves the numbers on by a step.
-Settings = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+#: ``(F, options, numbers) -> settings``, which moves the numbers on by a step.
+Settings = Callable[[Any, dict[str, Any], dict[str, Any]], dict[str, Any]]
 
 
 class Run:
@@ -67,7 +67,7 @@ class Run:
         """The formula's settings for this step, by which the numbers are moved on."""
         names = self.slab.numbers
         values = {name: v[0].item() for name, v in zip(names, self.numbers, strict=True)}
-        found = settings(options, values)
+        found = settings(HOST, options, values)
         for name, v in zip(names, self.numbers, strict=True):
             v[...] = values[name]
         return found

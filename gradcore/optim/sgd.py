@@ -114,7 +114,7 @@ class SGD(ElementwiseOptimizer):
     def numbers(self, group: dict[str, Any]) -> dict[str, float]:
         return {"_started": 0.0}
 
-    def settings(self, group: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
         # The first gradient is not dampened.
         new = 1 - group["dampening"] * numbers["_started"] if group["dampening"] != 0 else None
         numbers["_started"] += 1 - numbers["_started"]

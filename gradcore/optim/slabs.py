@@ -12,7 +12,7 @@ from gradcore.autograd.variables import VersionCounter, bump, wrap
 from gradcore.backends.registry import CPU
 from gradcore.tensor import Tensor
 
-__all__ = ["Slab", "number_dtype", "number_tensor", "rounded", "value_of"]
+__all__ = ["HOST", "Slab", "number_dtype", "number_tensor", "rounded", "value_of"]
 
 
 def value_of(number: Any) -> Any:
@@ -30,9 +30,24 @@ def number_dtype() -> Any:
     return np.dtype("float64" if dtypes.get_default_dtype() is dtypes.float64 else "float32")
 
 
-def rounded(number: float) -> float:
-    """A number as states keep it."""
-    return number_dtype().type(number).item()  # type: ignore[no-any-return]
+def rounded(number: Any) -> Any:
+    """A number as states keep it; or a device's numbers, in double precision."""
+    if isinstance(number, float):
+        return number_dtype().type(number).item()
+    return number.astype(number_dtype()).astype("float64")
+
+
+class _Host:
+    """The functions that settings of a step are computed with, for Python numbers."""
+
+    maximum = staticmethod(max)
+
+    @staticmethod
+    def where(condition: bool, x: float, y: float) -> float:
+        return x if condition else y
+
+
+HOST = _Host()
 
 
 class Slab:
@@ -43,7 +58,7 @@ class Slab:
     params : list of Tensor
         Whose states these are.
     arrays : dict
-        The initial value of every state that has a parameter's shape, by name.
+        The initial value, a number or a tensor, of every state that has a parameter's shape, by name.
     numbers : dict
         The initial value of every state that is one number a parameter. Names that begin with an underscore are not
         shown to users; such a number is 0 for a new state, and 1 for one that was loaded.
@@ -67,8 +82,12 @@ class Slab:
         self.offsets = [0, *itertools.accumulate(p._array.size for p in params)]
         xp, place = (self.device.backend.xp, self.device) if self.on_device else (np, CPU)
         with self.device.backend.use_index(self.device.index):
-            self.numbers = {name: xp.full(len(params), value, number_dtype()) for name, value in numbers.items()}
-            self.arrays = {name: self._filled(value) for name, value in arrays.items()}
+            self.numbers = {
+                name: self._filled(xp, len(params), value, number_dtype()) for name, value in numbers.items()
+            }
+            own = self.device.backend.xp, self.offsets[-1]
+            dtype = params[0]._array.dtype
+            self.arrays = {name: self._filled(*own, value, dtype) for name, value in arrays.items()}
             #: What users see: the tensors by name, and each parameter's entry in the state of the optimiser.
             self.tensors = {
                 name: [number_tensor(values[i : i + 1], place) for i in range(len(params))]
@@ -83,9 +102,13 @@ class Slab:
                 self._take_over(i, entry)
                 entry.update((name, tensors[i]) for name, tensors in self.tensors.items())
 
-    def _filled(self, value: Any) -> Any:
-        dtype, xp = self.params[0]._array.dtype, self.device.backend.xp
-        return xp.full(self.offsets[-1], complex(value, value) if dtype.kind == "c" else value, dtype)
+    def _filled(self, xp: Any, size: int, value: Any, dtype: Any) -> Any:
+        """An array in which every number, and every part of a complex number, is `value`, maybe a tensor."""
+        out = xp.empty(size, dtype)
+        parts = out.view(out.real.dtype) if dtype.kind == "c" else out
+        stays = self.on_device and isinstance(value, Tensor)  # so that the host does not wait for it
+        parts[...] = value.detach().to(self.device)._array if stays else value_of(value)
+        return out
 
     def _part(self, name: str, i: int) -> Any:
         return self.arrays[name][self.offsets[i] : self.offsets[i + 1]]

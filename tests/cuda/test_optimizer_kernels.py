@@ -23,6 +23,8 @@ OPTIMIZERS: dict[str, Any] = {
     "Adamax": lambda p: gc.optim.Adamax(p, lr=0.01, weight_decay=0.1),
     "NAdam": lambda p: gc.optim.NAdam(p, lr=0.01),
     "RAdam": lambda p: gc.optim.RAdam(p, lr=0.01),
+    "ASGD": lambda p: gc.optim.ASGD(p, lr=0.1, t0=2),
+    "Rprop": lambda p: gc.optim.Rprop(p, lr=0.01),
     "Adagrad": lambda p: gc.optim.Adagrad(p, lr=0.1),
     "Adadelta": lambda p: gc.optim.Adadelta(p, lr=1.0),
     "RMSprop": lambda p: gc.optim.RMSprop(p, lr=0.01, momentum=0.9, centered=True),
@@ -130,7 +132,18 @@ CAPTURABLE: dict[str, Any] = {
     "Adamax": lambda p, lr: gc.optim.Adamax(p, lr=lr, weight_decay=0.1, capturable=True),
     "RMSprop": lambda p, lr: gc.optim.RMSprop(p, lr=lr, momentum=0.9, capturable=True),
     "Adadelta": lambda p, lr: gc.optim.Adadelta(p, lr=lr, capturable=True),
-    "Rprop": lambda p, lr: gc.optim.Rprop(p, lr=0.01, capturable=True),
+    "Rprop": lambda p, lr: gc.optim.Rprop(p, lr=lr, capturable=True),
+    "NAdam": lambda p, lr: gc.optim.NAdam(p, lr=lr, capturable=True),
+    "NAdam that decays": lambda p, lr: gc.optim.NAdam(
+        p, lr=lr, weight_decay=0.1, decoupled_weight_decay=True, capturable=True
+    ),
+    "RAdam": lambda p, lr: gc.optim.RAdam(p, lr=lr, weight_decay=0.1, betas=(0.9, 0.95), capturable=True),
+    "RAdam that decays": lambda p, lr: gc.optim.RAdam(
+        p, lr=lr, weight_decay=0.1, decoupled_weight_decay=True, capturable=True
+    ),
+    "RAdam that never adapts": lambda p, lr: gc.optim.RAdam(p, lr=lr, betas=(0.9, 0.6), capturable=True),
+    "ASGD": lambda p, lr: gc.optim.ASGD(p, lr=lr, t0=2, weight_decay=0.1, capturable=True),
+    "Adagrad": lambda p, lr: gc.optim.Adagrad(p, lr=lr, lr_decay=0.1, fused=True),
 }
 
 
@@ -139,7 +152,7 @@ def trained_with_counts(device: str, name: str, dtype: Any, tensor_lr: bool) -> 
     rng, lr = np.random.default_rng(0), 0.02
     start = [rng.standard_normal(shape) for shape in SHAPES]
     params = [gc.tensor(a, dtype=dtype, device=device, requires_grad=True) for a in start]
-    grads = [[gc.tensor(np.cos((step + 1) * a), dtype=dtype, device=device) for a in start] for step in range(6)]
+    grads = [[gc.tensor(np.cos((step + 1) * a), dtype=dtype, device=device) for a in start] for step in range(8)]
     optimizer = CAPTURABLE[name](params, gc.tensor(lr, device=device) if tensor_lr else lr)
     before = COUNTS.total()
     for step, each in enumerate(grads):
@@ -158,8 +171,8 @@ def trained_with_counts(device: str, name: str, dtype: Any, tensor_lr: bool) -> 
 @pytest.mark.parametrize(
     ("name", "dtype", "tensor_lr"),
     [
-        *((name, "float32", False) for name in CAPTURABLE),
-        *(("AdamW", dtype, True) for dtype in ("float16", "float32", "float64")),
+        *((name, "float32", tensor_lr) for name in CAPTURABLE for tensor_lr in (False, True)),
+        *(("AdamW", dtype, True) for dtype in ("float16", "float64")),
         ("Adam with everything", "float64", True),
     ],
 )
@@ -175,6 +188,18 @@ def test_devices_that_count_the_steps(
     there = request.getfixturevalue("fused")(run) if fused_kernels else run()
     for a, b in zip(trained_with_counts("cpu", name, kind, tensor_lr), there, strict=True):
         np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance)
+
+
+def test_settings_that_are_numbers_of_before(fused: Fused) -> None:
+    """A step of ASGD takes the rate and the share that the last step left, which the same launch replaces."""
+    gc.set_default_dtype(gc.float64)  # so that numbers are kept as they are computed
+    try:
+        there = fused(lambda: trained_with_counts("strict:0", "ASGD", gc.float64, tensor_lr=True))
+        here = trained_with_counts("cpu", "ASGD", gc.float64, tensor_lr=True)
+    finally:
+        gc.set_default_dtype(gc.float32)
+    for a, b in zip(here, there, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12)
 
 
 FUSED: dict[str, Any] = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gradcore.backends.fusion.expressions import Value
+from gradcore.backends.fusion.expressions import Value, fresh
 
 __all__ = ["Advance"]
 
 
 class Advance:
-    """``settings(options, numbers)``, which moves the numbers on by a step, as a formula.
+    """``settings(F, options, numbers)``, which moves the numbers on by a step, as a formula.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Advance:
         numbers = dict(zip(self._stored, values, strict=False))
         given = dict(zip(self._operands, values[len(numbers) :], strict=True))
         options = {name: _with(name, value, given) for name, value in self._fixed.items()}
-        found = self._settings(options, numbers)
+        found = self._settings(F, options, numbers)
         self._names = [name for name, value in found.items() if isinstance(value, Value)]
         self._constants = {
             name: float(value) if isinstance(value, float) else value
@@ -63,7 +63,7 @@ class Advance:
             if name not in self._names
         }
         moved = [numbers[name].astype(dtype) for name, dtype in self._stored.items()]
-        return moved + [found[name].astype(self._dtype) for name in self._names]
+        return [fresh(value) for value in (*moved, *(found[name].astype(self._dtype) for name in self._names))]
 
     def settings(self, results: Sequence[Any]) -> dict[str, Any]:
         """All settings, given the results of the formula after the numbers."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.fusion.cells import Cell
+from gradcore.backends.fusion.expressions import fresh
 from gradcore.backends.fusion.functions import C_TYPES, computed
 from gradcore.backends.fusion.programs import Operand, Program, traced
 from gradcore.backends.fusion.tracer import Tracer
@@ -92,7 +93,7 @@ def traced_steps(
         before = (p, *rest[:states])
         cells = [Cell(v) for v in before]
         formula(F, cells[0], g, *cells[1:], **dict(zip(settings, rest[states:], strict=True)))
-        return [_written(cell.value, value) for cell, value in zip(cells, before, strict=True)]
+        return [value if cell.value is value else fresh(cell.value) for cell, value in zip(cells, before, strict=True)]
 
     operands = [(name, Operand(name, dtype)) for name in ("g", *names)]
     found = traced(
@@ -101,8 +102,3 @@ def traced_steps(
     changed = tuple(name for name, (fresh, _) in zip(names, found.results, strict=True) if fresh)
     vectors = tuple(i - len(operands) for i in found.used if i >= len(operands))
     return Steps(found.program, changed, states, found.parameters, vectors)
-
-
-def _written(value: Any, before: Any) -> Any:
-    """The new value of a cell: not merely another operand, which would not count as a result."""
-    return +value if value is not before and value.function == "input" else value

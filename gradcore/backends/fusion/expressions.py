@@ -14,7 +14,7 @@ import numpy as np
 
 from gradcore.backends.fusion.cells import held
 
-__all__ = ["Setting", "Trace", "Unfusable", "Value", "call_of"]
+__all__ = ["Setting", "Trace", "Unfusable", "Value", "call_of", "fresh"]
 
 BOOL, FLOAT = np.dtype(bool), np.dtype("float32")
 
@@ -107,6 +107,11 @@ class Value:
     __xor__, __rxor__ = call_of("bitwise_xor"), _reflected("bitwise_xor")
     __lt__, __le__, __gt__ = call_of("less"), call_of("less_equal"), call_of("greater")
     __ge__, __eq__, __ne__ = call_of("greater_equal"), call_of("equal"), call_of("not_equal")  # type: ignore[assignment]
+
+
+def fresh(value: Value) -> Value:
+    """The value as a result with memory of its own, where it is merely an operand."""
+    return +value if value.function == "input" else value
 
 
 class Setting(float):

@@ -113,7 +113,7 @@ class Optimizers:
         Parameters
         ----------
         settings : callable
-            ``(options, numbers) -> settings``, an expression of the numbers, which it moves on by a step.
+            ``(F, options, numbers) -> settings``, an expression of the numbers, which it moves on by a step.
         options : dict
             Python numbers, and arrays without dims.
         numbers : dict
@@ -130,7 +130,7 @@ class Optimizers:
         """
         xp, kind = self.xp, _computed(dtype)
         wide = {name: values.astype("float64") for name, values in numbers.items()}
-        found = settings(options, wide)
+        found = settings(self, options, wide)
         self._move(numbers, wide.values(), found_inf)
         count = len(next(iter(numbers.values())))
         return {
