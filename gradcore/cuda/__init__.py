@@ -23,7 +23,8 @@ from gradcore.cuda.devices import (
     set_index_checks,
     synchronize,
 )
-from gradcore.cuda.graphs import CUDAGraph, graph
+from gradcore.cuda.graphed import make_graphed_callables
+from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle
 from gradcore.cuda.memory import (
     OutOfMemoryError,
     device_memory_used,
@@ -100,6 +101,7 @@ __all__ = [
     "get_stream_from_external",
     "get_sync_debug_mode",
     "graph",
+    "graph_pool_handle",
     "index_checks",
     "init",
     "initial_seed",
@@ -108,6 +110,7 @@ __all__ = [
     "is_current_stream_capturing",
     "is_initialized",
     "is_tf32_supported",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",

@@ -1,28 +1,114 @@
-"""CUDA graphs: a function's work, recorded once and queued again with a single launch."""
+"""CUDA graphs: work that is recorded once and queued again with a single launch."""
 
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from gradcore.autograd.graph import Variable
 from gradcore.backends import registry
+from gradcore.backends.cupy.memory import allocator
 from gradcore.cuda.streams import Stream, current_stream, stream
 from gradcore.utils.trees import flatten, unflatten
 
-__all__ = ["CUDAGraph", "graph"]
+__all__ = ["CUDAGraph", "graph", "graph_pool_handle"]
+
+#: How strict CUDA is with what threads do during a capture. Memory is allocated meanwhile, which only "relaxed" allows.
+_ERROR_MODES = ("global", "thread_local", "relaxed")
+
+
+def graph_pool_handle() -> Any:
+    """A pool of memory for graphs that are never replayed at the same time, nor in another order than recorded.
+
+    Returns
+    -------
+    object
+        What `CUDAGraph.capture_begin` and `graph` take as `pool`.
+    """
+    return registry.find("cuda").xp.cuda.MemoryPool()
 
 
 class CUDAGraph:
     """Work of a CUDA device that can be queued again.
 
-    Its memory comes from a pool of its own, which lives as long as the graph.
+    Its memory comes from a pool of its own, or one that it shares with other graphs, which lives as long as they do.
+
+    Parameters
+    ----------
+    keep_graph : bool
+        Whether `raw_cuda_graph` will be asked for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keep_graph: bool = False) -> None:
+        self.keep_graph = keep_graph
         self._graph: Any = None
         self._pool: Any = None
+        self._debug = False
+        #: While work is recorded: the stream, and what is to be closed in the end.
+        self._stream: Any = None
+        self._open = contextlib.ExitStack()
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+        """Record, instead of run, what is queued in the current stream from now on; `graph` is a context for it.
+
+        Parameters
+        ----------
+        pool : object, optional
+            What `graph_pool_handle`, or another graph's `pool`, returned.
+        capture_error_mode : {'global', 'thread_local', 'relaxed'}
+            Accepted as PyTorch's; CuPy allocates while work is recorded, so CUDA is always asked to be relaxed.
+
+        Raises
+        ------
+        RuntimeError
+            If the current stream is the default one, or the graph has been recorded already.
+        """
+        if self._graph is not None:
+            raise RuntimeError(
+                "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
+            )
+        if capture_error_mode not in _ERROR_MODES:
+            raise RuntimeError(
+                f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
+            )
+        backend: Any = registry.find("cuda")
+        chosen = current_stream().cupy
+        if chosen.ptr == 0:
+            raise RuntimeError(
+                "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them "
+                "on the default stream.)"
+            )
+        pool = graph_pool_handle() if pool is None else pool
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(backend.capturing(chosen))
+            opened.enter_context(backend.xp.cuda.using_allocator(allocator(backend.xp, pool.malloc)))
+            chosen.begin_capture()
+            self._open, self._stream, self._pool = opened.pop_all(), chosen, pool
+
+    def capture_end(self) -> None:
+        """End what `capture_begin` began: now the work can be replayed.
+
+        Raises
+        ------
+        RuntimeError
+            If nothing is being recorded in the current stream by this graph.
+        """
+        if self._stream is None or current_stream().cupy != self._stream:
+            raise RuntimeError("Capture must end on the same stream it began on.")
+        chosen, self._stream = self._stream, None
+        with self._open:
+            self._graph = chosen.end_capture()
+
+    def _abandon(self) -> None:
+        """Drop what has been recorded so far."""
+        if self._stream is None:
+            return
+        chosen, self._stream, self._pool = self._stream, None, None
+        with self._open, contextlib.suppress(Exception):  # the driver may have ended it already
+            chosen.end_capture()
 
     def capture(self, function: Callable[[], Any]) -> Any:
         """Call `function` and record, instead of run, what it queues; returns its result.
@@ -33,27 +119,12 @@ class CUDAGraph:
             If it does what cannot be recorded: waiting for the device, copies from or to the host, and factorisations
             of matrices (cuSOLVER as CuPy calls it). What was captured until then is dropped.
         """
-        backend: Any = registry.find("cuda")
-        xp = backend.xp
-        side = Stream()
-        side.wait_stream(current_stream())
-        pool = xp.cuda.MemoryPool()
-        with stream(side), backend.capturing(side.cupy), xp.cuda.using_allocator(pool.malloc):
-            side.cupy.begin_capture()
-            try:
-                result = function()
-            except BaseException as error:
-                _abandon(side)
-                if isinstance(error, Exception):
-                    raise RuntimeError(
-                        f"a CUDA graph cannot capture this function: {error}. Elementwise work, reductions, products "
-                        "of matrices and kernels of one's own can be captured; waiting for the device, copies to and "
-                        "from the host, and factorisations of matrices cannot."
-                    ) from error
-                raise
-            self._graph, self._pool = side.cupy.end_capture(), pool
-        current_stream().wait_stream(side)
-        return result
+        with _Capturing(self):
+            return function()
+
+    def instantiate(self) -> None:
+        """Make the recorded work ready for launching, which `capture_end` has done already."""
+        self._captured("CUDAGraph::instantiate")
 
     def replay(self) -> None:
         """Queue the recorded work in the current stream.
@@ -63,58 +134,154 @@ class CUDAGraph:
         RuntimeError
             If nothing has been captured.
         """
-        if self._graph is None:
-            raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
-        self._graph.launch(current_stream().cupy)
+        self._captured("CUDAGraph::replay").launch(current_stream().cupy)
 
     def reset(self) -> None:
         """Let go of the recorded work and its memory."""
         self._graph = self._pool = None
 
+    def pool(self) -> Any:
+        """The pool of its memory, for other graphs that are never replayed at the same time.
 
-def _abandon(side: Stream) -> None:
-    """End a capture that has failed."""
-    with contextlib.suppress(Exception):  # the driver may have ended it already
-        side.cupy.end_capture()
+        Raises
+        ------
+        RuntimeError
+            If nothing has been captured.
+        """
+        self._captured("CUDAGraph::pool()")
+        return self._pool
+
+    def enable_debug_mode(self) -> None:
+        """Let `debug_dump` write."""
+        self._debug = True
+
+    def debug_dump(self, debug_path: str) -> None:
+        """Write a description of the recorded work, in the language of Graphviz, to a file.
+
+        Parameters
+        ----------
+        debug_path : str
+            Where to.
+        """
+        if not self._debug:
+            warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)
+            return
+        Path(debug_path).write_text(self._captured("CUDAGraph::debug_dump").debug_dot_str())
+
+    def raw_cuda_graph(self) -> int:
+        """The handle of the recorded work, a ``cudaGraph_t`` as a number.
+
+        Raises
+        ------
+        RuntimeError
+            If the graph was made without ``keep_graph=True``, or nothing has been captured.
+        """
+        if not self.keep_graph:
+            raise RuntimeError(
+                "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
+            )
+        return int(self._captured("CUDAGraph::raw_cuda_graph").graph)
+
+    def raw_cuda_graph_exec(self) -> int:
+        """The handle of what is launched, a ``cudaGraphExec_t`` as a number."""
+        return int(self._captured("CUDAGraph::raw_cuda_graph_exec").graphExec)
+
+    def _captured(self, caller: str) -> Any:
+        if self._graph is None:
+            raise RuntimeError(f"Called {caller} without a preceding successful capture.")
+        return self._graph
 
 
-def graph(function: Callable[..., Any], warmup: int = 2) -> Callable[..., Any]:
-    """A function that does the work of `function` by a single launch.
+class _Capturing:
+    """Context in which work is recorded for a graph, in a stream of its own; see `graph`."""
 
-    The first call runs `function` some times, then records it. Every later call copies its arguments into the memory of
-    the first ones and queues the recorded work. Python code runs during the first call only.
+    def __init__(
+        self, cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None, capture_error_mode: str = "global"
+    ) -> None:
+        self.cuda_graph, self.pool, self.capture_error_mode = cuda_graph, pool, capture_error_mode
+        self.capture_stream = stream
+
+    def __enter__(self) -> None:
+        self._side = self.capture_stream or Stream()
+        self._side.wait_stream(current_stream())
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(stream(self._side))
+            self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
+            self._open = opened.pop_all()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        with self._open:
+            if error is None:
+                self.cuda_graph.capture_end()
+            else:
+                self.cuda_graph._abandon()
+        if isinstance(error, Exception):
+            raise RuntimeError(
+                f"a CUDA graph cannot capture this function: {error}. Elementwise work, reductions, products of "
+                "matrices and kernels of one's own can be captured; waiting for the device, copies to and from the "
+                "host, and factorisations of matrices cannot."
+            ) from error
+        current_stream().wait_stream(self._side)
+
+
+def graph(
+    cuda_graph: CUDAGraph | Callable[..., Any],
+    pool: Any = None,
+    stream: Stream | None = None,
+    capture_error_mode: str = "global",
+    *,
+    warmup: int = 2,
+) -> Any:
+    """Context that records work for a graph; or, of a function, one that does its work by a single launch.
+
+    The first call of the latter runs the function some times, then records it. Every later call copies its arguments
+    into the memory of the first ones and queues the recorded work. Python code runs during the first call only.
 
     Parameters
     ----------
-    function : callable
-        Takes and returns tensors, or nested containers of them, on one CUDA device. Shapes, dtypes and everything that
-        is no tensor must be the same in every call.
+    cuda_graph : CUDAGraph or callable
+        The graph to record for; or a function that takes and returns tensors, or nested containers of them, on one
+        CUDA device. Shapes, dtypes and everything that is no tensor must be the same in every call.
+    pool : object, optional
+        Memory to share with other graphs, see `graph_pool_handle`.
+    stream : Stream, optional
+        In which to record; by default a new one.
+    capture_error_mode : str
+        See `CUDAGraph.capture_begin`.
     warmup : int
-        How often to run it before it is recorded, so that kernels are compiled and chosen.
+        How often to run a function before it is recorded, so that kernels are compiled and chosen.
 
     Returns
     -------
-    callable
-        Called as `function`. Its results are overwritten by the next call: clone what is to stay.
+    context manager or callable
+        A function is called as the given one. Its results are overwritten by the next call: clone what is to stay.
 
     Raises
     ------
     RuntimeError
-        If CUDA cannot be used, if the function cannot be captured (with the reason), or if arguments have changed.
+        If CUDA cannot be used, if the work cannot be captured (with the reason), or if arguments have changed.
 
     Examples
     --------
     >>> import gradcore
     >>> if gradcore.cuda.is_available():
+    ...     x = gradcore.ones(1000, device="cuda")
     ...     step = gradcore.cuda.graph(lambda x: (x * 2 + 1).tanh())
-    ...     y = step(gradcore.ones(1000, device="cuda"))
+    ...     y = step(x)
+    ...     g = gradcore.cuda.CUDAGraph()
+    ...     with gradcore.cuda.graph(g):
+    ...         z = x * 2
+    ...     g.replay()
     """
+    how = pool, stream, capture_error_mode
+    if isinstance(cuda_graph, CUDAGraph):
+        return _Capturing(cuda_graph, *how)
     recorded: dict[str, Any] = {}
 
     def call(*args: Any) -> Any:
         flat, structure = flatten(args)
         if not recorded:
-            _record(recorded, function, flat, structure, warmup)
+            recorded.update(_record(cuda_graph, flat, structure, warmup, how))
         _refill(recorded, flat, structure)
         recorded["graph"].replay()
         return recorded["result"]
@@ -123,8 +290,8 @@ def graph(function: Callable[..., Any], warmup: int = 2) -> Callable[..., Any]:
 
 
 def _record(
-    recorded: dict[str, Any], function: Callable[..., Any], flat: list[Any], structure: Any, warmup: int
-) -> None:
+    function: Callable[..., Any], flat: list[Any], structure: Any, warmup: int, how: tuple[Any, ...]
+) -> dict[str, Any]:
     inputs = [t.detach().clone() if isinstance(t, Variable) else t for t in flat]  # type: ignore[attr-defined]
     side = Stream()
     side.wait_stream(current_stream())
@@ -133,8 +300,9 @@ def _record(
             function(*unflatten(inputs, structure))
     current_stream().wait_stream(side)
     made = CUDAGraph()
-    result = made.capture(lambda: function(*unflatten(inputs, structure)))
-    recorded.update(graph=made, inputs=inputs, structure=structure, result=result)
+    with _Capturing(made, *how):
+        result = function(*unflatten(inputs, structure))
+    return {"graph": made, "inputs": inputs, "structure": structure, "result": result}
 
 
 def _refill(recorded: dict[str, Any], flat: list[Any], structure: Any) -> None:

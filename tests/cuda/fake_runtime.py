@@ -47,7 +47,8 @@ class FakeStream:
     def is_capturing(self) -> bool:
         return self.capturing
 
-    def begin_capture(self) -> None:
+    def begin_capture(self, mode: int | None = None) -> None:
+        assert self.ptr, "cudaErrorStreamCaptureUnsupported: the default stream"
         self.capturing = True
         capture.begin()
 
@@ -59,7 +60,7 @@ class FakeStream:
             LOG.append(("launch", stream.ptr))
             replay()
 
-        return types.SimpleNamespace(launch=launch)
+        return types.SimpleNamespace(launch=launch, debug_dot_str=lambda: "digraph {}", graph=11, graphExec=12)
 
 
 class FakeEvent:
@@ -154,7 +155,9 @@ class Runtime:
                 deviceCanAccessPeer=lambda a, b: int(a != b),
                 getDeviceProperties=lambda index: PROPERTIES,
             ),
-            Device=lambda index=0: types.SimpleNamespace(compute_capability=self.capability, synchronize=lambda: None),
+            Device=lambda index=0: types.SimpleNamespace(
+                compute_capability=self.capability, synchronize=lambda: LOG.append(("synchronize", "device"))
+            ),
         )
 
 

@@ -1,0 +1,214 @@
+"""Functions and modules whose forward and backward are CUDA graphs, inside programs that are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.amp.autocasting import is_autocast_cache_enabled, is_autocast_enabled
+from gradcore.autograd import Function
+from gradcore.autograd import grad as gradients
+from gradcore.autograd.function import once_differentiable
+from gradcore.autograd.graph import Variable
+from gradcore.creation import empty_like
+from gradcore.cuda.devices import synchronize
+from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle
+from gradcore.cuda.streams import Stream, stream
+from gradcore.utils.trees import flatten, leaves, unflatten
+
+__all__ = ["make_graphed_callables"]
+
+
+def make_graphed_callables(
+    callables: Any,
+    sample_args: Any,
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: Any = None,
+) -> Any:
+    """Functions or modules that run forward by one launch of a CUDA graph, and backward by another.
+
+    A call is one node of the graph of autograd, so that these can be parts of a program of which the rest is not
+    recorded. They are called with tensors of the same shapes, in the same order, as were given as samples.
+
+    Parameters
+    ----------
+    callables : callable, Module, or tuple of these
+        Modules are changed in place, and go on recording nothing when their mode, training or not, is another one.
+        Several share memory, and must be run in the order of the tuple.
+    sample_args : tuple of tensors, or tuple of tuples of tensors
+        Arguments for each, which require gradients where later ones will.
+    num_warmup_iters : int
+        How often forward and backward run before they are recorded.
+    allow_unused_input : bool
+        Whether inputs that need gradients may be unused.
+    pool : object, optional
+        Memory to share with other graphs, see `graph_pool_handle`.
+
+    Returns
+    -------
+    callable, Module, or tuple of these
+        Their results are overwritten by the next call. They have no second derivatives.
+
+    Raises
+    ------
+    RuntimeError
+        If CUDA cannot be used, if autocasting keeps a cache, or if the work cannot be captured.
+    AssertionError
+        If a module has hooks or buffers that require gradients, or an argument is no tensor.
+    """
+    if is_autocast_enabled() and is_autocast_cache_enabled():
+        raise RuntimeError(
+            "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
+        )
+    alone = not isinstance(callables, tuple)
+    functions, samples = ((callables,), (sample_args,)) if alone else (callables, sample_args)
+    parts = [_Part(function, args) for function, args in zip(functions, samples, strict=True)]
+    pool, side = graph_pool_handle() if pool is None else pool, Stream()
+    synchronize()
+    with stream(side):
+        for part in parts:
+            part.warm_up(num_warmup_iters, allow_unused_input)
+    synchronize()
+    # Memory is shared: so recorded in the order in which it is replayed, and in one stream.
+    for part in parts:
+        part.record_forward(pool, side)
+    for part in reversed(parts):
+        part.record_backward(pool, side, allow_unused_input)
+    found = tuple(part.result() for part in parts)
+    return found[0] if alone else found
+
+
+class _Part:
+    """A function, or a module, and its two graphs.
+
+    Attributes
+    ----------
+    inputs : list of Tensor
+        The memory that the graphs read: arguments, then a module's parameters.
+    outputs : list of Tensor
+        What the forward graph writes.
+    upstream, grads : list of (Tensor or None)
+        What the backward graph reads, and what it writes.
+    """
+
+    def __init__(self, function: Any, args: Sequence[Any]) -> None:
+        self.function, self.args = function, args
+        self.is_module = _is_module(function)
+        if self.is_module:
+            _check(function)
+        given = leaves(args)
+        if not all(isinstance(arg, Variable) for arg in given):
+            raise AssertionError(
+                "In the beta API, sample_args for each callable must contain only Tensors. Other types are not allowed."
+            )
+        self.parameters = list(function.parameters()) if self.is_module else []
+        self.count, self.inputs = len(given), [*given, *self.parameters]
+        self.structure: Any = None
+        self.outputs: list[Any] = []
+        self.upstream: list[Any] = []
+        self.grads: list[Any] = [None] * len(self.inputs)
+        self.forward, self.backward = CUDAGraph(), CUDAGraph()
+
+    @property
+    def wanted(self) -> list[int]:
+        """Which of the inputs need gradients."""
+        return [i for i, t in enumerate(self.inputs) if t.requires_grad]
+
+    def differentiate(self, outputs: list[Any], upstream: list[Any], allow_unused: bool) -> Sequence[Any]:
+        """The gradients of the inputs that need some."""
+        return gradients(
+            [o for o in outputs if o.requires_grad],
+            [self.inputs[i] for i in self.wanted],
+            [g for g in upstream if g is not None],
+            allow_unused=allow_unused,
+        )
+
+    def warm_up(self, times: int, allow_unused: bool) -> None:
+        """Run forward and backward, so that kernels are compiled and chosen."""
+        for _ in range(times):
+            outputs = leaves(self.function(*self.args))
+            if any(o.requires_grad for o in outputs):
+                self.differentiate(outputs, [_room(o) for o in outputs], allow_unused)
+
+    def record_forward(self, pool: Any, side: Stream) -> None:
+        with graph(self.forward, pool, side):
+            self.outputs, self.structure = flatten(self.function(*self.args))
+
+    def record_backward(self, pool: Any, side: Stream, allow_unused: bool) -> None:
+        self.upstream = [_room(o) for o in self.outputs]
+        if all(g is None for g in self.upstream):
+            return
+        with graph(self.backward, pool, side):
+            found = self.differentiate(self.outputs, self.upstream, allow_unused)
+        for i, g in zip(self.wanted, found, strict=True):
+            self.grads[i] = g
+
+    def result(self) -> Any:
+        """What replays the graphs: a function, or the module with another `forward`."""
+        node, module = _node_of(self), self.function
+
+        def replayed(*args: Any) -> Any:
+            return unflatten(node.apply(*leaves(args), *self.parameters), self.structure)
+
+        if not self.is_module:
+            return replayed
+        plain, training = module.forward, module.training
+
+        def forward(*args: Any, **named: Any) -> Any:
+            return (replayed if module.training == training else plain)(*args, **named)
+
+        module.forward = forward
+        return module
+
+
+def _node_of(part: _Part) -> Any:
+    """The function of autograd that replays a part's graphs."""
+
+    class Graphed(Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            for kept, given in zip(part.inputs[: part.count], inputs, strict=False):
+                _fill(kept.detach(), given)
+            part.forward.replay()
+            return tuple(o.detach() for o in part.outputs)
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, *grads: Any) -> Any:
+            for kept, given in zip(part.upstream, grads, strict=True):
+                if kept is not None:
+                    _fill(kept, given)
+            part.backward.replay()
+            return tuple(None if g is None else g.detach() for g in part.grads)
+
+    return Graphed
+
+
+def _fill(kept: Any, given: Any) -> None:
+    """Copy a tensor to where a graph reads it, unless it lies there."""
+    if not kept.is_set_to(given):
+        kept.copy_(given)
+
+
+def _room(output: Any) -> Any:
+    return empty_like(output) if output.requires_grad else None
+
+
+def _is_module(function: Any) -> bool:
+    from gradcore.nn import Module  # imported when first used
+
+    return isinstance(function, Module)
+
+
+def _check(module: Any) -> None:
+    if module._backward_hooks or module._forward_hooks or module._forward_pre_hooks:
+        raise AssertionError(
+            "Modules must not have hooks registered at the time they are passed. However, registering hooks on modules "
+            "after passing them through make_graphed_callables is allowed."
+        )
+    if any(b.requires_grad for b in module.buffers()):
+        raise AssertionError(
+            "In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only parameters may be "
+            "trainable. All buffers must have ``requires_grad=False``."
+        )
