@@ -115,7 +115,7 @@ class _Part:
         """Which of the inputs need gradients."""
         return [i for i, t in enumerate(self.inputs) if t.requires_grad]
 
-    def differentiate(self, outputs: list[Any], upstream: list[Any], allow_unused: bool) -> Sequence[Any]:
+    def differentiate(self, outputs: list[Any], upstream: list[Any], allow_unused: bool) -> Any:
         """The gradients of the inputs that need some."""
         return gradients(
             [o for o in outputs if o.requires_grad],

@@ -1,4 +1,4 @@
-"""PyTorch's interface of CUDA graphs, and `make_graphed_callables`, on a runtime that runs recorded work when launched."""
+"""PyTorch's interface of CUDA graphs, and `make_graphed_callables`, on a runtime that runs recorded work later."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_recording_that_fails_is_dropped(cuda: Runtime) -> None:
     assert y.tolist() == [2.0, 2.0, 2.0]
 
 
-# -- functions and modules ----------------------------------------------------------------------------------------------
+# -- functions and modules --------------------------------------------------------------------------------------------
 
 
 def layers(device: str) -> tuple[Any, Any]:
