@@ -14,6 +14,7 @@ from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.nodes import chain_of, replay
 from gradcore.autograd.variables import OWN, Subclasses
 from gradcore.backends.registry import CPU
 from gradcore.methods import Methods
@@ -326,6 +327,13 @@ class Tensor(Variable, Methods):
     @property
     def _base(self) -> Tensor | None:
         return None if self._meta is None else self._meta.base
+
+    def _view_func(self, new_base: Tensor) -> Tensor | None:
+        """The same view of another base, which is like this view's; None of what is no view, or for another base."""
+        base = self._base
+        if base is None or base._array.shape != new_base._array.shape:
+            return None
+        return replay(new_base, chain_of(self))  # type: ignore[no-any-return]
 
     def _is_view(self) -> bool:
         return self._base is not None

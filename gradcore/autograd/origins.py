@@ -19,8 +19,8 @@ from gradcore.backends.batching import all_samples
 __all__ = ["Origin", "explain_failure", "first_not_finite", "is_finite", "origin_of"]
 
 
-class Origin:
-    """What is known of the call that recorded a node; it prints as the traceback of that call.
+class Origin(Sequence[str]):
+    """What is known of the call that recorded a node; as a sequence, the lines of the traceback of that call.
 
     Attributes
     ----------
@@ -59,6 +59,18 @@ class Origin:
         for i in range(len(self.places) - 2, -1, -2):
             code, line, text = self.line(i)
             yield f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {text}\n" if text else "")
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __len__(self) -> int:
+        return len(self.places) // 2
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, (Origin, list)) else NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
     def __str__(self) -> str:
         return "".join(self)

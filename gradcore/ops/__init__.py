@@ -5,7 +5,7 @@ FAMILIES = (
     "activations", "affine", "arithmetic", "attention", "bessel", "channel_normalization", "cholesky",
     "classification", "comparison", "complex", "convolution", "ctc", "cumulative", "decompositions",
     "determinants", "differences", "distances", "dropout", "einsum", "embedding", "exponential", "extrema", "fft",
-    "filling", "folding", "fractional", "gathering", "grids", "histograms", "indexing", "joining", "linalg", "logical",
+    "filling", "folding", "fractional", "gathering", "grids", "histograms", "indefinite", "indexing", "joining", "linalg", "logical",
     "losses", "lowrank", "lu", "margins", "masked", "matrix_functions", "movement", "multihead", "normalization",
     "norms", "padding", "polynomials", "pooling", "probabilities", "products", "reductions", "reflections",
     "resampling", "rounding", "selection", "slicing", "softmax", "sorting", "special", "spectrogram", "statistics",

@@ -1,4 +1,4 @@
-"""Bessel functions.
+"""Bessel and Airy functions.
 
 PyTorch differentiates those with an ``i`` in their name; the others carry no derivative.
 """
@@ -49,6 +49,11 @@ def i1(self):
 )
 def i1e(self):
     """``exp(-abs(self)) * i1(self)``."""
+
+
+@elementwise(promotion=_REAL, path="special.airy_ai")
+def airy_ai(self):
+    """The Airy function Ai."""
 
 
 @elementwise(promotion=_REAL, path="special.bessel_j0")

@@ -68,3 +68,21 @@ def zero(F, self):
 def copy(F, self, src, non_blocking: bool = False):
     """`src` in the shape and dtype of `self`."""
     return F.expanded(F.astype(src, self.dtype), expanded(src.shape, self.shape))
+
+
+@general(
+    node=lambda self, source, other, name: name,
+    materialize=False,
+    upcast=False,
+    function=False,
+    method=False,
+)
+def drawn(F, self, source, other=None, name: str = ""):
+    """Random numbers, as what depends on their distribution's parameters with a gradient of zero."""
+    return self
+
+
+drawn.vjp("source")(lambda F, grad, source_shape: F.new_zeros(grad, source_shape))
+drawn.vjp("other")(lambda F, grad, other_shape: F.new_zeros(grad, other_shape))
+drawn.jvp("source")(lambda F, t, self: F.zeros_like(self))
+drawn.jvp("other")(lambda F, t, self: F.zeros_like(self))

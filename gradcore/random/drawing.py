@@ -18,7 +18,12 @@ from gradcore.backends.batching.messages import RANDOM
 from gradcore.backends.random import philox
 from gradcore.random.generator import Generator, default_generator
 
-__all__ = ["all_words", "different_levels", "draw", "drawn_like", "for_samples", "integers", "sample"]
+__all__ = ["all_words", "depending", "different_levels", "draw", "drawn_like", "for_samples", "integers", "sample"]
+
+
+def depending(node: str, made: Any, *parameters: Any) -> Any:
+    """Numbers that were drawn with these tensors for parameters: a node of that name gives them zero gradients."""
+    return TENSORS.drawn(made, *parameters, name=node) if any(t.requires_grad for t in parameters) else made
 
 
 def draw(count: int, where: Any, generator: Generator | None) -> Any:

@@ -13,7 +13,8 @@ from gradcore.autograd.modes import local
 from gradcore.backends.batching.messages import RANDOM_INPLACE
 from gradcore.backends.random import philox
 from gradcore.dispatch import check_inplace, write
-from gradcore.random.drawing import different_levels, integers, sample
+from gradcore.ops.table import camel_case
+from gradcore.random.drawing import depending, different_levels, integers, sample
 from gradcore.random.functions import bernoulli, check_probability, multinomial
 from gradcore.random.generator import Generator
 from gradcore.tensor import Tensor
@@ -21,11 +22,13 @@ from gradcore.tensor import Tensor
 __all__ = ["METHODS"]
 
 
-def _fill(self: Tensor, made: Any) -> Tensor:
+def _fill(self: Tensor, made: Any, node: str, *parameters: Tensor) -> Tensor:
+    """Write what was drawn, with a gradient of zero for what was there and for the parameters."""
     check_inplace(self, local.state)
     if local.state.batches and not set(different_levels()) <= set(self._device.levels):
         raise RuntimeError(RANDOM_INPLACE)
-    return write(self, made if made._dtype is self._dtype else made.to(self._dtype))  # type: ignore[no-any-return]
+    made = made if made._dtype is self._dtype else made.to(self._dtype)
+    return write(self, depending(node, made, self, *parameters))  # type: ignore[no-any-return]
 
 
 def _filler(
@@ -47,10 +50,11 @@ def _filler(
             raise NotImplementedError(f"\"{fill.__name__}\" not implemented for '{dtype.scalar_name}'")
         if dtype.is_complex:
             parts = sample(distribution, (*shape, 2), dtype.to_real(), self._device, generator, *parameters)
-            return _fill(self, TENSORS.view_as_complex(parts))
-        return _fill(self, sample(distribution, shape, dtype, self._device, generator, *parameters))
+            return _fill(self, TENSORS.view_as_complex(parts), node)
+        return _fill(self, sample(distribution, shape, dtype, self._device, generator, *parameters), node)
 
     fill.__doc__ = doc
+    node = f"{camel_case(distribution.__name__)}Backward0"
     return fill
 
 
@@ -87,17 +91,18 @@ def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **n
         else:
             largest = 1 if self._dtype is dtypes.bool_ else int(np.iinfo(self._dtype.numpy).max)
         low, high = 0, largest + 1
-    return _fill(self, integers(int(low), int(high), self._array.shape, dtypes.int64, self._device, generator))
+    made = integers(int(low), int(high), self._array.shape, dtypes.int64, self._device, generator)
+    return _fill(self, made, f"RandomBackward{(2, 1, 0)[len(values)]}")
 
 
 def _bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill with zeros and ones, one with probability `p` (a number, or a tensor of probabilities)."""
     if isinstance(p, Tensor):
-        made = bernoulli(p.expand(self._array.shape).clone(), generator=generator)
-    else:
-        check_probability(p)
-        made = sample(philox.bernoulli, self._array.shape, dtypes.float32, self._device, generator, p)
-    return _fill(self, made.to(self._dtype))
+        made = bernoulli(p.detach().expand(self._array.shape).clone(), generator=generator)
+        return _fill(self, made, "BernoulliBackward1", p)
+    check_probability(p)
+    made = sample(philox.bernoulli, self._array.shape, dtypes.float32, self._device, generator, p)
+    return _fill(self, made, "BernoulliBackward2")
 
 
 def _bernoulli(self: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:

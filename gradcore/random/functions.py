@@ -23,7 +23,7 @@ from gradcore.creation.placing import finished
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import overridable
 from gradcore.dtypes import DTypeLike
-from gradcore.random.drawing import all_words, different_levels, draw, integers, sample
+from gradcore.random.drawing import all_words, depending, different_levels, draw, integers, sample
 from gradcore.random.generator import Generator, default_generator
 from gradcore.tensor import Tensor
 
@@ -212,6 +212,9 @@ def normal(
         shape = np.broadcast_shapes(*(t._array.shape for t in tensors))
         drawn = randn(shape, generator=generator, dtype=tensors[0]._dtype, device=tensors[0]._device)
         made = (drawn * std + mean).detach()
+        if out is None:
+            number = 3 if len(tensors) == 2 else 1 if isinstance(mean, Tensor) else 2
+            return depending(f"NormalBackward{number}", made, *tensors)  # type: ignore[no-any-return]
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
@@ -226,7 +229,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
         if local.state.batches:
             made = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
-            return made if out is None else out.copy_(made)
+            return depending("BernoulliBackward0", made, input) if out is None else out.copy_(made)  # type: ignore[no-any-return]
         wide = input.detach().to(dtypes.float32) if input._dtype.is_reduced else input.detach()
         probability = wide.reshape(-1)._array if where.type != "meta" else 0.5
     else:
@@ -241,7 +244,9 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         probability,
     )
     made = made.to(input._dtype)
-    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    if out is not None:
+        return out.copy_(made)  # type: ignore[no-any-return]
+    return depending("BernoulliBackward0", made, input) if p is None else made  # type: ignore[no-any-return]
 
 
 def check_probability(p: float) -> None:
@@ -321,7 +326,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     made = _poisson(rows, generator or default_generator).reshape(rates.shape).to(input._dtype)
     for level in (*same, *different):
         made = enter(made, level, 0)
-    return made
+    return depending("PoissonBackward0", made, input)  # type: ignore[no-any-return]
 
 
 def _poisson(rows: Tensor, generator: Generator) -> Tensor:

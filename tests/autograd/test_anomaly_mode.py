@@ -131,6 +131,16 @@ def test_custom_functions_and_mixed_dtypes_are_explained(anomaly):
     assert "traceback_" in z.grad_fn.metadata
 
 
+def test_the_traceback_of_a_node_is_a_sequence_of_lines(anomaly):
+    y = gc.ones(2, requires_grad=True).sqrt()
+    trace = y.grad_fn.metadata["traceback_"]
+    assert len(trace) == len(list(trace))
+    assert trace[-1].endswith("y = gc.ones(2, requires_grad=True).sqrt()\n")
+    assert trace[-1] in trace
+    assert trace == list(trace)
+    assert repr(trace) == repr(list(trace))
+
+
 def test_nan_passes_where_it_is_not_checked():
     with set_detect_anomaly(True, check_nan=False):
         x = gc.zeros(1, requires_grad=True)

@@ -229,3 +229,13 @@ def test_variables_are_tensors():
     assert not gc.autograd.Variable(x).requires_grad
     with pytest.raises(TypeError, match="Variable data has to be a tensor, but got list"):
         gc.autograd.Variable([1.0])
+
+
+def test_a_view_can_be_made_of_another_base():
+    base, other = gc.zeros(2, 3), gc.arange(6.0).reshape(2, 3).requires_grad_()
+    part = base.t()[1]._view_func(other)
+    assert part.tolist() == [1.0, 4.0]
+    part.sum().backward()
+    assert other.grad.tolist() == [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+    assert base[0]._view_func(gc.zeros(3, 3)) is None  # not like its own base
+    assert base._view_func(other) is None  # no view

@@ -379,3 +379,29 @@ def test_decompositions_of_what_is_not_finite(n: int) -> None:
     for decompose in (gc.linalg.svd, gc.linalg.svdvals, gc.linalg.eigh, gc.linalg.eigvalsh):
         with pytest.raises(RuntimeError, match="converge"):
             decompose(a)
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_systems_of_indefinite_matrices(hermitian):
+    a = gc.randn(2, 5, 5, dtype=gc.complex128)
+    a = a + (a.mH if hermitian else a.mT)
+    b = gc.randn(2, 5, 3, dtype=gc.complex128, requires_grad=True)
+    factors = gc.linalg.ldl_factor(a, hermitian=hermitian)
+    assert gc.allclose(a @ gc.linalg.ldl_solve(*factors, b, hermitian=hermitian), b)
+    assert gc.autograd.gradcheck(lambda b: gc.linalg.ldl_solve(*factors, b, hermitian=hermitian), b)
+
+
+def test_factors_of_indefinite_matrices_have_no_derivative():
+    a = gc.eye(3, requires_grad=True)
+    factors, pivots = gc.linalg.ldl_factor(a)
+    with pytest.raises(NotImplementedError, match="derivative for linalg.ldl_factor is not implemented"):
+        factors.sum().backward()
+    leaf = factors.detach().requires_grad_()
+    with pytest.raises(NotImplementedError, match="derivative for 'linalg.ldl_solve: LD' is not implemented"):
+        gc.linalg.ldl_solve(leaf, pivots, gc.ones(3, 1)).sum().backward()
+
+
+def test_singular_matrices_have_no_ldl_factors():
+    with pytest.raises(gc.linalg.LinAlgError, match=r"Batch element 1\): D\[1,1\] is zero"):
+        gc.linalg.ldl_factor(gc.stack([gc.eye(3), gc.zeros(3, 3)]))
+    assert gc.linalg.ldl_factor_ex(gc.zeros(3, 3)).info.item() == 1

@@ -198,6 +198,12 @@ class CupyBackend(
     logical_and, logical_not = _logical("logical_and"), _logical("logical_not")
     logical_or, logical_xor = _logical("logical_or"), _logical("logical_xor")
 
+    def airy_ai(self, x: Any) -> Any:
+        """By the CPU: CuPy has no Airy functions."""
+        import scipy.special
+
+        return self.from_host(scipy.special.airy(self.to_host(x))[0])
+
     # -- random numbers --------------------------------------------------------------------------------------
 
     @functools.cached_property

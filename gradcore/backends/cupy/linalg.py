@@ -94,6 +94,15 @@ class CudaLinearAlgebra(LinearAlgebra):
         a, b = self._expanded(self.hermitian(a) if adjoint else a, b)
         return self.xp.linalg.solve(a, b)
 
+    # -- symmetric matrices: CuPy has no routine, so the CPU computes -----------------------------------------
+
+    def factor_ldl(self, a: Any, hermitian: bool = False) -> tuple[Any, Any, Any]:
+        ld, pivots, info = _CPU.factor_ldl(self.to_host(a), hermitian)
+        return self.from_host(ld), self.from_host(pivots), self.from_host(info)
+
+    def solve_ldl(self, ld: Any, pivots: Any, b: Any, hermitian: bool = False) -> Any:
+        return self.from_host(_CPU.solve_ldl(self.to_host(ld), self.to_host(pivots), self.to_host(b), hermitian))
+
     # -- triangles -------------------------------------------------------------------------------------------
 
     def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:

@@ -60,6 +60,34 @@ def _is_slow_in_numpy(a: Any) -> bool:
     return a.dtype.char in "fF" and min(a.shape[-2:]) >= 16
 
 
+def _is_hermitian(a: Any, asked: bool) -> bool:
+    """Whether LAPACK's routines for Hermitian matrices are meant: real ones have those for symmetric matrices only."""
+    return asked and a.dtype.kind == "c"
+
+
+def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
+    """Solve for the columns of `x`, in place, with one matrix's factors as ``sytrf`` left them in the lower triangle.
+
+    (SciPy has ``sytrs`` in its newest versions only.) A negative pivot stands for two rows: one block of D.
+    """
+    blocks = []  # first row, end, the row that was exchanged, and with which
+    k = 0
+    while k < len(pivots):
+        end = k + (1 if pivots[k] > 0 else 2)
+        blocks.append((k, end, end - 1, abs(pivots[k]) - 1))
+        k = end
+    for k, end, row, other in blocks:
+        x[[row, other]] = x[[other, row]]
+        x[end:] -= ld[end:, k:end] @ x[k:end]
+        block = np.tril(ld[k:end, k:end])
+        upper = np.tril(block, -1).T
+        x[k:end] = np.linalg.solve(block + (upper.conj() if hermitian else upper), x[k:end])
+    for k, end, row, other in reversed(blocks):
+        below = ld[end:, k:end].T
+        x[k:end] -= (below.conj() if hermitian else below) @ x[end:]
+        x[[row, other]] = x[[other, row]]
+
+
 class Lapack(LinearAlgebra):
     """Kernels for NumPy arrays."""
 
@@ -124,6 +152,27 @@ class Lapack(LinearAlgebra):
         with _threads_for(lu, b):
             for i in range(len(b)):
                 x[i] = getrs(lu[i], pivots[i, :, 0] - 1, b[i], trans)[0]
+        return x.reshape(*batch, *b.shape[-2:])
+
+    # -- symmetric matrices ------------------------------------------------------------------------------------
+
+    def factor_ldl(self, a: Any, hermitian: bool = False) -> tuple[Any, Any, Any]:
+        """LDL factors of symmetric matrices (or Hermitian ones) in one matrix, pivots as LAPACK has them, and info."""
+        ld = np.tril(a)
+        pivots, info = np.zeros(a.shape[:-1], "int32"), np.zeros(a.shape[:-2], "int32")
+        if a.size:
+            factor = _routine("lapack", "hetrf" if _is_hermitian(a, hermitian) else "sytrf", a.dtype.char)
+            with _threads_for(a):
+                for i in np.ndindex(a.shape[:-2]):
+                    ld[i], pivots[i], info[i] = factor(ld[i], lower=1)
+        return ld, pivots, info
+
+    def solve_ldl(self, ld: Any, pivots: Any, b: Any, hermitian: bool = False) -> Any:
+        """The solution of ``a @ x = b`` from the LDL factors of `a`."""
+        batch, (ld, pivots, b) = _batch(ld, pivots[..., None], b)
+        x = b.copy()
+        for i in range(len(x)):
+            _solve_ldl(ld[i], pivots[i, :, 0], x[i], _is_hermitian(ld, hermitian))
         return x.reshape(*batch, *b.shape[-2:])
 
     # -- triangles ------------------------------------------------------------------------------------------------

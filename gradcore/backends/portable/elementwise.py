@@ -244,6 +244,9 @@ class Elementwise:
 
     # -- special functions -----------------------------------------------------------------------------------
 
+    def airy_ai(self, x: Any) -> Any:
+        return self.special.airy(x)[0]
+
     def polygamma(self, n: int, x: Any) -> Any:
         if n < 0:
             raise RuntimeError("polygamma(n, x) does not support negative n.")

@@ -20,6 +20,7 @@ _FAILURES = {
     "solve": "The solver failed because the input matrix is singular.",
     "cholesky": "The factorization could not be completed because the input is not positive-definite (the leading "
     "minor of order {} is not positive-definite).",
+    "ldl_factor": "D[{0},{0}] is zero: the matrix is singular, and the factors solve no system.",
     "lu_factor": "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still want to "
     "perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
 }

@@ -42,6 +42,12 @@ class TracedLinearAlgebra(LinearAlgebra):
     def solve_lu(self, lu: Traced, pivots: Traced, b: Traced, adjoint: bool = False) -> Traced:
         return _solution(lu, b)
 
+    def factor_ldl(self, a: Traced, hermitian: bool = False) -> tuple[Traced, Traced, Traced]:
+        return a.copy(), Traced(a.shape[:-1], "int32"), _info(a)
+
+    def solve_ldl(self, ld: Traced, pivots: Traced, b: Traced, hermitian: bool = False) -> Traced:
+        return _solution(ld, b)
+
     def solve_triangle(self, a: Traced, b: Traced, upper: bool, unitriangular: bool = False) -> Traced:
         return _solution(a, b)
 

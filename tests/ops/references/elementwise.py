@@ -205,6 +205,7 @@ ELEMENTWISE: dict[str, Reference] = {
     "is_floating_point": lambda x: x.dtype.kind == "f",
     "mvlgamma": mvlgamma,
     "polygamma_of": lambda x, n: special.polygamma(n, x),
+    "airy_ai": lambda x: special.airy(x)[0],
     "spherical_bessel_j0": functools.partial(special.spherical_jn, 0),
     "where": where,
     "where_of": lambda x, condition, other: np.where(condition, x, other),

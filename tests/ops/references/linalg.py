@@ -111,6 +111,30 @@ def lu_solve(LU: Array, pivots: Array, B: Array, left: bool = True, adjoint: boo
     return np.linalg.solve(A, B) if left else np.linalg.solve(A.T, B.T).T
 
 
+def ldl_packed(A: Array, hermitian: bool = False) -> tuple[Array, Array]:
+    """As LAPACK packs the factors of a real matrix."""
+    LD, pivots, _ = scipy.linalg.lapack.dsytrf(np.tril(A), lower=1)
+    return LD, pivots
+
+
+def ldl_solve(LD: Array, pivots: Array, B: Array, hermitian: bool = False) -> Array:
+    """By the matrix itself: the factors' product, with rows and columns exchanged, from the last factor to the first."""
+    n = len(pivots)
+    A, k = np.zeros((n, n)), n
+    while k:
+        two = pivots[k - 1] < 0
+        k -= 2 if two else 1
+        end = k + 1 + two
+        step = np.eye(n)
+        step[end:, k:end] = LD[end:, k:end]
+        block = np.tril(LD[k:end, k:end])
+        A[k:end, k:end] = block + np.tril(block, -1).T
+        exchange = np.eye(n)
+        exchange[[end - 1, abs(pivots[k]) - 1]] = exchange[[abs(pivots[k]) - 1, end - 1]]
+        A = exchange @ step @ A @ step.T @ exchange
+    return np.linalg.solve(A, B)
+
+
 def svd(A: Array, some: bool = True, compute_uv: bool = True) -> Any:
     if not compute_uv:
         m, n = A.shape[-2:]
@@ -288,6 +312,9 @@ MATRICES: dict[str, Reference] = {
     "linalg_tensorsolve": tensorsolve,
     "linalg_tensorinv": lambda A, ind=2: np.linalg.tensorinv(A, ind),
     "linalg_lu": lu,
+    "linalg_ldl_factor": batched(ldl_packed),
+    "linalg_ldl_factor_ex": with_info(batched(ldl_packed)),
+    "linalg_ldl_solve": ldl_solve,
     "linalg_lu_factor": batched(lu_packed),
     "linalg_lu_factor_ex": with_info(batched(lu_packed)),
     "lu": batched(lu_packed),
