@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc as _collector
 import importlib as _importlib
 import typing as _typing
+from math import e, inf, nan, pi
 
 import numpy as _numpy  # without it the import ends here, and nothing has been changed
 
@@ -64,13 +65,24 @@ from gradcore.dtypes import (
     promote_types,
     set_default_dtype,
 )
-from gradcore.layouts import channels_last, contiguous_format, layout, memory_format, preserve_format, strided
+from gradcore.layouts import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    strided,
+)
 from gradcore.namespaces import register_op
 from gradcore.printing import set_printoptions
 from gradcore.queries import *
 from gradcore.random import *
 from gradcore.size import Size
 from gradcore.tensor import Tensor
+
+#: As an index: a new dim, as in NumPy.
+newaxis = None
 
 namespaces.install()
 _functions = namespaces.functions("")
@@ -90,6 +102,7 @@ from gradcore.amp.autocasting import (
     set_autocast_dtype,
     set_autocast_enabled,
 )
+from gradcore.amp.scaling import GradScaler
 from gradcore.cuda import amp as _cuda_amp
 from gradcore.func import vmap
 from gradcore.kernels import from_kernel

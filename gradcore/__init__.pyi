@@ -55,6 +55,7 @@ from gradcore.amp.autocasting import is_autocast_enabled as is_autocast_enabled
 from gradcore.amp.autocasting import set_autocast_cache_enabled as set_autocast_cache_enabled
 from gradcore.amp.autocasting import set_autocast_dtype as set_autocast_dtype
 from gradcore.amp.autocasting import set_autocast_enabled as set_autocast_enabled
+from gradcore.amp.scaling import GradScaler as GradScaler
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from gradcore.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
 from gradcore.autograd.grad_mode import enable_grad as enable_grad
@@ -115,6 +116,7 @@ from gradcore.dtypes import set_default_dtype as set_default_dtype
 from gradcore.func.vmap import vmap as vmap
 from gradcore.kernels.making import from_kernel as from_kernel
 from gradcore.layouts import channels_last as channels_last
+from gradcore.layouts import channels_last_3d as channels_last_3d
 from gradcore.layouts import contiguous_format as contiguous_format
 from gradcore.layouts import layout as layout
 from gradcore.layouts import memory_format as memory_format
@@ -123,7 +125,9 @@ from gradcore.layouts import strided as strided
 from gradcore.namespaces import register_op as register_op
 from gradcore.printing import set_printoptions as set_printoptions
 from gradcore.queries import broadcast_shapes as broadcast_shapes
+from gradcore.queries import is_conj as is_conj
 from gradcore.queries import is_inference as is_inference
+from gradcore.queries import is_neg as is_neg
 from gradcore.queries import is_nonzero as is_nonzero
 from gradcore.queries import is_signed as is_signed
 from gradcore.queries import is_storage as is_storage
@@ -170,6 +174,11 @@ HalfTensor: Any
 IntTensor: Any
 LongTensor: Any
 ShortTensor: Any
+e: builtins.float
+inf: builtins.float
+nan: builtins.float
+newaxis: None
+pi: builtins.float
 
 __version__: str
 
@@ -387,6 +396,7 @@ def concat(tensors: Sequence[Tensor], dim: builtins.int = ..., *, out: Any = ...
 def concatenate(tensors: Sequence[Tensor], dim: builtins.int = ..., *, out: Any = ...) -> Tensor: ...
 def conj(input: Tensor, *, out: Any = ...) -> Any: ...
 def conj_physical(input: Tensor, *, out: Any = ...) -> Any: ...
+def conj_physical_(input: Tensor, *args: Any, **named: Any) -> Tensor: ...
 def constant_pad_nd(input: Tensor, pad: Any, value: Number = ..., *, out: Any = ...) -> Tensor: ...
 def conv1d(
     input: Tensor,

@@ -7,7 +7,15 @@ from typing import Any
 
 from gradcore.tensor import Tensor
 
-__all__ = ["channels_last", "contiguous_format", "layout", "memory_format", "preserve_format", "strided"]
+__all__ = [
+    "channels_last",
+    "channels_last_3d",
+    "contiguous_format",
+    "layout",
+    "memory_format",
+    "preserve_format",
+    "strided",
+]
 
 
 class layout:
@@ -31,6 +39,7 @@ strided = layout("strided")
 contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
 
 #: Flags that are False for strided tensors on the CPU and on CUDA.
 FLAGS = (
@@ -117,12 +126,22 @@ def _plain_methods() -> dict[str, Callable[..., Any]]:
         """False."""
         return False
 
+    def is_conj(self: Tensor) -> bool:
+        """False: conjugates are computed at once."""
+        return False
+
+    def is_neg(self: Tensor) -> bool:
+        """False: negatives are computed at once."""
+        return False
+
     return {
         "dense_dim": dense_dim,
         "sparse_dim": sparse_dim,
         "dequantize": dequantize,
         "to_dense": to_dense,
+        "is_conj": is_conj,
         "is_distributed": is_distributed,
+        "is_neg": is_neg,
     }
 
 

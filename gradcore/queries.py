@@ -16,7 +16,9 @@ from gradcore.tensor import Tensor
 
 __all__ = [
     "broadcast_shapes",
+    "is_conj",
     "is_inference",
+    "is_neg",
     "is_nonzero",
     "is_signed",
     "is_storage",
@@ -53,6 +55,18 @@ def is_storage(obj: Any) -> bool:
 def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode."""
     return input.is_inference()
+
+
+@overridable
+def is_conj(input: Tensor) -> bool:
+    """False: conjugates are computed at once."""
+    return input.is_conj()
+
+
+@overridable
+def is_neg(input: Tensor) -> bool:
+    """False: negatives are computed at once."""
+    return input.is_neg()
 
 
 @overridable

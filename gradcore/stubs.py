@@ -206,7 +206,8 @@ def _reexports(module: ModuleType) -> list[str]:
         home = str(getattr(value, "__module__", None))
         where = home if home.startswith("gradcore.") else _defining_module(name, value)
         if where is None:
-            values.append(f"{name}: Any")
+            kind = "None" if value is None else "builtins.float" if isinstance(value, float) else "Any"
+            values.append(f"{name}: {kind}")
         else:
             imports.append((where, name))
     in_order = sorted(imports, key=lambda pair: (pair[0], pair[1][0].islower(), pair[1]))

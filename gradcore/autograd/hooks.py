@@ -22,14 +22,15 @@ class RemovableHandle:
     ----------
     table : dict
         The hooks, in order of registration; the handle adds `fn` to it.
-    fn : callable
-        The hook.
+    fn : callable, optional
+        The hook. Without it, ``table[handle.id]`` is where the caller puts it.
     """
 
-    def __init__(self, table: dict[int, Any], fn: Any) -> None:
+    def __init__(self, table: dict[int, Any], fn: Any = None) -> None:
         self._table: dict[int, Any] | None = table
         self.id = next(_ids)
-        table[self.id] = fn
+        if fn is not None:
+            table[self.id] = fn
 
     def remove(self) -> None:
         """Remove the hook; removing it twice does nothing."""

@@ -3,11 +3,11 @@
 #: The modules that declare operations, imported together.
 FAMILIES = (
     "activations", "affine", "arithmetic", "attention", "bessel", "channel_normalization", "cholesky",
-    "classification", "comparison", "complex", "convolution", "ctc", "cumulative", "decompositions",
-    "determinants", "differences", "distances", "dropout", "einsum", "embedding", "exponential", "extrema", "fft",
-    "filling", "folding", "fractional", "gathering", "grids", "histograms", "indefinite", "indexing", "joining", "linalg", "logical",
-    "losses", "lowrank", "lu", "margins", "masked", "matrix_functions", "movement", "multihead", "normalization",
-    "norms", "padding", "polynomials", "pooling", "probabilities", "products", "reductions", "reflections",
-    "resampling", "rounding", "selection", "slicing", "softmax", "sorting", "special", "spectrogram", "statistics",
-    "strided", "triangular", "trigonometric",
+    "classification", "comparison", "complex", "convolution", "ctc", "cumulative", "decompositions", "determinants",
+    "differences", "distances", "dropout", "einsum", "embedding", "exponential", "extrema", "fft", "filling",
+    "folding", "fractional", "gathering", "grids", "histograms", "indefinite", "indexing", "joining", "linalg",
+    "logical", "losses", "lowrank", "lu", "margins", "masked", "matrix_functions", "movement", "multihead",
+    "normalization", "norms", "padding", "polynomials", "pooling", "probabilities", "products", "reductions",
+    "reflections", "resampling", "rounding", "selection", "slicing", "softmax", "sorting", "special", "spectrogram",
+    "statistics", "strided", "triangular", "trigonometric",
 )  # fmt: skip

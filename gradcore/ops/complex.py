@@ -79,7 +79,7 @@ def conj(F, self):
     return F.conjugated(self) if self.is_complex() else self
 
 
-@composite(inplace=True, samples=_samples)
+@composite(inplace="function", samples=_samples)
 def conj_physical(F, self):
     """The complex conjugate, in memory of its own."""
     return F.conjugated_physically(self) if self.is_complex() else self

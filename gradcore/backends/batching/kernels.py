@@ -37,7 +37,8 @@ ALONG = {
 
 #: Kernels of the last dims, by how many of these each array has; further dims in front are free.
 LEADING = {
-    "factor_ldl": (2,), "solve_ldl": (2, 1, 2), "factor_lu": (2,), "solve_lu": (2, 1, 2), "solve_with_factors": (2, 2, 1, 2),
+    "factor_ldl": (2,), "solve_ldl": (2, 1, 2), "factor_lu": (2,), "solve_lu": (2, 1, 2),
+    "solve_with_factors": (2, 2, 1, 2),
     "solve_triangle": (2, 2), "factor_cholesky": (2,), "factor_eigh": (2,), "eigenvalues_hermitian": (2,),
     "factor_eig": (2,), "eigenvalues": (2,), "factor_svd": (2,), "singular_values": (2,), "factor_qr": (2,),
     "invert": (2,), "determinant": (2,), "log_determinant": (2,), "adjugate": (2,), "products_of_others": (1,),

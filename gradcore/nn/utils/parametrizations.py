@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.nn import functional as F
 from gradcore.nn.module import Module
+from gradcore.nn.utils.orthogonal import orthogonal
 from gradcore.nn.utils.parametrize import register_parametrization
 from gradcore.nn.utils.spectral_norm import (
     as_matrix,
@@ -17,7 +18,7 @@ from gradcore.nn.utils.spectral_norm import (
 from gradcore.nn.utils.weight_norm import lengths
 from gradcore.tensor import Tensor
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 class _WeightNorm(Module):

@@ -118,7 +118,7 @@ def ldl_packed(A: Array, hermitian: bool = False) -> tuple[Array, Array]:
 
 
 def ldl_solve(LD: Array, pivots: Array, B: Array, hermitian: bool = False) -> Array:
-    """By the matrix itself: the factors' product, with rows and columns exchanged, from the last factor to the first."""
+    """By the matrix itself: the product of factors and exchanges, from the last to the first."""
     n = len(pivots)
     A, k = np.zeros((n, n)), n
     while k:

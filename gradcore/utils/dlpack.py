@@ -1,0 +1,18 @@
+"""PyTorch's names for the exchange of memory with other array libraries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore.creation import from_dlpack
+from gradcore.tensor import Tensor
+
+__all__ = ["from_dlpack", "to_dlpack"]
+
+
+def to_dlpack(tensor: Tensor) -> Any:
+    """A capsule with the memory of a tensor, which another library can take once.
+
+    Newer libraries take the tensor itself: ``numpy.from_dlpack(tensor)``.
+    """
+    return tensor.__dlpack__()
