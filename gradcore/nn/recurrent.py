@@ -12,6 +12,7 @@ from gradcore.creation import empty, zeros
 from gradcore.nn import functional as F
 from gradcore.nn.init import uniform_
 from gradcore.nn.module import Module
+from gradcore.nn.packing import PackedSequence
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 
@@ -207,6 +208,17 @@ class GRUCell(RNNCellBase):
 # -- layers ---------------------------------------------------------------------------------------------------------
 
 
+def _of_size(n: int, state: States, first: States, ended: list[States]) -> States:
+    """The state of the samples that have this step: what ends is put aside, what begins comes from the first state."""
+    before = len(state[0])
+    if n < before:
+        ended.append(tuple(h[n:] for h in state))
+        return tuple(h[:n] for h in state)
+    if n > before:
+        return tuple(TENSORS.cat([h, more[before:n]]) for h, more in zip(state, first, strict=True))
+    return state
+
+
 class RNNBase(_Recurrent):
     """Layers that run over a sequence, for subclasses to choose the step.
 
@@ -300,30 +312,56 @@ class RNNBase(_Recurrent):
     def flatten_parameters(self) -> None:
         """Do nothing; the layers need no particular layout in memory."""
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """The states of the last layer at all steps, and the last states of all layers.
 
         Parameters
         ----------
-        input : Tensor
-            Steps, samples and features; without samples, or with samples first if `batch_first`.
+        input : Tensor or PackedSequence
+            Steps, samples and features; without samples, or with samples first if `batch_first`. Or sequences of
+            different lengths, packed.
         hx : Tensor or pair of Tensor, optional
             The first states, zeros by default; for an LSTM hidden states and cells.
 
         Returns
         -------
-        output : Tensor
+        output : Tensor or PackedSequence
         h_n : Tensor or pair of Tensor
         """
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
         if input.ndim not in (2, 3):
             raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
         batched = input.ndim == 3
         x = input.unsqueeze(1) if not batched else input.transpose(0, 1) if self.batch_first else input
+        self._check_size(x)
+        x, ends = self._layers(x, self._first_states(x, x.shape[1], hx, batched), None)
+        if not batched:
+            x, ends = x.squeeze(1), tuple(h.squeeze(1) for h in ends)
+        elif self.batch_first:
+            x = x.transpose(0, 1)
+        return x, ends if len(ends) > 1 else ends[0]
+
+    def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        x, batch_sizes, order, back = input
+        self._check_size(x)
+        sizes = batch_sizes.tolist()
+        first = self._first_states(x, sizes[0], hx, True)
+        if hx is not None and order is not None:
+            first = tuple(h.index_select(1, order) for h in first)
+        x, ends = self._layers(x, first, sizes)
+        if back is not None:
+            ends = tuple(h.index_select(1, back) for h in ends)
+        return PackedSequence(x, batch_sizes, order, back), ends if len(ends) > 1 else ends[0]
+
+    def _check_size(self, x: Tensor) -> None:
         if x.shape[-1] != self.input_size:
             raise RuntimeError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
             )
-        first = self._first_states(x, hx, batched)
+
+    def _layers(self, x: Tensor, first: States, sizes: list[int] | None) -> tuple[Tensor, States]:
+        """All layers over the steps of `x`, or over packed ones with so many samples each."""
         last: list[States] = []
         weights = self.all_weights
         directions = 2 if self.bidirectional else 1
@@ -334,21 +372,16 @@ class RNNBase(_Recurrent):
             for d in range(directions):
                 number = layer * directions + d
                 states = tuple(s[number] for s in first)
-                outputs, state = self._run(x, states, weights[number], backwards=d == 1)
+                outputs, state = self._run(x, states, weights[number], d == 1, sizes)
                 runs.append(outputs)
                 last.append(state)
             x = TENSORS.cat(runs, -1) if directions > 1 else runs[0]
-        ends = tuple(TENSORS.stack(states) for states in zip(*last, strict=True))
-        if not batched:
-            x, ends = x.squeeze(1), tuple(h.squeeze(1) for h in ends)
-        elif self.batch_first:
-            x = x.transpose(0, 1)
-        return x, ends if len(ends) > 1 else ends[0]
+        return x, tuple(TENSORS.stack(states) for states in zip(*last, strict=True))
 
-    def _first_states(self, x: Tensor, hx: Any, batched: bool) -> States:
+    def _first_states(self, x: Tensor, batch: int, hx: Any, batched: bool) -> States:
         layers = self.num_layers * (2 if self.bidirectional else 1)
         sizes = (self.proj_size or self.hidden_size, self.hidden_size)[: MODES[self.mode][1]]
-        expected = [(layers, x.shape[1], size) for size in sizes]
+        expected = [(layers, batch, size) for size in sizes]
         if hx is None:
             return tuple(zeros(shape, dtype=x.dtype, device=x.device) for shape in expected)
         given = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
@@ -359,19 +392,30 @@ class RNNBase(_Recurrent):
                 raise RuntimeError(f"Expected {name} size {shape}, got {list(h.shape)}")
         return states
 
-    def _run(self, x: Tensor, state: States, weights: list[Tensor], backwards: bool) -> tuple[Tensor, States]:
+    def _run(
+        self, x: Tensor, first: States, weights: list[Tensor], backwards: bool, sizes: list[int] | None
+    ) -> tuple[Tensor, States]:
         """One layer in one direction: the states at all steps, and the last one."""
         step = MODES[self.mode][2]
         w_ih, w_hh, *rest = weights
         b_ih, b_hh = rest[:2] if self.bias else (None, None)
-        inflow = F.linear(x, w_ih, b_ih).unbind(0)  # of all steps at once: it does not depend on the state
-        outputs = []
+        at_once = F.linear(x, w_ih, b_ih)  # it does not depend on the state
+        inflow = at_once.unbind(0) if sizes is None else at_once.split(sizes)
+        outputs, state = [], first
+        ended: list[States] = []
+        if backwards and sizes is not None:
+            state = tuple(h[: sizes[-1]] for h in first)
         for i in range(len(inflow) - 1, -1, -1) if backwards else range(len(inflow)):
+            if sizes is not None:
+                state = _of_size(sizes[i], state, first, ended)
             state = step(inflow[i], F.linear(state[0], w_hh, b_hh), state)
             if self.proj_size:
                 state = (F.linear(state[0], rest[-1]), *state[1:])
             outputs.append(state[0])
-        return TENSORS.stack(outputs[::-1] if backwards else outputs), state
+        if ended:
+            state = tuple(TENSORS.cat(parts) for parts in zip(state, *reversed(ended), strict=True))
+        join = TENSORS.stack if sizes is None else TENSORS.cat
+        return join(outputs[::-1] if backwards else outputs), state
 
     def extra_repr(self) -> str:
         """Sizes, and settings that are not the usual ones."""

@@ -7,9 +7,19 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.nn import functional as F
+from gradcore.nn.packing import PackedSequence, invert_permutation, pack_padded_sequence, pad_packed_sequence
 from gradcore.tensor import Tensor
 
-__all__ = ["pad_sequence", "unpad_sequence"]
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pack_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpack_sequence",
+    "unpad_sequence",
+]
 
 
 def pad_sequence(
@@ -66,3 +76,38 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
     """
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [row[: int(n)] for row, n in zip(rows, lengths, strict=True)]
+
+
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Sequences of different lengths, packed.
+
+    Parameters
+    ----------
+    sequences : sequence of Tensor
+        Their first dims may differ.
+    enforce_sorted : bool
+        Whether they must come from the longest to the shortest; else they are sorted.
+
+    Returns
+    -------
+    PackedSequence
+    """
+    if not len(sequences):
+        raise RuntimeError("received an empty list of sequences")
+    lengths = [len(each) for each in sequences]
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences that `pack_sequence` packed.
+
+    Parameters
+    ----------
+    packed_sequences : PackedSequence
+
+    Returns
+    -------
+    list of Tensor
+    """
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
