@@ -77,6 +77,7 @@ PAGES = (
     ("optim", "Optimisers", (
         ("", "gradcore.optim", "gradcore.optim"),
         ("Learning-rate schedulers", "gradcore.optim.lr_scheduler", "gradcore.optim.lr_scheduler"),
+        ("Averages of weights", "gradcore.optim.swa_utils", "gradcore.optim.swa_utils"),
     )),
     ("signal", "Windows", (
         ("", "gradcore.signal.windows", "gradcore.signal.windows"),

@@ -1,5 +1,8 @@
 """Optimisers: they update parameters by their gradients."""
 
+import importlib
+from types import ModuleType
+
 from gradcore.optim import lr_scheduler
 from gradcore.optim.adam import Adam, AdamW
 from gradcore.optim.adam_relatives import Adamax, NAdam, RAdam
@@ -27,4 +30,12 @@ __all__ = [
     "RMSprop",
     "Rprop",
     "lr_scheduler",
+    "swa_utils",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`swa_utils`, which needs `gradcore.nn`, when it is first asked for."""
+    if name == "swa_utils":
+        return importlib.import_module("gradcore.optim.swa_utils")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

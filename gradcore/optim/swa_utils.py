@@ -1,0 +1,283 @@
+"""Averages of a model's weights over its training: equal ones (SWA), exponential ones (EMA), or others."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.creation import tensor
+from gradcore.nn.module import Module
+from gradcore.nn.normalization import _BatchNorm
+from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current, for_each_group
+from gradcore.optim.optimizer import Optimizer
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "SWALR",
+    "AveragedModel",
+    "get_ema_avg_fn",
+    "get_ema_multi_avg_fn",
+    "get_swa_avg_fn",
+    "get_swa_multi_avg_fn",
+    "update_bn",
+]
+
+Average = Callable[[Tensor, Tensor, Any], Tensor]
+Averages = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
+
+
+def _each(average: Average) -> Averages:
+    """What makes one average, for all tensors of a list, in place; integers are copied."""
+
+    @no_grad()
+    def update(averages: Sequence[Tensor], values: Sequence[Tensor], num_averaged: Any) -> None:
+        for mean, value in zip(averages, values, strict=True):
+            mean.copy_(average(mean, value, num_averaged) if mean.dtype.category > 1 else value)
+
+    return update
+
+
+def get_ema_avg_fn(decay: float = 0.999) -> Average:
+    """An exponential average of one tensor: ``decay * average + (1 - decay) * value``.
+
+    Parameters
+    ----------
+    decay : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    callable
+        What `AveragedModel` takes as `avg_fn`.
+    """
+    if not 0 <= decay <= 1:
+        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+
+    @no_grad()
+    def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
+        return decay * ema_param + (1 - decay) * current_param
+
+    return ema_update
+
+
+def get_swa_avg_fn() -> Average:
+    """An average of one tensor in which all values count equally.
+
+    Returns
+    -------
+    callable
+        What `AveragedModel` takes as `avg_fn`.
+    """
+
+    @no_grad()
+    def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
+        return averaged_param + (current_param - averaged_param) / (num_averaged + 1)  # type: ignore[no-any-return]
+
+    return swa_update
+
+
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
+    """As `get_ema_avg_fn`, of a list of tensors, in place.
+
+    Parameters
+    ----------
+    decay : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    callable
+        What `AveragedModel` takes as `multi_avg_fn`.
+    """
+    return _each(get_ema_avg_fn(decay))
+
+
+def get_swa_multi_avg_fn() -> Averages:
+    """As `get_swa_avg_fn`, of a list of tensors, in place.
+
+    Returns
+    -------
+    callable
+        What `AveragedModel` takes as `multi_avg_fn`.
+    """
+    return _each(get_swa_avg_fn())
+
+
+class AveragedModel(Module):
+    """A copy of a model whose parameters are the average of those that the model has had.
+
+    Parameters
+    ----------
+    model : Module
+        What is trained; it is copied.
+    device : device, optional
+        Where the averages are kept.
+    avg_fn : callable, optional
+        Makes the new average of the old one, the newest value, and how many values there were before. By default, all
+        values count equally.
+    multi_avg_fn : callable, optional
+        As `avg_fn`, but it takes lists of tensors, and writes the averages in place.
+    use_buffers : bool
+        Whether buffers (the statistics of batch norm) are averaged too; else those of the model are copied.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+    >>> model = gradcore.nn.Linear(1, 1, bias=False)
+    >>> averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    >>> for value in (1.0, 2.0):
+    ...     _ = gradcore.nn.init.constant_(model.weight, value)
+    ...     averaged.update_parameters(model)
+    >>> averaged(gradcore.ones(1))
+    tensor([1.1000], grad_fn=<SqueezeBackward4>)
+    """
+
+    n_averaged: Tensor
+
+    def __init__(
+        self,
+        model: Module,
+        device: Any = None,
+        avg_fn: Average | None = None,
+        multi_avg_fn: Averages | None = None,
+        use_buffers: bool = False,
+    ) -> None:
+        super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
+        self.module = copy.deepcopy(model)
+        if device is not None:
+            self.module = self.module.to(device)
+        self.register_buffer("n_averaged", tensor(0, dtype=dtypes.int64, device=device))
+        self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model with the averaged parameters computes."""
+        return self.module(*args, **kwargs)
+
+    def _averaged(self, model: Module) -> Iterable[Tensor]:
+        return itertools.chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()
+
+    @no_grad()
+    def update_parameters(self, model: Module) -> None:
+        """Count the model's parameters as they are now."""
+        averages = [p.detach() for p in self._averaged(self.module)]
+        values = [p.detach().to(mean.device) for p, mean in zip(self._averaged(model), averages, strict=True)]
+        if not int(self.n_averaged):
+            for mean, value in zip(averages, values, strict=True):
+                mean.copy_(value)
+        else:
+            update = self.multi_avg_fn or _each(self.avg_fn or get_swa_avg_fn())
+            update(averages, values, self.n_averaged)
+        if not self.use_buffers:
+            for mine, value in zip(self.module.buffers(), model.buffers(), strict=True):
+                mine.copy_(value)
+        self.n_averaged += 1
+
+
+@no_grad()
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Compute the statistics of a model's batch norms anew: an average has had none of its own.
+
+    Parameters
+    ----------
+    loader : iterable
+        Batches; of one that is a list or tuple, the first element is the input.
+    model : Module
+        Called with every batch, in training mode. Its mode is what it was afterwards.
+    device : device, optional
+        Where the inputs are moved.
+    """
+    norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+    if not norms:
+        return
+    momenta = [(norm, norm.momentum) for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # all batches count equally
+    was_training = model.training
+    model.train()
+    try:
+        for batch in loader:
+            inputs = batch[0] if isinstance(batch, (list, tuple)) else batch
+            model(inputs if device is None else inputs.to(device))
+    finally:
+        for norm, momentum in momenta:
+            norm.momentum = momentum
+        model.train(was_training)
+
+
+def _cosine(t: float) -> float:
+    return (1 - math.cos(math.pi * t)) / 2
+
+
+class SWALR(LRScheduler):
+    """Goes over to a fixed learning rate, at which weights are averaged.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    swa_lr : float or list of float
+        The learning rate at the end, one for all groups or one for each.
+    anneal_epochs : int
+        The number of steps in between.
+    anneal_strategy : {"cos", "linear"}
+        Along half a cosine, or straight.
+    last_epoch : int
+        The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> optimizer = gradcore.optim.SGD([gradcore.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = gradcore.optim.swa_utils.SWALR(optimizer, 0.5, anneal_epochs=2, anneal_strategy="linear")
+    >>> rates = []
+    >>> for _ in range(3):
+    ...     optimizer.step()
+    ...     scheduler.step()
+    ...     rates += scheduler.get_last_lr()
+    >>> rates
+    [0.75, 0.5, 0.5]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: Any,
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        for group, rate in zip(optimizer.param_groups, for_each_group("swa_lr", optimizer, swa_lr), strict=True):
+            group["swa_lr"] = rate
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        if anneal_epochs != int(anneal_epochs) or anneal_epochs < 0:
+            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+        self._anneal_strategy, self.anneal_epochs = anneal_strategy, anneal_epochs
+        super().__init__(optimizer, last_epoch)
+
+    def _share(self, step: int) -> float:
+        """How much of the learning rate is the last one after so many steps."""
+        t = min(1.0, max(0.0, step / max(1, self.anneal_epochs)))
+        return _cosine(t) if self._anneal_strategy == "cos" else t
+
+    def get_lr(self) -> list[Rate]:
+        self._check_call()
+        step = self._step_count - 1
+        if not self.anneal_epochs:
+            step = max(1, step)
+        before, now = self._share(step - 1), self._share(step)
+        rates = []
+        for group, rate in zip(self.optimizer.param_groups, current(self.optimizer), strict=True):
+            last = group["swa_lr"]
+            first = last if before == 1 else (rate - before * last) / (1 - before)
+            rates.append(now * last + (1 - now) * first)
+        return rates
