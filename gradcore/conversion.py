@@ -239,9 +239,14 @@ class Storage:
 
 
 def record_stream(self: Tensor, stream: Any) -> None:
-    """Nothing to do: CuPy's memory pool keeps blocks apart by stream."""
+    """Keep the memory, once the tensor is gone, until the work is done that `stream` has by then.
+
+    It is needed where a tensor is used in another stream than that in which it was made, and dropped before that stream
+    is waited for: its memory could be handed out again too soon.
+    """
     if not self.is_cuda:
         raise NotImplementedError("record_stream is for CUDA tensors only")
+    self._device.backend.lifetimes.used_in(self._array, stream.cupy, stream.device.index)
 
 
 def _delitem(self: Tensor, index: Any) -> None:

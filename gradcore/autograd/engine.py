@@ -20,6 +20,7 @@ from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_h
 from gradcore.autograd.leaves import accumulate
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
 from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node, OpNode
+from gradcore.autograd.streams import run_in_its_stream
 from gradcore.autograd.variables import OWN, Clock, Meta, Subclasses, tensor_type, wrap
 from gradcore.backends.batching import over
 from gradcore.backends.batching.array import levels_of
@@ -378,8 +379,7 @@ class _Task:
     def run_any(self, node: Any, grad: Any) -> None:
         """Run any node with whatever belongs to it, in the CUDA stream of its forward."""
         if STREAMS.used and node._device.type == "cuda":
-            with STREAMS.as_at(node._seq, node._device.backend.xp.cuda):
-                self.run_alone(node, grad)
+            run_in_its_stream(self, node, grad)
         else:
             self.run_alone(node, grad)
 

@@ -11,11 +11,32 @@ from bisect import bisect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["STREAMS", "Streams"]
+__all__ = ["STREAMS", "Streams", "in_order"]
+
+#: Choices that are remembered, of each thread and device; older nodes run in the present stream.
+_MOST_CHOICES = 1 << 16
+
+
+class _Choices:
+    """What a thread has chosen on a device."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.streams: list[Any] = []
+
+    def add(self, time: int, stream: Any) -> None:
+        if len(self.times) >= _MOST_CHOICES:
+            del self.times[: _MOST_CHOICES // 2], self.streams[: _MOST_CHOICES // 2]
+        self.times.append(time)
+        self.streams.append(stream)
+
+    def at(self, time: int) -> Any:
+        place = bisect(self.times, time)
+        return self.streams[place - 1] if place else None
 
 
 class Streams:
-    """The streams that a thread has chosen, one after the other.
+    """The streams that threads have chosen, one after the other.
 
     Attributes
     ----------
@@ -29,48 +50,63 @@ class Streams:
         self.used = False
         self.clock: Callable[[], int] = int
         self._lock = threading.Lock()
-        self._times: list[int] = []
-        self._streams: list[Any] = []
+        #: By device and thread.
+        self._chosen: dict[int, dict[int, _Choices]] = {}
 
-    def chosen(self, stream: Any) -> None:
-        """Note that `stream` is the one in which work is queued from now on."""
+    def chosen(self, stream: Any, device: Any) -> None:
+        """Note that `stream` is the one in which this thread's work on a device is queued from now on."""
         with self._lock:
             self.used = True
-            self._times.append(self.clock())
-            self._streams.append(stream)
+            choices = self._chosen.setdefault(device, {}).setdefault(threading.get_ident(), _Choices())
+            choices.add(self.clock(), stream)
 
-    def at(self, time: int) -> Any:
-        """The stream that was chosen at that time; None before any was."""
-        place = bisect(self._times, time)
-        return self._streams[place - 1] if place else None
+    def at(self, time: int, device: int) -> list[Any]:
+        """The streams that were chosen on a device at that time, by this thread and by others; may be none."""
+        with self._lock:
+            choices = self._chosen.get(device, {})
+            own = choices.get(threading.get_ident())
+            found = [each.at(time) for each in ([own] if own else []) + [c for c in choices.values() if c is not own]]
+        return [s for i, s in enumerate(found) if s is not None and not any(s == other for other in found[:i])]
 
     @contextlib.contextmanager
-    def as_at(self, time: int, cuda: Any) -> Iterator[None]:
+    def as_at(self, time: int, backend: Any, device: int) -> Iterator[Any]:
         """Context in which work is queued as at that time, after the present stream's work and before its later work.
+
+        It gives the present stream, or None if that is the one of that time. While a graph is recorded, what was made
+        outside of it runs in the present stream.
 
         Parameters
         ----------
         time : int
-        cuda : module
-            ``cupy.cuda``.
+        backend : CupyBackend
+        device : int
+            The current device.
         """
-        wanted, present = self.at(time), cuda.get_current_stream()
-        if wanted is None or wanted == present:
-            yield
+        present, streams = backend.xp.cuda.get_current_stream(), self.at(time, device)
+        if present.is_capturing():
+            streams = [s for s in streams if s.is_capturing()]
+        wanted = streams[0] if streams else present
+        for other in streams[1:]:  # of other threads: one of them may have made the node
+            in_order(backend, (device, other), (device, wanted))
+        if wanted == present:
+            yield None
             return
-        self._order(cuda, present, wanted)
+        in_order(backend, (device, present), (device, wanted))
         try:
             with wanted:
-                yield
+                yield present
         finally:
-            self._order(cuda, wanted, present)
+            in_order(backend, (device, wanted), (device, present))
 
-    @staticmethod
-    def _order(cuda: Any, first: Any, second: Any) -> None:
-        """Let later work of the second stream wait for what is in the first."""
-        event = cuda.Event(disable_timing=True)
-        event.record(first)
-        second.wait_event(event)
+
+def in_order(backend: Any, first: tuple[int, Any], second: tuple[int, Any]) -> None:
+    """Let later work of the second stream, each with its device, wait for what is in the first."""
+    (of_first, stream), (of_second, following) = first, second
+    with backend.use_index(of_first):
+        event = backend.xp.cuda.Event(disable_timing=True)
+        event.record(stream)
+    with backend.use_index(of_second):  # a default stream is that of the current device
+        following.wait_event(event)
 
 
 STREAMS = Streams()

@@ -46,6 +46,7 @@ class CUDAGraph:
         self.keep_graph = keep_graph
         self._graph: Any = None
         self._pool: Any = None
+        self._device = 0
         self._debug = False
         #: While work is recorded: the stream, and what is to be closed in the end.
         self._stream: Any = None
@@ -83,10 +84,11 @@ class CUDAGraph:
             )
         pool = graph_pool_handle() if pool is None else pool
         with contextlib.ExitStack() as opened:
-            opened.enter_context(backend.capturing(chosen))
-            opened.enter_context(backend.xp.cuda.using_allocator(allocator(backend.xp, pool.malloc)))
+            opened.enter_context(backend.capturing())
+            opened.enter_context(backend.xp.cuda.using_allocator(allocator(backend, pool.malloc)))
             chosen.begin_capture()
             self._open, self._stream, self._pool = opened.pop_all(), chosen, pool
+            self._device = backend.current_index()
 
     def capture_end(self) -> None:
         """End what `capture_begin` began: now the work can be replayed.
@@ -134,7 +136,9 @@ class CUDAGraph:
         RuntimeError
             If nothing has been captured.
         """
-        self._captured("CUDAGraph::replay").launch(current_stream().cupy)
+        captured = self._captured("CUDAGraph::replay")
+        with registry.find("cuda").use_index(self._device):
+            captured.launch(current_stream().cupy)
 
     def reset(self) -> None:
         """Let go of the recorded work and its memory."""

@@ -32,6 +32,11 @@ def _cuda() -> Any:
     return registry.find("cuda").xp.cuda
 
 
+def _on(device: Any) -> contextlib.AbstractContextManager[Any]:
+    """Context in which a device is current: a default stream is that of the current device."""
+    return registry.find("cuda").use_index(device.index)
+
+
 class Event:
     """A mark in a stream, which the host or other streams can wait for.
 
@@ -46,26 +51,53 @@ class Event:
     """
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
-        self.cupy = _cuda().Event(block=blocking, disable_timing=not enable_timing, interprocess=interprocess)
+        self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
+        #: CuPy's event: made where it is first recorded, as it belongs to one device.
+        self.cupy: Any = None
+        self.device: Any = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Put the mark at the end of a stream, by default the current one."""
-        self.cupy.record((stream or current_stream()).cupy)
+        """Put the mark at the end of a stream, by default the current one.
+
+        Raises
+        ------
+        RuntimeError
+            If it has been recorded on another device.
+        """
+        stream = stream or current_stream()
+        if self.device not in (None, stream.device):
+            raise RuntimeError(f"Event device {self.device} does not match recording stream's device {stream.device}.")
+        with _on(stream.device):
+            if self.cupy is None:
+                self.cupy, self.device = _cuda().Event(**self._options), stream.device
+            self.cupy.record(stream.cupy)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let what is queued later in a stream, by default the current one, wait for the mark."""
-        (stream or current_stream()).cupy.wait_event(self.cupy)
+        """Let what is queued later in a stream, by default the current one, wait for the mark, if there is one."""
+        if self.cupy is not None:
+            stream = stream or current_stream()
+            with _on(stream.device):
+                stream.cupy.wait_event(self.cupy)
 
     def query(self) -> bool:
         """Whether all work before the mark is done."""
-        return bool(self.cupy.done)
+        return self.cupy is None or bool(self.cupy.done)
 
     def synchronize(self) -> None:
         """Wait on the host until all work before the mark is done."""
-        self.cupy.synchronize()
+        if self.cupy is not None:
+            self.cupy.synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this mark to another one; both must be made with ``enable_timing=True``."""
+        """Milliseconds from this mark to another one; both must be made with ``enable_timing=True``.
+
+        Raises
+        ------
+        ValueError
+            If one of them has not been recorded.
+        """
+        if self.cupy is None or end_event.cupy is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
         return float(_cuda().get_elapsed_time(self.cupy, end_event.cupy))
 
 
@@ -100,7 +132,7 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """Let what is queued here from now on wait for an event."""
-        self.cupy.wait_event(event.cupy)
+        event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
         """Let what is queued here from now on wait for what is queued in another stream now."""
@@ -114,11 +146,13 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all work in the stream is done."""
-        return bool(self.cupy.done)
+        with _on(self.device):
+            return bool(self.cupy.done)
 
     def synchronize(self) -> None:
         """Wait on the host until all work in the stream is done."""
-        self.cupy.synchronize()
+        with _on(self.device):
+            self.cupy.synchronize()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Stream):
@@ -169,9 +203,9 @@ def default_stream(device: DeviceLike | None = None) -> Stream:
 def set_stream(stream: Stream | None) -> None:
     """Choose a stream for this thread from now on; None changes nothing."""
     if stream is not None:
-        with registry.find("cuda").use_index(stream.device.index):
+        with _on(stream.device):
             stream.cupy.use()
-        STREAMS.chosen(stream.cupy)
+        STREAMS.chosen(stream.cupy, stream.device.index)
 
 
 class StreamContext:
@@ -191,9 +225,10 @@ class StreamContext:
         chosen = self.stream
         if chosen is not None:
             with contextlib.ExitStack() as opened:  # left as it was, should something fail
-                opened.enter_context(registry.find("cuda").use_index(chosen.device.index))
-                opened.callback(STREAMS.chosen, _cuda().get_current_stream())
-                STREAMS.chosen(chosen.cupy)
+                index = chosen.device.index
+                opened.enter_context(_on(chosen.device))
+                opened.callback(STREAMS.chosen, _cuda().get_current_stream(), index)
+                STREAMS.chosen(chosen.cupy, index)
                 opened.enter_context(chosen.cupy)
                 self._inner = opened.pop_all()
 

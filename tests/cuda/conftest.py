@@ -16,6 +16,8 @@ from gradcore.device import device
 from tests.cuda import fake_runtime
 from tests.cuda.fake_runtime import LOG, FakeCudaBackend, Runtime
 from tests.cuda.host import Batch, launched, needs_compiler
+from tests.cuda.ordering import Order
+from tests.strict import watching
 
 
 class Comparison(NamedTuple):
@@ -112,14 +114,25 @@ def fused(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fused]:
 
 
 @pytest.fixture
+def order(cuda: Runtime) -> Iterator[Order]:
+    """What watches that accesses to memory are ordered; a test that leaves some that are not fails."""
+    found = Order(cuda.place)
+    found.current = cuda.place  # type: ignore[method-assign]
+    cuda.order = found
+    watching.watched_by(found)
+    yield found
+    watching.watched_by(watching.NOBODY)
+    assert not found.violations, "\n".join(dict.fromkeys(found.violations))
+
+
+@pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     """A machine with two CUDA devices."""
     runtime = Runtime()
     monkeypatch.setattr(fake_runtime, "RUNTIME", runtime)
     monkeypatch.setitem(registry._backends, "cuda", FakeCudaBackend())
     monkeypatch.setattr(streams.STREAMS, "used", False)
-    monkeypatch.setattr(streams.STREAMS, "_times", [])
-    monkeypatch.setattr(streams.STREAMS, "_streams", [])
+    monkeypatch.setattr(streams.STREAMS, "_chosen", {})
     monkeypatch.setattr(Peaks, "_peaks", {})
     monkeypatch.setattr(Peaks, "_hook", None)
     monkeypatch.setattr(memory, "_reserved", {})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import types
 from typing import Any
 
 import numpy as np
 
 from gradcore.backends.base import Backend
+from tests.cuda.ordering import Stream
 from tests.strict import capture
 from tests.strict.device import StrictArray, StrictBackend, StrictNamespace, current
 
@@ -21,6 +23,7 @@ class FakeStream:
     def __init__(self, null: bool = False, non_blocking: bool = False, priority: int = 0) -> None:
         FakeStream.count += 1
         self.ptr = 0 if null else FakeStream.count
+        self.device = None if null else current()
         self.done, self.capturing = True, False
 
     def __eq__(self, other: object) -> bool:
@@ -28,7 +31,16 @@ class FakeStream:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def place(self) -> Stream:
+        """Where its work is queued: the default stream is that of the current device."""
+        return Stream(current() if self.device is None else self.device, self.ptr)
+
+    def _check_device(self) -> None:
+        if self.device not in (None, current()):
+            raise RuntimeError(f"This stream was not created on the current device {current()}")
+
     def __enter__(self) -> Any:
+        self._check_device()
         RUNTIME.chosen.append(self)
         return self
 
@@ -36,13 +48,18 @@ class FakeStream:
         RUNTIME.chosen.pop()
 
     def use(self) -> None:
+        self._check_device()
         RUNTIME.chosen[-1] = self
 
     def wait_event(self, event: Any) -> None:
         LOG.append(("wait", self.ptr, event.stream))
+        if RUNTIME.order is not None:
+            RUNTIME.order.waits(self.place(), event.clock)
 
     def synchronize(self) -> None:
         LOG.append(("synchronize", self.ptr))
+        if RUNTIME.order is not None:
+            RUNTIME.order.host_waits(RUNTIME.order.recorded(self.place())[1])
 
     def is_capturing(self) -> bool:
         return self.capturing
@@ -51,13 +68,20 @@ class FakeStream:
         assert self.ptr, "cudaErrorStreamCaptureUnsupported: the default stream"
         self.capturing = True
         capture.begin()
+        if RUNTIME.order is not None:
+            RUNTIME.order.begin(self.place())
 
     def end_capture(self) -> Any:
         self.capturing = False
         replay = capture.end()
+        recording = None if RUNTIME.order is None else RUNTIME.order.end(self.place())
+        device = current()
 
         def launch(stream: Any) -> None:
             LOG.append(("launch", stream.ptr))
+            assert current() == device, "a graph of another device"
+            if recording is not None:
+                RUNTIME.order.launched(recording, stream.place())
             replay()
 
         return types.SimpleNamespace(launch=launch, debug_dot_str=lambda: "digraph {}", graph=11, graphExec=12)
@@ -65,13 +89,32 @@ class FakeStream:
 
 class FakeEvent:
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
-        self.done, self.stream = True, None
+        self.stream: Any = None
+        self.clock: Any = None
+        self.device = current()
+
+    @property
+    def done(self) -> bool:
+        order = RUNTIME.order
+        if order is None or self.clock is None:
+            return True
+        found = order.is_done(self.clock[1])
+        if found:
+            order.host_waits(self.clock[1])
+        return found
 
     def record(self, stream: Any = None) -> None:
-        self.stream = (stream or RUNTIME.chosen[-1]).ptr
+        found = stream or RUNTIME.chosen[-1]
+        if found.place().device != self.device:
+            raise RuntimeError("cudaErrorInvalidResourceHandle: event and stream are of different devices")
+        self.stream = found.ptr
+        if RUNTIME.order is not None:
+            self.clock = RUNTIME.order.recorded(found.place())
 
     def synchronize(self) -> None:
         LOG.append(("synchronize", "event"))
+        if RUNTIME.order is not None and self.clock is not None:
+            RUNTIME.order.host_waits(self.clock[1])
 
 
 class FakePool:
@@ -124,11 +167,45 @@ class Runtime:
     def __init__(self) -> None:
         FakeStream.count = 0
         self.null = FakeStream(null=True)
-        self.chosen: list[Any] = [self.null]
+        self._chosen = threading.local()
+        #: Who watches what happens before what, if anyone does.
+        self.order: Any = None
         self.pool, self.hooks = FakePool(), []
         self.used, self.reserved, self.full, self.allocator = 1024, 4096, False, None
         self.capability = "90"
         FakePool.limit = 0.0
+
+    def chosen_on(self, device: int) -> list[Any]:
+        """The streams that this thread has chosen on a device, the current one last."""
+        found: list[Any] = self._chosen.__dict__.setdefault(str(device), [self.null])
+        return found
+
+    @property
+    def chosen(self) -> list[Any]:
+        return self.chosen_on(current())
+
+    def place(self, device: int | None = None) -> Stream:
+        """The current stream of a device."""
+        device = current() if device is None else device
+        return Stream(device, self.chosen_on(device)[-1].ptr)
+
+    @contextlib.contextmanager
+    def using_allocator(self, malloc: Any) -> Any:
+        if self.order is None:
+            yield
+            return
+        before, self.order.pool = self.order.pool, id(malloc)
+        try:
+            yield
+        finally:
+            self.order.pool = before
+
+    def synchronize(self) -> None:
+        LOG.append(("synchronize", "device"))
+        if self.order is not None:
+            for agent, clock in list(self.order.clocks.items()):
+                if agent[0] == current():
+                    self.order.host_waits(clock)
 
     def namespace(self) -> Any:
         stream = type("Stream", (FakeStream,), {"null": self.null})
@@ -148,7 +225,7 @@ class Runtime:
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemory),
             get_current_stream=lambda: self.chosen[-1],
             get_elapsed_time=lambda start, end: 2.5,
-            using_allocator=lambda malloc: contextlib.nullcontext(),
+            using_allocator=self.using_allocator,
             runtime=types.SimpleNamespace(
                 getDevice=current,
                 memGetInfo=lambda: (3 << 30, 80 << 30),
@@ -156,7 +233,7 @@ class Runtime:
                 getDeviceProperties=lambda index: PROPERTIES,
             ),
             Device=lambda index=0: types.SimpleNamespace(
-                compute_capability=self.capability, synchronize=lambda: LOG.append(("synchronize", "device"))
+                compute_capability=self.capability, synchronize=self.synchronize
             ),
         )
 
@@ -189,3 +266,7 @@ class FakeCudaBackend(StrictBackend):
     def __init__(self) -> None:
         Backend.__init__(self, FakeNamespace("", np), StrictArray)
         self._count = 2
+
+    def wait(self) -> None:
+        super().wait()
+        RUNTIME.synchronize()

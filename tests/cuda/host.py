@@ -27,6 +27,7 @@ import pytest
 from gradcore.backends.cupy import kernels as cupy_kernels
 from tests.strict import device
 from tests.strict.capture import queued
+from tests.strict.watching import tell
 
 HERE = Path(__file__).parent
 CUDA = cupy_kernels.INCLUDE
@@ -193,10 +194,14 @@ class HostKernel:
             assert found == "N8gradcore5PartsE", f"argument {place} of {self.name}: {found}"
             assert value.size == 1, f"argument {place} of {self.name}: CuPy takes arrays of one element by value"
             assert value.nbytes == self.sizes[place], f"argument {place} of {self.name} has {self.sizes[place]} bytes"
+            for row, addresses in enumerate(value["addresses"][0]):
+                for address in addresses[addresses != 0]:
+                    tell().used_at(int(address), writes=row == 0)
             return value
         wanted = MANGLED[value.dtype.name]
         if isinstance(value, np.ndarray):
             assert found in (f"P{wanted}", f"PK{wanted}"), f"argument {place} of {self.name}: {found}, not {wanted}*"
+            (tell().read if found.startswith("PK") else tell().written)(value)
             return np.array([value.ctypes.data], np.uintp)
         assert isinstance(value, np.generic), f"argument {place} of {self.name} is a {type(value).__name__}"
         assert found == wanted, f"argument {place} of {self.name}: {found}, not {wanted}"

@@ -46,8 +46,8 @@ def test_waiting_for_streams_and_events(cuda: Runtime) -> None:
     event.synchronize()
     a.synchronize()
     assert LOG[-2:] == [("synchronize", "event"), ("synchronize", a.cuda_stream)]
-    timed = gc.cuda.Event(enable_timing=True)
-    assert timed.elapsed_time(gc.cuda.Event(enable_timing=True)) == 2.5
+    first, last = (a.record_event(gc.cuda.Event(enable_timing=True)) for _ in range(2))
+    assert first.elapsed_time(last) == 2.5
 
 
 def test_streams_are_equal_by_handle(cuda: Runtime) -> None:
@@ -265,8 +265,7 @@ def test_summary_names_tensors(cuda: Runtime) -> None:
 
 
 def test_out_of_memory_says_what_was_asked_for(cuda: Runtime) -> None:
-    xp = registry.find("cuda").xp
-    allocate = allocator(xp, cuda.pool.malloc)
+    allocate = allocator(registry.find("cuda"), cuda.pool.malloc)
     assert allocate(10) == 10
     cuda.full = True
     with pytest.raises(OutOfMemoryError, match=r"Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 80.00 GiB"):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tests.strict.capture import queued
+from tests.strict.watching import tell
 
 #: The calls of each function, and what they computed in.
 CALLS: Counter[Any] = Counter()
@@ -106,6 +107,9 @@ class FakeCublas:
         ]
         out = _columns(call["C"], _dtype(call["Ctype"]), m, n, call["ldc"], count, call["strideC"])
         alpha, beta = (np.ctypeslib.as_array(_at(call[name], factor)).view(factor)[0] for name in ("alpha", "beta"))
+
+        for name in "ABC":
+            tell().used_at(call[name], writes=name == "C")
 
         def multiply() -> None:
             a, b = (

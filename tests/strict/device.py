@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import shutil
+import threading
 import time
 import types
 import weakref
@@ -26,9 +27,18 @@ from gradcore.backends.random import philox
 from tests.strict import api, capture
 from tests.strict.blas import FakeCublas
 from tests.strict.capture import queued
+from tests.strict.watching import tell
 
 API = api.load()
-_current = 0
+
+
+class _Current(threading.local):
+    """The current device of each thread."""
+
+    index = 0
+
+
+_current = _Current()
 
 
 class StrictError(AssertionError):
@@ -41,6 +51,8 @@ class Counts(Counter[str]):
     def __setitem__(self, name: str, value: int) -> None:
         if capture.is_on() and name != "between devices":
             capture.refuse(f"operation not permitted when stream is capturing: {name}")
+        if name == "sync":
+            tell().waited()
         super().__setitem__(name, value)
 
 
@@ -67,24 +79,24 @@ def _refill(old: Any, new: Any) -> None:
 
 
 def current() -> int:
-    return _current
+    return _current.index
 
 
 @contextlib.contextmanager
 def use(index: int) -> Any:
-    global _current
-    before, _current = _current, index
+    before, _current.index = _current.index, index
     try:
         yield
     finally:
-        _current = before
+        _current.index = before
 
 
 def _inside(value: Any) -> Any:
     """The NumPy arrays of strict ones, for use on the current device."""
     if isinstance(value, StrictArray):
-        if value.index != _current:
-            raise StrictError(f"an array of device {value.index} is used while device {_current} is current")
+        if value.index != current():
+            raise StrictError(f"an array of device {value.index} is used while device {current()} is current")
+        tell().read(value._a)
         return value._a
     if isinstance(value, np.ndarray):
         raise TypeError(f"Unsupported type {np.ndarray}")
@@ -95,7 +107,7 @@ def _inside(value: Any) -> Any:
 
 def _outside(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
-        return StrictArray(np.asarray(value), _current)
+        return StrictArray(np.asarray(value), current())
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_outside, value))
     return type(value)(map(_outside, value)) if isinstance(value, (list, tuple)) else value
@@ -111,6 +123,17 @@ def _checked(name: str, known: list[str] | None, named: dict[str, Any]) -> None:
 _wrappers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
+def owner(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array that owns the memory."""
+    while True:
+        base: Any = a.base
+        while base is not None and not isinstance(base, np.ndarray):
+            base = getattr(base, "base", None)  # NumPy's as_strided puts something in between
+        if base is None:
+            return a
+        a = base
+
+
 class StrictArray:
     """An array of one strict device."""
 
@@ -120,18 +143,18 @@ class StrictArray:
 
     def __init__(self, a: np.ndarray[Any, Any], index: int) -> None:
         self._a, self.index = a, index
+        self._parent = _wrappers.get(id(owner(a)))  # a view keeps what it is a view of
+        tell().made(a, index)
         _wrappers.setdefault(id(a), self)
 
     @property
     def base(self) -> Any:
         """The array that this is a view of: always the same object, as CuPy's."""
-        found: Any = self._a.base
-        while found is not None and not isinstance(found, np.ndarray):
-            found = getattr(found, "base", None)  # NumPy's as_strided puts something in between
-        if found is None:
+        found = owner(self._a)
+        if found is self._a:
             return None
-        known = _wrappers.get(id(found))
-        self._parent = StrictArray(found, self.index) if known is None else known
+        if self._parent is None:
+            self._parent = StrictArray(found, self.index)
         return self._parent
 
     def __array__(self, *args: Any, **named: Any) -> Any:
@@ -149,10 +172,10 @@ class StrictArray:
         if name.startswith("__") or name not in API["methods"]:
             raise AttributeError(f"cupy.ndarray has no attribute {name!r}")
         if name == "data":
-            return type("Memory", (), {"ptr": self._a.__array_interface__["data"][0]})
+            return types.SimpleNamespace(ptr=self._a.__array_interface__["data"][0], mem=owner(self._a))
         if name == "device":
             return type("Device", (), {"id": self.index})
-        value = getattr(self._a, name) if name != "get" else None
+        value = getattr(self._a, name) if name not in ("get", "set") else None
         known = API["methods"][name]
         if known == "attribute":
             return (
@@ -165,13 +188,20 @@ class StrictArray:
             _checked(f"ndarray.{name}", known, named)
             if name in ("get", "item", "tolist", "tobytes"):
                 COUNTS["to host"] += 1
+                tell().read(self._a)
+                tell().waited()
                 return self._a.copy() if name == "get" else value(*args, **named)
             if name == "nonzero":
                 COUNTS["sync"] += 1
+            if name == "set":  # from memory of the host, which is read when the stream comes to it
+                tell().read(args[0])
+                tell().written(_inside(self))
+                return queued(lambda: self._a.__setitem__(..., args[0]))
             _inside(self)
             inside = [_inside(self), *_inside(args)], {k: _inside(v) for k, v in named.items()}
             _wrapping(name, *inside)
             if name in WRITING_METHODS:
+                tell().written(self._a)
                 return queued(lambda: value(*inside[0][1:], **inside[1]))
             return _written(named, lambda: value(*inside[0][1:], **inside[1]))
 
@@ -190,6 +220,7 @@ class StrictArray:
             COUNTS["to device"] += 1
         index = _wrapped(self._a, _index(index))
         a, inside = _inside(self), value if isinstance(value, np.ndarray) else _inside(value)
+        tell().written(a)
         queued(lambda: a.__setitem__(index, inside))
 
     def __len__(self) -> int:
@@ -200,6 +231,8 @@ class StrictArray:
 
     def _scalar(self, convert: Any) -> Any:
         COUNTS["sync"] += 1
+        tell().read(self._a)
+        tell().waited()
         return convert(self._a)
 
     def __bool__(self) -> bool:
@@ -295,6 +328,7 @@ def _operators() -> None:
             if _takes_over(other):
                 return NotImplemented
             a, b = _inside(self), _inside(other)
+            tell().written(a)
             queued(lambda: f(a, b))
             return self
 
@@ -325,6 +359,8 @@ def _written(named: dict[str, Any], compute: Callable[[], Any]) -> Any:
     out = named.get("out")
     if out is None:
         return made(compute)
+    for each in out if isinstance(out, tuple) else (out,):
+        tell().written(each._a)
     queued(compute)
     return out
 
@@ -348,13 +384,16 @@ class _Function:
         _checked(self.name, self.known, named)
         if self.name == "asnumpy":
             COUNTS["to host"] += 1
+            tell().read(args[0]._a)
+            tell().waited()
             return np.array(args[0]._a)
         if self.name in CONVERSIONS and args and not isinstance(args[0], StrictArray):
             COUNTS["to device"] += 1
             return _outside(np.array(_inside_list(args[0]), *args[1:], **named))
-        if self.name == "array" and isinstance(args[0], StrictArray) and args[0].index != _current:
+        if self.name == "array" and isinstance(args[0], StrictArray) and args[0].index != current():
             COUNTS["between devices"] += 1
-            return StrictArray(args[0]._a.copy(), _current)
+            tell().copied(args[0]._a, args[0].index)
+            return StrictArray(args[0]._a.copy(), current())
         if self.name in WAITING:
             COUNTS["sync"] += 1
         if self.name in api.AT_DTYPES and args[0].dtype.name not in api.AT_DTYPES[self.name]:
@@ -366,6 +405,7 @@ class _Function:
         inside = list(_inside(args)), {k: _inside(v) for k, v in named.items()}
         _wrapping(self.name, *inside)
         if self.name.endswith(".at") or self.name in WRITING:
+            tell().written(inside[0][0])
             return queued(lambda: self._computed(*inside[0], **inside[1]))
         return _written(named, lambda: self._computed(*inside[0], **inside[1]))
 
@@ -505,8 +545,12 @@ class StrictNamespace:
 
             return HostModule
         if key == "cuda":
-            runtime = types.SimpleNamespace(getDevice=current)
-            return types.SimpleNamespace(runtime=runtime, Event=Event, get_elapsed_time=Event.elapsed)
+            return types.SimpleNamespace(
+                runtime=types.SimpleNamespace(getDevice=current),
+                Event=Event,
+                get_elapsed_time=Event.elapsed,
+                get_current_stream=lambda: types.SimpleNamespace(ptr=0, synchronize=lambda: None),
+            )
         if key in API["ufuncs"]:
             found: Any = _Ufunc(key, getattr(self._module, name), API["ufuncs"][key])
         elif key in API["functions"]:
@@ -559,7 +603,7 @@ class StrictBackend(CupyBackend):
         return 1
 
     def current_index(self) -> int:
-        return _current
+        return current()
 
     def use_index(self, index: int | None) -> Any:
         return contextlib.nullcontext() if index is None else use(index)

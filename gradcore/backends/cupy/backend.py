@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from gradcore.backends.cupy.contractions import CudaContractions
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.cupy.indexing import CudaIndexing
 from gradcore.backends.cupy.kernels import INCLUDE, compile_options, elements
+from gradcore.backends.cupy.lifetimes import Lifetimes
 from gradcore.backends.cupy.linalg import CudaLinearAlgebra
 from gradcore.backends.cupy.lists import CudaLists
 from gradcore.backends.cupy.memory import allocator
@@ -25,6 +27,7 @@ from gradcore.backends.cupy.products import CudaProducts
 from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.random import philox
+from gradcore.backends.streams import in_order
 from gradcore.errors import Unavailable
 
 __all__ = ["CupyBackend", "connect"]
@@ -54,10 +57,10 @@ def connect() -> Backend:
         raise Unavailable(f"CuPy finds no usable NVIDIA driver ({error}); install or update the driver") from error
     if not count:
         raise Unavailable("there is a driver but no CUDA device (is CUDA_VISIBLE_DEVICES empty?)")
-    pool = cupy.get_default_memory_pool()
+    pool, backend = cupy.get_default_memory_pool(), CupyBackend(cupy, count)
     if cupy.cuda.get_allocator() == pool.malloc:
-        cupy.cuda.set_allocator(allocator(cupy, pool.malloc))
-    return CupyBackend(cupy, count)
+        cupy.cuda.set_allocator(allocator(backend, pool.malloc))
+    return backend
 
 
 #: Kernels with a tuple of indices, among which masks may be.
@@ -94,13 +97,21 @@ class CupyBackend(
 
     type: ClassVar[str] = "cuda"
     host_scalars = False
-    #: Copies from page-locked memory that may not be done: their events, and the memory.
-    _under_way: tuple[tuple[Any, Any], ...] = ()
     tile_size, joined_size = 1 << 24, 1 << 16  # of optimisers: no cache to stay in, and every kernel is a launch
 
     def __init__(self, cupy: Any, count: int) -> None:
         super().__init__(cupy, cupy.ndarray)
         self._count = count
+
+    @functools.cached_property
+    def lifetimes(self) -> Lifetimes:
+        """What keeps memory that other streams use."""
+        return Lifetimes(self)
+
+    @functools.cached_property
+    def _under_way(self) -> deque[tuple[Any, Any]]:
+        """Copies from page-locked memory that may not be done: their events, and the memory."""
+        return deque()
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
         """The kernel of that name, which reports that the host waits for numbers, where it does."""
@@ -158,7 +169,13 @@ class CupyBackend(
         out.set(array, stream)
         done = self.xp.cuda.Event(disable_timing=True)
         done.record(stream)
-        self._under_way = (*(pair for pair in self._under_way if not pair[0].done), (done, array))
+        under_way = self._under_way
+        under_way.append((done, array))
+        for _ in range(len(under_way)):  # several threads may do so at the same time
+            with contextlib.suppress(IndexError):
+                pair = under_way.popleft()
+                if not pair[0].done:
+                    under_way.append(pair)
         return out
 
     def to_host(self, array: Any) -> Any:
@@ -179,7 +196,20 @@ class CupyBackend(
             return np.asarray(value).astype(dtype)[()]
 
     def move_between(self, array: Any, index: int | None) -> Any:
-        return self.xp.array(array)  # copies peer to peer onto the current device
+        """A copy, peer to peer, onto the current device.
+
+        CUDA puts copies in order with the default streams of both devices, but with no others.
+        """
+        there, here = array.device.id, self.current_index()
+        into = here, self.xp.cuda.get_current_stream()
+        with self.use_index(there):
+            out_of = there, self.xp.cuda.get_current_stream()
+        if not (into[1].ptr or out_of[1].ptr):
+            return self.xp.array(array)
+        in_order(self, out_of, into)
+        copy = self.xp.array(array)
+        in_order(self, into, out_of)  # whose memory it is
+        return copy
 
     # -- what CuPy adds up in no fixed order -----------------------------------------------------------------
 

@@ -28,31 +28,47 @@ class Capture(threading.local):
 
 
 class CapturedCublas:
-    """cuBLAS's functions under the names that CuPy gives them, with a handle and a workspace of its own.
+    """cuBLAS's functions under the names that CuPy gives them, with a handle and workspaces of its own.
 
-    A graph goes on using the workspace, which therefore lives as long as this.
+    Graphs go on using the workspaces, one for each stream, which therefore live as long as this.
     """
 
-    def __init__(self, xp: Any, bindings: Any) -> None:
-        size = _HOPPER if str(xp.cuda.Device().compute_capability).startswith("9") else _OTHERS
-        self.gemmEx, self.gemmStridedBatchedEx = bindings.gemm_ex, bindings.gemm_strided_batched_ex
-        self._bindings, self._workspace = bindings, xp.empty(size, "uint8")
+    def __init__(self, backend: Any, bindings: Any) -> None:
+        xp = backend.xp
+        self._size = _HOPPER if str(xp.cuda.Device().compute_capability).startswith("9") else _OTHERS
+        self._backend, self._bindings = backend, bindings
+        self._workspaces: dict[int, Any] = {}
+        self._stream: int | None = None
         self.handle = bindings.create()
 
-    def use(self, stream: int, address: int) -> None:
-        """Queue in that stream, and work in the workspace, which lies at that address."""
+    def begin(self) -> None:
+        """Have the stream, and its workspace, set again by the next call."""
+        self._stream = None
+
+    def gemmEx(self, *args: Any) -> None:
+        self._follow()
+        self._bindings.gemm_ex(*args)
+
+    def gemmStridedBatchedEx(self, *args: Any) -> None:
+        self._follow()
+        self._bindings.gemm_strided_batched_ex(*args)
+
+    def _follow(self) -> None:
+        """Queue in the current stream."""
+        stream = self._backend.xp.cuda.get_current_stream().ptr
+        if stream == self._stream:
+            return
+        workspace = self._workspaces.get(stream)
+        if workspace is None:
+            workspace = self._workspaces[stream] = self._backend.xp.empty(self._size, "uint8")
         self._bindings.set_stream(self.handle, stream)  # this forgets the workspace
-        self._bindings.set_workspace(self.handle, address, self._workspace.size)
-
-    @property
-    def workspace(self) -> Any:
-        """The array that cuBLAS works in."""
-        return self._workspace
+        self._bindings.set_workspace(self.handle, self._backend.address(workspace), self._size)
+        self._stream = stream
 
 
-def captured_cublas(xp: Any) -> CapturedCublas | None:
+def captured_cublas(backend: Any) -> CapturedCublas | None:
     """What calls cuBLAS on the current device; None without nvmath-python."""
     try:
-        return CapturedCublas(xp, importlib.import_module("nvmath.bindings.cublas"))
+        return CapturedCublas(backend, importlib.import_module("nvmath.bindings.cublas"))
     except ImportError:
         return None

@@ -83,7 +83,9 @@ class CudaIndexing(CudaKernels, Indexing):
         """What is watched on the current device."""
         device = self.current_index()
         if device not in self._watches:
-            self._watches[device] = _Watch(self.xp.zeros(2, "int64"))
+            first = self.xp.zeros(2, "int64")
+            self.xp.cuda.get_current_stream().synchronize()  # once: every stream uses it
+            self._watches[device] = _Watch(first)
         return self._watches[device]
 
     @cached_property

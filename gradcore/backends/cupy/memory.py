@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any, ClassVar
 
@@ -51,11 +52,19 @@ def _hook(xp: Any, note: Any) -> Any:
     return Hook()
 
 
-def allocator(xp: Any, malloc: Any) -> Any:
-    """`malloc` of a pool, with an error that says what was asked for and what is in use."""
+def allocator(backend: Any, malloc: Any) -> Any:
+    """`malloc` of a pool, with an error that says what was asked for and what is in use.
+
+    Memory that other streams have used goes back to its pool before.
+    """
+    xp, lifetimes = backend.xp, backend.lifetimes
     failure = xp.cuda.memory.OutOfMemoryError
 
     def allocate(size: int) -> Any:
+        lifetimes.release()
+        with contextlib.suppress(failure):
+            return malloc(size)
+        lifetimes.release(wait=True)
         try:
             return malloc(size)
         except failure:

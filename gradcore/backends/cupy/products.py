@@ -74,6 +74,7 @@ class CudaProducts(CudaKernels, Products):
 
     address: Any
     current_index: Any
+    _watch: Any
 
     # -- cuBLAS ----------------------------------------------------------------------------------------------
 
@@ -100,14 +101,15 @@ class CudaProducts(CudaKernels, Products):
         return {}
 
     @contextlib.contextmanager
-    def capturing(self, stream: Any) -> Iterator[None]:
-        """A context in which products can be captured from that stream."""
+    def capturing(self) -> Iterator[None]:
+        """A context in which products, and checks of indices, can be captured."""
         capture, index = self.capture, self.current_index()
         if index not in self._captured_cublas:
-            self._captured_cublas[index] = captured_cublas(self.xp)
+            self._captured_cublas[index] = captured_cublas(self)
         cublas = self._captured_cublas[index]
         if cublas is not None:
-            cublas.use(stream.ptr, self.address(cublas.workspace))
+            cublas.begin()
+        self._watch()  # made before: its memory is not the graph's
         capture.on, capture.cublas = True, cublas
         try:
             yield

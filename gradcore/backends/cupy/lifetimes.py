@@ -1,0 +1,77 @@
+"""Memory that other streams use: it goes back to its pool when they are done with it.
+
+CuPy's pool hands memory that was freed to the next array of the stream in which it was allocated, whatever other
+streams still do with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+__all__ = ["Lifetimes"]
+
+
+class Lifetimes:
+    """The arrays of a backend that are used in other streams than that in which they were made."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend, self._lock = backend, threading.RLock()
+        #: The streams, with their devices, in which arrays are used, by the identity of the array.
+        self._streams: dict[int, list[tuple[Any, int]]] = {}
+        #: Memory of arrays that are gone, the event it waits for (None while a graph is recorded), and whose that is.
+        self._waiting: list[tuple[Any, Any, tuple[Any, int]]] = []
+
+    def used_in(self, array: Any, stream: Any, device: int) -> None:
+        """Keep memory, once the array that owns it is gone, until a stream has done what is queued in it by then.
+
+        Parameters
+        ----------
+        array : array
+        stream : cupy.cuda.Stream
+        device : int
+            That of the stream.
+        """
+        root = array if array.base is None else array.base
+        self.release()
+        with self._lock:
+            known = self._streams.get(id(root))
+            if known is None:
+                known = self._streams[id(root)] = []
+                gone = weakref.finalize(root, self._gone, id(root), root.data)
+                gone.atexit = False
+            if (stream, device) not in known:
+                known.append((stream, device))
+
+    def _gone(self, key: int, memory: Any) -> None:
+        with self._lock:
+            self._waiting += [(memory, self._event(*user), user) for user in self._streams.pop(key, ())]
+
+    def _event(self, stream: Any, device: int) -> Any:
+        """A mark at the end of a stream; None while a graph is recorded there."""
+        with self._backend.use_index(device):
+            if stream.is_capturing():
+                return None
+            event = self._backend.xp.cuda.Event(disable_timing=True)
+            event.record(stream)
+        return event
+
+    def release(self, wait: bool = False) -> None:
+        """Give back the memory that nobody uses any more; or all, once it is so.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether the host waits for what is used still.
+        """
+        if not self._waiting:
+            return
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            for memory, event, user in waiting:
+                event = self._event(*user) if event is None else event
+                if event is not None and wait:
+                    event.synchronize()
+                if event is None or not event.done:
+                    self._waiting.append((memory, event, user))
