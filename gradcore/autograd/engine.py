@@ -15,7 +15,7 @@ from operator import add, attrgetter, iadd
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, leaves, reentrant
-from gradcore.autograd.formulas import PLANS, TENSORS, all_gradients, are_real, fit
+from gradcore.autograd.formulas import LEAF, PLANS, TENSORS, UNCHANGED, all_gradients, are_real, fit
 from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.leaves import accumulate
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
@@ -65,9 +65,9 @@ def run_backward(
         )
     # Raw arrays carry neither history nor tangents: only where nobody watches.
     raw = not create_graph and not state.mode & DUAL
-    task = _Task(raw, retain_graph, create_graph, captures, accumulate)
-    task.batches = _batches_of(roots, state.batches)
     before, outer, pack_hooks = state.mode, state.task, state.pack_hooks
+    task = _Task(raw, retain_graph, create_graph, captures, accumulate, before)
+    task.batches = _batches_of(roots, state.batches)
     state.mode = task.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
     try:
@@ -86,7 +86,9 @@ def _batches_of(roots: Sequence[tuple[Node, int, Any]], running: tuple[Any, ...]
     """The batches that gradients may be in, whether or not the nodes are: those that run, and those of the roots."""
     extra = []
     for _, _, grad in roots:
-        extra += [level for level in grad._device.levels if level not in running and level not in extra]
+        for level in grad._device.levels:
+            if level not in running and level not in extra:
+                extra.append(level)
     return (*running, *extra) if extra else running
 
 
@@ -119,10 +121,14 @@ class _PerDevice(dict[Any, Any]):
 class _Task:
     """The state of one backward call."""
 
-    __slots__ = (
-        "_entered", "accumulate", "batches", "captures", "create", "device", "found", "heap", "leading", "mode",
-        "notes", "owned", "pending", "places", "raw", "reachable", "retain", "roots", "watch",
-    )  # fmt: skip
+    #: The mode in which every node starts, whatever a hook has switched on or off.
+    mode = 0
+    batches: tuple[Any, ...] = ()
+    leading: set[Node] | None = None
+    #: All nodes of this call, found when first asked for.
+    reachable: set[Node] | None = None
+    device: Any = None
+    _entered: contextlib.ExitStack | None = None
 
     def __init__(
         self,
@@ -131,11 +137,9 @@ class _Task:
         create: bool,
         captures: dict[Node, list[tuple[int, int]]] | None,
         accumulate: bool,
+        mode: int,
     ) -> None:
         self.raw, self.retain, self.create, self.accumulate = raw, retain or create, create, accumulate
-        self.batches: tuple[Any, ...] = ()
-        #: The mode in which every node starts, whatever a hook has switched on or off.
-        self.mode = 0
         self.places: dict[int, Any] = {}
         #: Gradients of nodes that wait: a gradient, or a list of them for nodes with several outputs.
         self.pending: dict[Node, Any] = {}
@@ -144,16 +148,10 @@ class _Task:
         self.heap: list[tuple[int, Node]] = []
         self.captures = captures or {}
         self.found: dict[int, Any] = {}
-        self.leading: set[Node] | None = None
-        self.roots: list[Node] = []
-        #: All nodes of this call, found when first asked for.
-        self.reachable: set[Node] | None = None
         #: What hooks on several tensors remember during this call.
         self.notes: dict[Any, Any] = {}
         #: Which of anomaly detection and a profiler are on: bits of the mode.
-        self.watch = local.state.mode & (ANOMALY | PROFILE)
-        self.device: Any = None
-        self._entered: contextlib.ExitStack | None = None
+        self.watch = mode & (ANOMALY | PROFILE)
 
     # -- devices --------------------------------------------------------------------------------------------------
 
@@ -275,11 +273,11 @@ class _Task:
 
         (One function: a node takes about a microsecond, and a call of Python a tenth of that.)
         """
-        self.roots = list(self.pending)
+        self.roots: list[Node] = list(self.pending)
         if self.captures:
             self.lead_to_captures()
         heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
-        leading, captures = self.leading, self.captures
+        leading, captures, batched = self.leading, self.captures, bool(self.batches)
         device: Any = None
         node: Any
         F: Any
@@ -291,65 +289,87 @@ class _Task:
                 device = node._device
                 self.use_device(device)
                 F, plans, array_type = self.means(device)
+            plan = plans.get(type(node))
             while True:
-                plan = plans.get(type(node))
-                metas = None if plan is None else node.metas
+                kind = type(grad)
                 if (
                     plan is None
                     or node._hooks is not None
-                    or (captures and node in captures)
                     or grad is None
-                    or type(grad) is _PerDevice
-                    or not (metas is None or are_real(metas, grad))
+                    or kind is _PerDevice
+                    or (captures and node in captures)
                 ):
+                    self.run_any(node, grad)
+                    break
+                if plan is LEAF:
+                    meta = node.variable._meta
+                    if raw and not meta.hooks and not meta.post_accumulate_hooks and meta.grad_dtype is OWN:
+                        accumulate(node, grad, True, node in owned, batched)
+                    else:
+                        self.run_any(node, grad)
+                    break
+                metas = node.metas
+                if metas is not None and not are_real(metas, grad):
                     self.run_any(node, grad)
                     break
                 calls, calls_on_numbers, place, keeps_settings = plan
                 if node.saved is None or Clock.last_write > -age:
                     node.check()
-                if metas is None and calls_on_numbers is not None and type(grad) is not array_type:
+                if kind is not array_type and metas is None and calls_on_numbers is not None:
                     calls = calls_on_numbers
                 following: Any = None
-                following_grad: Any = None
                 i = -1
                 for edge in node._edges:
                     i += 1
-                    if edge is None or (leading is not None and edge[0] not in leading):
+                    if edge is None:
                         continue
                     successor, number = edge
+                    if leading is not None and successor not in leading:
+                        continue
                     if place is not None and successor in owned and self.add_part(node, grad):
                         break
                     call = calls[i]
-                    piece: Any = None
-                    if call is not None:
+                    if call is UNCHANGED:
+                        piece = grad
+                    elif call is None:
+                        piece = None
+                    else:
                         piece = run(call, F, grad, node) if raw else call(F, grad, node)
-                        if metas is not None and piece is not None:
-                            shape, dtype = metas[i]
-                            array = piece if raw else piece._array
-                            if array.shape != shape or array.dtype is not dtype:
-                                piece = fit(piece, shape, dtype, F, raw)
-                    kind = type(successor)
-                    if successor._device is not device or (kind is not AccumulateGrad and kind not in plans):
+                    if metas is not None and piece is not None:
+                        shape, dtype = metas[i]
+                        array = piece if raw else piece._array
+                        if array.shape != shape or array.dtype is not dtype:
+                            piece = fit(piece, shape, dtype, F, raw)
+                    plan = plans.get(type(successor))
+                    if plan is None or successor._device is not device:
                         self.add(successor, number, piece, device)
                     elif successor in pending:
-                        total = pending[successor]
-                        if type(total) is type(piece) is not array_type:  # numbers
-                            pending[successor] = run(add, total, piece) if raw else total + piece
-                        elif piece is not None:
+                        total, kind = pending[successor], type(piece)
+                        if piece is None:
+                            pass
+                        elif kind is not type(total) or not raw:
                             pending[successor] = self.plus(total, piece, device, successor)
+                        elif kind is not array_type or batched:  # numbers
+                            pending[successor] = run(add, total, piece)
+                        elif successor in owned and total.shape == piece.shape and total.dtype is piece.dtype:
+                            run(iadd, total, piece)
+                        else:
+                            pending[successor] = run(add, total, piece)
+                            owned.add(successor)
                     elif successor is following:
                         if piece is not None:
                             following_grad = self.plus(following_grad, piece, device, successor)
                     else:
-                        new = kind is AccumulateGrad and raw and piece is not None and piece is not grad
+                        new = plan is LEAF and raw and piece is not None and piece is not grad
                         if new and piece.base is None:
                             owned.add(successor)
                         if following is None:
-                            following, following_grad = successor, piece
+                            following, following_grad, following_plan = successor, piece, plan
                             continue
                         if successor._seq > following._seq:  # the younger one is kept
                             successor, following = following, successor
                             piece, following_grad = following_grad, piece
+                            following_plan = plan
                         pending[successor] = piece
                         heappush(heap, (-successor._seq, successor))
                 if not retain:
@@ -364,7 +384,7 @@ class _Task:
                     pending[following] = following_grad
                     heappush(heap, (age, following))
                     break
-                node, grad = following, following_grad
+                node, grad, plan = following, following_grad, following_plan
 
     def means(self, device: Any) -> tuple[Any, dict[type, Any], Any]:
         """With what to run the nodes of a device: ``F``, the plans of those that are plain, the class of gradients."""
@@ -372,9 +392,9 @@ class _Task:
             plans = {} if self.watch or Subclasses.used else PLANS["tensors"]
             return TENSORS, plans, tensor_type.cls
         backend = self.place(device).backend
-        streams = STREAMS.used and device.type == "cuda"
-        plans = {} if self.watch or streams else PLANS["fused" if backend.fuses else "arrays"]
-        return backend, plans, backend.array_type
+        if self.watch or (STREAMS.used and device.type == "cuda"):
+            return backend, {}, backend.array_type
+        return backend, PLANS["fused" if backend.fuses else "arrays"], backend.array_type
 
     def run_any(self, node: Any, grad: Any) -> None:
         """Run any node with whatever belongs to it, in the CUDA stream of its forward."""

@@ -7,13 +7,13 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
-from gradcore.autograd.nodes import OpNode
+from gradcore.autograd.nodes import AccumulateGrad, OpNode
 from gradcore.autograd.saved import unpacked
 from gradcore.autograd.shown import show
 from gradcore.autograd.variables import Clock, Subclasses, Variable
 from gradcore.ops.table import Formula, Op
 
-__all__ = ["PLANS", "TENSORS", "all_gradients", "are_real", "fit", "node_class", "plan_of"]
+__all__ = ["LEAF", "PLANS", "TENSORS", "UNCHANGED", "all_gradients", "are_real", "fit", "node_class", "plan_of"]
 
 
 class Namespace:
@@ -99,12 +99,18 @@ def _getters(op: Op, formula: Formula) -> tuple[tuple[Callable[[OpNode], Any], .
     return tuple(_raw_getter(op, n) for n in formula.names), tuple(_tensor_getter(op, n) for n in formula.names)
 
 
+#: In the place of a formula's call: the gradient is the one that arrives.
+UNCHANGED: Any = object()
+
+
 def _call(op: Op, formula: Formula, values: str) -> Callable[[Any, Any, OpNode], Any]:
     """``(F, grad, node) -> gradient``, written out for what the formula reads.
 
     `values` says of what kind that is: ``"arrays"``, ``"numbers"`` (arrays without dims as NumPy's scalars, which
     compute five times as fast) or ``"tensors"``.
     """
+    if formula.is_identity:
+        return UNCHANGED
     raw = values != "tensors"
     getters = [(_raw_getter if raw else _tensor_getter)(op, name) for name in formula.names]
     arguments = ["F", "grad"]
@@ -127,12 +133,17 @@ def _raw_expression(op: Op, name: str, index: str) -> str | None:
     """What `_raw_getter` gives for tensors, single results and settings, as an expression."""
     if name in op.outputs:
         return f"node.results[0][0]{index}" if len(op.outputs) == 1 else None
-    position = op.position.get(name)
+    position = op.position.get(name, op.position.get(_base_name(name)))
     if position is None or position in op.indices or (op.sequence and position == 0):
         return None
+    value = f"node.saved[{position}]"
     if position not in op.tensors:
-        return f"node.saved[{position}]"
-    return None if op.parameters[position].default is None else f"node.saved[{position}]._array{index}"
+        return value
+    if op.parameters[position].default is None:
+        return None
+    if name in op.position:
+        return f"{value}._array{index}"
+    return f"({value} if type({value}) is tuple else {value}._array.shape)"
 
 
 # -- node classes ---------------------------------------------------------------------------------------------------
@@ -160,7 +171,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "op": op,
         "rows": tuple(rows),
         "saves": frozenset(names),
-        "holds_tensors": any(n in op.outputs or op.position.get(n) in (*op.tensors, *op.indices) for n in names),
+        "holds_tensors": any(n in op.outputs or op.position.get(n) in op.held for n in names),
         "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
         "place": None if op.place is None else staticmethod(op.place),
         "seen": _seen_edges(op, name, {key for keys, *_ in rows for key in keys}),
@@ -191,11 +202,14 @@ def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
         PLANS["fused"][cls] = arrays
 
 
+#: In the place of a plan: the node is the end of an edge, at a leaf.
+LEAF: Any = object()
+
 #: How the engine runs nodes whose gradients are independent of each other, by their class: per edge a function
 #: ``(F, grad, node)``, the same for gradients that are numbers, which part of its input a view is, and whether settings
 #: stay when what is saved is freed (None where nothing is freed). For raw arrays, raw arrays on a backend that fuses
 #: elementwise formulas itself, and tensors.
-PLANS: dict[str, dict[type, tuple[Any, ...]]] = {"arrays": {}, "fused": {}, "tensors": {}}
+PLANS: dict[str, dict[type, Any]] = {values: {AccumulateGrad: LEAF} for values in ("arrays", "fused", "tensors")}
 
 
 def are_real(metas: Any, grad: Any) -> bool:

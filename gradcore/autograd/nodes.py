@@ -375,8 +375,7 @@ class OpNode(Node):
         if self.holds_tensors:
             kept = None
             if self.keeps_settings and self.saved is not None:
-                held = (*self.op.tensors, *self.op.indices)
-                kept = [_outline(value) if i in held else value for i, value in enumerate(self.saved)]
+                kept = [_outline(value) if i in self.op.held else value for i, value in enumerate(self.saved)]
             self.saved, self.results = None, kept
 
     #: Whether settings are among what formulas read, or shapes are shown: they stay when the tensors are freed.
@@ -387,11 +386,14 @@ class OpNode(Node):
 
     def check(self) -> None:
         """Raise if a saved value has been freed, or overwritten since it was saved."""
-        if self.saved is None:
+        saved = self.saved
+        if saved is None:
             raise RuntimeError(FREED)
-        for position in (*self.op.tensors, *self.op.indices):
-            if position < len(self.saved):
-                value = self.saved[position]
+        for position in self.op.held:
+            if position < len(saved):
+                value = saved[position]
+                if value is None:
+                    continue
                 for t in value if type(value) is tuple else (value,):
                     vc = getattr(t, "_vc", None)
                     if vc is Inference.counter and not local.state.transforms:

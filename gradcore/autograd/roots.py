@@ -63,7 +63,7 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
 
 def _one(kind: tuple[Any, ...] | None) -> Any:
     """The gradient of an output of one element with respect to itself."""
-    if kind is None or prod(kind[0]) != 1:
+    if kind is None or (kind[0] and prod(kind[0]) != 1):
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     shape, dtype, device = kind
     if dtype.is_complex:

@@ -126,7 +126,7 @@ def show(cls: type[OpNode], names: Iterable[str]) -> None:
     op = cls.op
     for theirs, ours in _names(cls, names).items():
         setattr(cls, f"_saved_{theirs}", property(_reader(ours)))
-        if ours in op.outputs or op.position.get(ours) in (*op.tensors, *op.indices):
+        if ours in op.outputs or op.position.get(ours) in op.held:
             setattr(cls, f"_raw_saved_{theirs}", property(partial(_handle, name=ours)))
     for name, value in _CONSTANTS.get((op.name, cls.__name__), {}).items():
         setattr(cls, f"_saved_{name}", value)
@@ -135,7 +135,7 @@ def show(cls: type[OpNode], names: Iterable[str]) -> None:
 def _names(cls: type[OpNode], names: Iterable[str]) -> dict[str, str]:
     """The declared names by those that the class shows."""
     op = cls.op
-    settings = {name for i, name in enumerate(op.names) if i not in op.tensors and i not in op.indices}
+    settings = {name for i, name in enumerate(op.names) if i not in op.held}
     shown = {n.replace("_shape", "_sym_sizes"): n for n in sorted({*names, *settings} - _UNSHOWN)}
     for token in _tokens(cls.__name__):
         theirs, _, ours = token.partition("=")
@@ -174,7 +174,7 @@ def _value(node: OpNode, name: str) -> Any:
     if name.endswith("_shape"):
         return _shape(node, name.removesuffix("_shape"))
     position = op.position.get(name)
-    held = position is None or position in op.tensors or position in op.indices
+    held = position is None or position in op.held
     if saved is None:  # freed: settings stay
         if held or node.results is None:
             raise RuntimeError(FREED)

@@ -33,7 +33,8 @@ def _reduced(F, kernel, self, dim, keepdim, dtype):
 
 def _name_by_dim(name):
     """Node names as PyTorch numbers them: 0 without dims, 1 with."""
-    return lambda self, dim=None, *_: f"{name}Backward{0 if dim is None else 1}"
+    whole, along_dims = f"{name}Backward0", f"{name}Backward1"
+    return lambda self, dim=None, *_: whole if dim is None else along_dims
 
 
 def _sum_samples():

@@ -36,6 +36,10 @@ __all__ = ["OPS", "Formula", "Op", "bilinear", "composite", "constant", "element
 OPS: dict[str, Op] = {}
 
 
+#: What a function compiles to that returns its second argument.
+_IDENTITY = (lambda F, t: t).__code__.co_code
+
+
 class Formula:
     """A derivative formula: the function, and the names of the saved values that it reads."""
 
@@ -45,6 +49,11 @@ class Formula:
         self.function = function
         code = function.__code__
         self.names = code.co_varnames[2 : code.co_argcount]  # after F and the (co)tangent
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it returns the (co)tangent as it is."""
+        return self.function.__code__.co_code == _IDENTITY
 
 
 class Op:
@@ -196,6 +205,11 @@ class Op:
     def indices(self) -> tuple[int, ...]:
         """Positions of tuples of index tensors: never differentiated, raw in kernels, kept unchanged."""
         return tuple(i for i, p in enumerate(self.parameters) if p.annotation == "Indices")
+
+    @cached_property
+    def held(self) -> tuple[int, ...]:
+        """Positions of everything that may hold tensors."""
+        return (*self.tensors, *self.indices)
 
     @cached_property
     def multi_view(self) -> bool:

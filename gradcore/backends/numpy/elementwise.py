@@ -22,6 +22,10 @@ __all__ = ["NumpyElementwise"]
 _BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 32768
 
 
+#: One as an array, by the dtype's character: as an operand NumPy takes that in half the time of a Python number.
+ONE = {char: np.ones((), char) for char in "fd"}
+
+
 class NumpyElementwise(Elementwise):
     """What replaces NumPy's own functions on the CPU."""
 
@@ -55,6 +59,10 @@ class NumpyElementwise(Elementwise):
     def reciprocal(self, x: Any) -> Any:
         """`numpy.reciprocal` takes twice the time of a division."""
         return 1 / x if x.dtype.kind == "f" else np.reciprocal(x)
+
+    def tanh_backward(self, grad: Any, output: Any) -> Any:
+        one = ONE.get(output.dtype.char, 1) if output.__class__ is np.ndarray else 1
+        return grad * (one - output * output)
 
     def power(self, x: Any, exponent: Any, value: Any) -> Any:
         if x.dtype.kind == "f" and isinstance(value, (int, float)) and value == value // 1:

@@ -10,7 +10,8 @@ for 1,000 and 65,536 rows), `BLOCK` rows are added at a time, and then the block
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -167,6 +168,14 @@ def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
 
 class NumpyReductions(Reductions, Cumulative):
     """What NumPy reduces faster in another way."""
+
+    bodies: ClassVar[dict[str, Callable[..., Any]]]
+
+    def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        """The sum of all elements of a small array at once, without what dims and dtypes ask for."""
+        if dim is None and dtype is None and not keepdim and x.dtype.char in "fd" and x.size < SMALL:
+            return _add(x, None)
+        return self.bodies["sum"](self, x, dim, keepdim, dtype)
 
     def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         kind = x.dtype.kind
