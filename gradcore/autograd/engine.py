@@ -318,6 +318,8 @@ class _Task:
                 if kind is not array_type and metas is None and calls_on_numbers is not None:
                     calls = calls_on_numbers
                 following: Any = None
+                piece: Any = None
+                following_grad: Any = None
                 i = -1
                 for edge in node._edges:
                     i += 1
@@ -328,12 +330,10 @@ class _Task:
                         continue
                     if place is not None and successor in owned and self.add_part(node, grad):
                         break
-                    call = calls[i]
+                    call, piece = calls[i], None  # (the last one goes before memory is asked for)
                     if call is UNCHANGED:
                         piece = grad
-                    elif call is None:
-                        piece = None
-                    else:
+                    elif call is not None:
                         piece = run(call, F, grad, node) if raw else call(F, grad, node)
                     if metas is not None and piece is not None:
                         shape, dtype = metas[i]
@@ -356,6 +356,7 @@ class _Task:
                         else:
                             pending[successor] = run(add, total, piece)
                             owned.add(successor)
+                        total = None
                     elif successor is following:
                         if piece is not None:
                             following_grad = self.plus(following_grad, piece, device, successor)

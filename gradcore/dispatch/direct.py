@@ -38,7 +38,7 @@ keep::
         refuse_inference(a0)
     if e1 is None and a1._meta is not None:
         refuse_inference(a1)
-    node = new(cls)
+    node = cls()
     out._edge = node, 0
     node._device, node._edges = device, (e0, e1)
     node._seq, node._hooks = tick(), None
@@ -280,8 +280,8 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
     if not isinstance(op.node, str):
         cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"
     if op.copies is not None:
-        cls += " if out._meta is not None else copying_cls"
-    yield f"node = new({cls})"
+        cls = f"({cls} if out._meta is not None else copying_cls)"
+    yield f"node = {cls}()"
     edges = _tuple("*e0" if _several(op, p) else f"e{p}" for p in op.tensors)
     yield from (f"node._device, node._edges = device, {edges}", "node._seq, node._hooks = tick(), None")
     yield f"node.saved = {_saved(op)}"

@@ -174,7 +174,7 @@ class NumpyReductions(Reductions, Cumulative):
     def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """The sum of all elements of a small array at once, without what dims and dtypes ask for."""
         if dim is None and dtype is None and not keepdim and x.dtype.char in "fd" and x.size < SMALL:
-            return _add(x, None)
+            return _add(x, None, None, np.empty((), x.dtype))
         return self.bodies["sum"](self, x, dim, keepdim, dtype)
 
     def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
