@@ -33,15 +33,17 @@ class Run:
     def __init__(self, slab: Slab, start: int, stop: int, positions: list[int]) -> None:
         self.slab, self.slice, self.positions = slab, slice(start, stop), positions
         self.numbers = [values[start:stop] for values in slab.numbers.values()]
+        shown = zip(slab.numbers, self.numbers, strict=True)
+        self.shown_numbers = [values for name, values in shown if not name.startswith("_")]
         inside = slice(slab.offsets[start], slab.offsets[stop])
         params = [p._array for p in slab.params[start:stop]]
         self.batch = Batch(params, [flat[inside] for flat in slab.arrays.values()])
 
     @property
     def even(self) -> bool:
-        """Whether all numbers (the counts of steps) are equal still; on a device they need not be."""
+        """Whether all numbers (the counts of steps) that users can write to are equal still; on a device they need not."""
         return self.slab.on_device or all(
-            len(values) == 1 or bool((values == values[0]).all()) for values in self.numbers
+            len(values) == 1 or bool((values == values[0]).all()) for values in self.shown_numbers
         )
 
     def step(

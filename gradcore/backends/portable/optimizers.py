@@ -255,10 +255,14 @@ def _tiles(flat: list[Any], states: list[Any], tile_size: int, joined_size: int)
         begin, done = done, done + sum(p.size for p in params)
         return Tile(params, first, start, [s[begin:done] for s in states])
 
+    def joined(stop: int) -> Tile:
+        """The tile of those that wait, in front of number `stop`; one alone is computed where it is."""
+        return tile(waiting, stop - len(waiting), 0 if len(waiting) == 1 else None)
+
     for i, p in enumerate(flat):
         small = p.size <= joined_size
         if waiting and not (small and sum(w.size for w in waiting) + p.size <= tile_size):
-            yield tile(waiting, i - len(waiting), None)
+            yield joined(i)
             waiting = []
         if small:
             waiting.append(p)
@@ -267,4 +271,4 @@ def _tiles(flat: list[Any], states: list[Any], tile_size: int, joined_size: int)
         for start in range(0, p.size, step):
             yield tile([p[start : start + step]], i, start)
     if waiting:
-        yield tile(waiting, len(flat) - len(waiting), None)
+        yield joined(len(flat))
