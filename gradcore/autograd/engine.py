@@ -19,7 +19,7 @@ from gradcore.autograd.formulas import LEAF, PLANS, TENSORS, UNCHANGED, all_grad
 from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.leaves import accumulate
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
-from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node, OpNode
+from gradcore.autograd.nodes import Hooks, Node, OpNode
 from gradcore.autograd.streams import run_in_its_stream
 from gradcore.autograd.variables import OWN, Clock, Meta, Subclasses, tensor_type, wrap
 from gradcore.backends.batching import over

@@ -41,7 +41,7 @@ class Run:
 
     @property
     def even(self) -> bool:
-        """Whether all numbers (the counts of steps) that users can write to are equal still; on a device they need not."""
+        """Whether the numbers that users can write to (counts of steps) are equal still; on a device they need not."""
         return self.slab.on_device or all(
             len(values) == 1 or bool((values == values[0]).all()) for values in self.shown_numbers
         )
