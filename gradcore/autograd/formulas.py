@@ -103,7 +103,7 @@ def _getters(op: Op, formula: Formula) -> tuple[tuple[Callable[[OpNode], Any], .
 UNCHANGED: Any = object()
 
 
-def _call(op: Op, formula: Formula, values: str) -> Callable[[Any, Any, OpNode], Any]:
+def _call(op: Op, formula: Formula, values: str) -> Any:
     """``(F, grad, node) -> gradient``, written out for what the formula reads.
 
     `values` says of what kind that is: ``"arrays"``, ``"numbers"`` (arrays without dims as NumPy's scalars, which
@@ -123,7 +123,7 @@ def _call(op: Op, formula: Formula, values: str) -> Callable[[Any, Any, OpNode],
     if text not in _compiled:
         _compiled[text] = compile(text, f"<{__name__}>", "eval")
     scope = {"function": formula.function, **{f"get{i}": getter for i, getter in enumerate(getters)}}
-    return eval(_compiled[text], scope)  # type: ignore[no-any-return]
+    return eval(_compiled[text], scope)
 
 
 _compiled: dict[str, Any] = {}

@@ -117,3 +117,32 @@ def test_a_retained_gradient_has_its_own_memory():
     assert not shares(y.grad, upstream)
     x.backward(upstream, create_graph=True)
     assert not shares(x.grad, upstream)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (0,), (2, 3)])
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64, gc.complex64])
+def test_contributions_of_every_kind_add_up(shape, dtype):
+    x = gc.full(shape, 2.0, dtype=dtype, requires_grad=True)
+    y = x * 1
+    total = y * y + y + 3 * y + y.expand(2, *shape).sum(0) + y.reshape(-1).reshape(shape) + y.clone()
+    total.backward(gc.ones_like(total))
+    assert x.grad.dtype is dtype
+    assert gc.equal(x.grad, gc.full(shape, 4 + 1 + 3 + 2 + 1 + 1, dtype=dtype))
+
+
+def test_contributions_of_leaves_and_captured_gradients_add_up_once():
+    x, w = gc.tensor(3.0, requires_grad=True), gc.tensor([2.0, 4.0], requires_grad=True)
+    y = x * w
+    for _ in range(3):
+        y = y + x * w
+    first = gc.autograd.grad(y.sum(), (x, w), retain_graph=True)
+    y.sum().backward()
+    assert [g.tolist() for g in first] == [x.grad.tolist(), w.grad.tolist()] == [24.0, [12.0, 12.0]]
+
+
+def test_an_unchanged_gradient_reaches_leaves_as_copies():
+    x, y = (gc.ones(3, requires_grad=True) for _ in range(2))
+    upstream = gc.ones(3)
+    (x + y).backward(upstream)
+    x.grad.mul_(5)
+    assert y.grad.tolist() == upstream.tolist() == [1.0, 1.0, 1.0]
