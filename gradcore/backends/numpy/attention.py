@@ -5,14 +5,14 @@ With a causal mask, only the scores of keys that a query may see are computed, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends.numpy.products_in_threads import spread_products
+from gradcore.backends.numpy.products_in_threads import share_products
 from gradcore.backends.numpy.rows import exponentials, ones, row_maxima
 from gradcore.backends.numpy.softmax import HIGH, LOW
 from gradcore.backends.portable.normalization import Normalization
@@ -114,11 +114,11 @@ def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
     heads = len(weights)
     step = max(1, _SCORES // (weights.size // heads))
 
-    def some(start: int, stop: int) -> None:
-        for i in range(start, stop):
+    def some(numbers: Iterator[int]) -> None:
+        for i in numbers:
             work(slice(i * step, i * step + step))
 
-    spread_products(some, -(-heads // step))
+    share_products(some, -(-heads // step))
 
 
 def add_product(a: Any, b: Any, out: Any) -> None:

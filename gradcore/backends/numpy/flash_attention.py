@@ -6,14 +6,14 @@ matrix that is larger than the caches, this takes less memory by that matrix, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from gradcore.backends.cuda import flash_sdp_enabled
 from gradcore.backends.numpy.attention import add_gradients, add_product, hidden, powers
-from gradcore.backends.numpy.products_in_threads import spread_products
+from gradcore.backends.numpy.products_in_threads import share_products
 from gradcore.backends.numpy.rows import exponentials
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
@@ -95,12 +95,12 @@ def _blocks(of: Heads, causal: bool) -> list[list[Block]]:
 def _each(work: Callable[[Block], None], groups: list[list[Block]]) -> None:
     """Call `work` for each block; groups of blocks are shared among threads."""
 
-    def some(start: int, stop: int) -> None:
-        for group in groups[start:stop]:
-            for block in group:
+    def some(numbers: Iterator[int]) -> None:
+        for i in numbers:
+            for block in groups[i]:
                 work(block)
 
-    spread_products(some, len(groups))
+    share_products(some, len(groups))
 
 
 def _scores(of: Heads, block: Block, scale: float, causal: bool) -> Any:

@@ -58,6 +58,14 @@ class OneThread:
         """What reads and sets the number of threads."""
         return _library(self.package)
 
+    def allow(self, number: int) -> None:
+        """Let the library use so many threads, outside of the context."""
+        library = self.library
+        with self.lock:
+            self.before = number
+            if not self.users and library is not None:
+                library[1](number)
+
     def __enter__(self) -> None:
         library = self.library
         with self.lock:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from gradcore.backends.numpy.products_in_threads import spread_products
+from gradcore.backends.numpy.products_in_threads import share_products
 
 __all__ = ["exponentials", "in_blocks", "number_of_blocks", "ones", "row_maxima", "row_sums", "rows_of", "transposed"]
 
 #: Elements of a block, which with what is computed from them fit into the second level of cache, and its least rows.
 _BLOCK, _ROWS = 1 << 16, 8
-#: Elements from which threads take part.
-_MANY = 1 << 19
 #: Elements below which more calls cost more than they save.
 _SMALL = 4096
 #: Columns that BLAS adds in a few lanes; more of them are added pairwise.
@@ -72,15 +70,11 @@ def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
         return
     step = _step(x)
 
-    def some(start: int, stop: int) -> None:
-        for i in range(start, stop):
+    def some(numbers: Iterator[int]) -> None:
+        for i in numbers:
             work(slice(i * step, i * step + step), i)
 
-    count = number_of_blocks(x)
-    if x.size < _MANY:
-        some(0, count)
-    else:
-        spread_products(some, count)
+    share_products(some, number_of_blocks(x))
 
 
 def transposed(x: Any) -> Any:

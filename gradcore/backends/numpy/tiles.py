@@ -8,7 +8,7 @@ of the arrays after the other. The results are those of the formula itself, bit 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,9 +67,9 @@ class Program(NamedTuple):
         count = -(-size * result.itemsize // TILE)
         most = -(-size // count)
 
-        def some(start: int, stop: int) -> None:
+        def some(numbers: Iterator[int]) -> None:
             scratch = [np.empty(most, dtype) for dtype in self.scratch]
-            for i in range(start, stop):
+            for i in numbers:
                 first, last = size * i // count, size * (i + 1) // count
                 room = scratch if last - first == most else [a[: last - first] for a in scratch]
                 self.tile(*[a[first:last] if a.ndim else a for a in operands], *room, result[first:last])
@@ -77,7 +77,7 @@ class Program(NamedTuple):
         if count == 1:
             self.tile(*operands, *[np.empty(size, dtype) for dtype in self.scratch], result)
         else:
-            threads.spread(some, count, self.worth(size))
+            threads.share(some, count, self.worth(size))
 
 
 # -- calls ----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.numpy.convolution import correlate, weight_gradient
 from gradcore.backends.numpy.products_in_threads import spread_products
 from gradcore.backends.portable import pooling
-from gradcore.backends.portable.convolution import Share
+from gradcore.backends.portable.convolution import Kernels
 from gradcore.backends.portable.sliding import pool_output_size
 from gradcore.backends.portable.windows import Windows
 
@@ -23,7 +24,9 @@ __all__ = ["NumpyWindows"]
 Ints = Sequence[int]
 
 #: Multiplications of a convolution (about) from which threads take part.
-_MANY = 1 << 24
+_MANY = 1 << 22
+_ALONE = Kernels(correlate=correlate, weight_gradient=weight_gradient)
+_SHARED = _ALONE._replace(share=spread_products)
 
 #: Elements of an array, and multiplications with the matrix of its means, up to which a table is faster.
 _SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 19
@@ -32,8 +35,8 @@ _SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 19
 class NumpyWindows(Windows):
     """Images shared among threads, and windows of a few elements."""
 
-    def share_images(self, x: Any, products: int) -> Share:
-        return spread_products if x.size * products >= _MANY else super().share_images(x, products)
+    def conv_kernels(self, x: Any, products: int) -> Kernels:
+        return _SHARED if x.size * products >= _MANY else _ALONE
 
     def max_pool(
         self, x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool

@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
 
-__all__ = ["Share", "conv", "conv_input", "conv_output_size", "conv_weight"]
+__all__ = [
+    "Kernels", "Share", "conv", "conv_input", "conv_output_size", "conv_weight", "correlate", "weight_gradient",
+]  # fmt: skip
 
 #: Calls ``work(start, stop)`` for parts of ``range(count)``, by several threads perhaps: images can be shared so.
 Share = Callable[[Callable[[int, int], None], int], None]
@@ -30,10 +32,6 @@ Share = Callable[[Callable[[int, int], None], int], None]
 _POINTWISE, _MULTIPLY_FIRST, _TRANSPOSE = 16, 4, 256
 
 
-def _alone(work: Callable[[int, int], None], count: int) -> None:
-    work(0, count)
-
-
 def conv(
     xp: Any,
     input: Any,
@@ -42,13 +40,14 @@ def conv(
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
-    share: Share = _alone,
+    kernels: Kernels | None = None,
 ) -> Any:
     """Cross-correlate: `out[n, o, t]` is the sum of `input[n, c, s * t + d * k - p] * weight[o, c, k]`."""
     spatial = tuple(map(conv_output_size, input.shape[2:], weight.shape[2:], stride, padding, dilation))
     out = xp.empty((input.shape[0], weight.shape[0], *spatial), dtype=input.dtype)
     settings = stride, padding, dilation, groups
-    share(lambda start, stop: _correlate(xp, input[start:stop], weight, *settings, out[start:stop]), len(input))
+    share, apply, _ = kernels or Kernels()
+    share(lambda start, stop: apply(xp, input[start:stop], weight, *settings, out[start:stop]), len(input))
     return out
 
 
@@ -61,7 +60,7 @@ def conv_input(
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
-    share: Share = _alone,
+    kernels: Kernels | None = None,
 ) -> Any:
     """Adjoint of `conv` with respect to the input: the transposed convolution of `grad` with `weight`.
 
@@ -74,10 +73,11 @@ def conv_input(
     # Between phases that have taps there may be inputs that no window reads.
     complete = all(len(each) == s for each, s in zip(by_dim, stride, strict=True))
     out = (xp.empty if complete else xp.zeros)((grad.shape[0], channels, *input_spatial), dtype=grad.dtype)
+    share, apply, _ = kernels or Kernels()
 
     def some(start: int, stop: int) -> None:
         for weights, places, settings in work:
-            _correlate(xp, grad[start:stop], weights, *settings, groups, out[(slice(start, stop), *places)])
+            apply(xp, grad[start:stop], weights, *settings, groups, out[(slice(start, stop), *places)])
 
     work = []
     for phase in product(*by_dim):
@@ -103,22 +103,17 @@ def conv_weight(
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
-    share: Share = _alone,
+    kernels: Kernels | None = None,
 ) -> Any:
     """Adjoint of `conv` with respect to the weight."""
     channels, outputs = input.shape[1] // groups, grad.shape[1] // groups
     if input.size and grad.size:
         found: dict[int, Any] = {}
+        settings = kernel_spatial, stride, padding, dilation, groups
+        share, _, multiply = kernels or Kernels()
 
         def some(start: int, stop: int) -> None:
-            images, upstream = input[start:stop], grad[start:stop]
-            windows = Windows(xp, images, kernel_spatial, stride, padding, dilation, grad.shape[2:], outputs)
-            part = _sum_of_products(windows, upstream, groups)
-            if windows.joined and not xp.isfinite(part).all():
-                # Values between rows were multiplied by zero, which is wrong where they are infinite.
-                windows.disjoin()
-                part = _sum_of_products(windows, upstream, groups)
-            found[start] = part
+            found[start] = multiply(xp, input[start:stop], grad[start:stop], *settings)
 
         share(some, len(input))
         result, *rest = (found[start] for start in sorted(found))
@@ -129,7 +124,7 @@ def conv_weight(
     return result.reshape(groups * outputs, channels, *kernel_spatial)
 
 
-def _correlate(
+def correlate(
     xp: Any,
     x: Any,
     weight: Any,
@@ -218,6 +213,26 @@ def _shifts(phase: tuple[Phase, ...], sizes: tuple[int, ...]) -> list[int]:
     return shifts
 
 
+def weight_gradient(
+    xp: Any,
+    x: Any,
+    grad: Any,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    """Windows of `x` times `grad`, summed over all positions: `(groups, O / groups, C / groups * K)`."""
+    windows = Windows(xp, x, kernel, stride, padding, dilation, grad.shape[2:], grad.shape[1] // groups)
+    result = _sum_of_products(windows, grad, groups)
+    if windows.joined and not xp.isfinite(result).all():
+        # Values between rows were multiplied by zero, which is wrong where they are infinite.
+        windows.disjoin()
+        result = _sum_of_products(windows, grad, groups)
+    return result
+
+
 def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
     """Multiply output gradients with columns of windows: `(groups, O / groups, C / groups * K)`."""
     xp, outputs = windows.xp, grad.shape[1] // groups
@@ -235,3 +250,15 @@ def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
         else:
             result += part
     return xp.ascontiguousarray(result.swapaxes(1, 2)) if outputs < _TRANSPOSE else result
+
+
+def _alone(work: Callable[[int, int], None], count: int) -> None:
+    work(0, count)
+
+
+class Kernels(NamedTuple):
+    """How images are shared among threads, and the kernels that compute a part of them."""
+
+    share: Share = _alone
+    correlate: Callable[..., None] = correlate
+    weight_gradient: Callable[..., Any] = weight_gradient

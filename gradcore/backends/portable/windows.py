@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gradcore.backends.portable import convolution, folding, padding, pooling, resampling
-from gradcore.backends.portable.convolution import Share
+from gradcore.backends.portable.convolution import Kernels
 
 __all__ = ["Windows"]
 
@@ -52,8 +52,8 @@ class Windows:
 
     def conv(self, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
         settings = (stride, padding, dilation, groups)
-        share = self.share_images(x, weight.shape[0] // groups * prod(weight.shape[2:]))
-        return convolution.conv(self.xp, x, weight, *settings, share)
+        kernels = self.conv_kernels(x, weight.shape[0] // groups * prod(weight.shape[2:]))
+        return convolution.conv(self.xp, x, weight, *settings, kernels)
 
     def conv_output(
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
@@ -65,19 +65,19 @@ class Windows:
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
         settings = (size, stride, padding, dilation, groups)
-        share = self.share_images(x, prod(weight.shape[1:]))
-        return convolution.conv_input(self.xp, x, weight, *settings, share)
+        kernels = self.conv_kernels(x, prod(weight.shape[1:]))
+        return convolution.conv_input(self.xp, x, weight, *settings, kernels)
 
     def conv_weight(
         self, x: Any, other: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
         settings = (size, stride, padding, dilation, groups)
-        share = self.share_images(x, other.shape[1] // groups * prod(size))
-        return convolution.conv_weight(self.xp, x, other, *settings, share)
+        kernels = self.conv_kernels(x, other.shape[1] // groups * prod(size))
+        return convolution.conv_weight(self.xp, x, other, *settings, kernels)
 
-    def share_images(self, x: Any, products: int) -> Share:
-        """How images, of which each element is in so many products, are shared among threads: all go to one."""
-        return lambda work, count: work(0, count)
+    def conv_kernels(self, x: Any, products: int) -> Kernels:
+        """What convolves images, of which each element is in so many products."""
+        return Kernels()
 
     # -- pooling ---------------------------------------------------------------------------------------------
 

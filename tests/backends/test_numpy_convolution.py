@@ -1,0 +1,116 @@
+"""Convolution in products that BLAS does not pack: against plain loops, and for the shapes it is made for."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from gradcore.backends.numpy import convolution
+from gradcore.backends.portable import convolution as portable
+from gradcore.backends.portable.convolution import Kernels
+from tests.backends.test_windows import _convolution_case, _naive_convolution
+
+KERNELS = Kernels(correlate=convolution.correlate, weight_gradient=convolution.weight_gradient)
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """Fails where the portable kernels compute."""
+
+    def refuse(*_):
+        raise AssertionError("this is for the kernels of NumPy")
+
+    monkeypatch.setattr(portable, "correlate", refuse)
+    monkeypatch.setattr(portable, "weight_gradient", refuse)
+
+
+def _results(x, w, grad, settings, kernels):
+    return [
+        portable.conv(np, x, w, *settings, kernels),
+        portable.conv_input(np, grad, w, x.shape[2:], *settings, kernels),
+        portable.conv_weight(np, x, grad, w.shape[2:], *settings, kernels),
+    ]
+
+
+@pytest.mark.parametrize(("block", "unpacked", "rows"), [(1 << 19, 10**6, 64), (3000, 300, 1), (1, 1, 1)])
+@pytest.mark.parametrize("seed", range(24))
+def test_against_plain_loops(seed, block, unpacked, rows, monkeypatch):
+    for name, value in {"_OUTPUTS": 1, "_MORE_OUTPUTS": 1, "_VALUES": 1, "_COLUMNS": 1}.items():
+        monkeypatch.setattr(convolution, name, value)
+    monkeypatch.setattr(convolution, "_BLOCK", block)
+    monkeypatch.setattr(convolution, "_UNPACKED", unpacked)
+    monkeypatch.setattr(convolution, "_ROWS", rows)
+    x, w, grad, settings = _convolution_case(seed)
+    x, w, grad = x.real, w.real, grad.real
+    expected = _naive_convolution(x, w, grad, *settings)
+    for found, right in zip(_results(x, w, grad, settings, KERNELS), expected, strict=True):
+        np.testing.assert_allclose(found, right, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "settings"),
+    [
+        ((3, 16, 13, 11), (32, 16, 3, 3), ((1, 1), (1, 1), (1, 1), 1)),
+        ((2, 16, 12, 13), (32, 8, 2, 3), ((1, 2), (0, 2), (1, 1), 2)),
+        ((2, 16, 9, 10), (16, 16, 1, 3), ((1, 1), (0, 1), (1, 2), 1)),
+        ((2, 16, 6, 7, 8), (16, 16, 3, 2, 3), ((1, 1, 1), (1, 0, 1), (1, 1, 1), 1)),
+    ],
+    ids=["two dims", "groups and a stride", "one row of taps", "three dims"],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.usefixtures("used")
+def test_usual_shapes(shape, weight, settings, dtype):
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(dtype) for s in (shape, weight))
+    grad = rng.standard_normal(portable.conv(np, x, w, *settings, KERNELS).shape).astype(dtype)
+    expected = _naive_convolution(*(a.astype("float64") for a in (x, w, grad)), *settings)
+    for found, right in zip(_results(x, w, grad, settings, KERNELS), expected, strict=True):
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, right, atol=2e-4 if dtype == "float32" else 1e-10)
+
+
+@pytest.mark.usefixtures("used")
+def test_views():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((9, 8, 16, 3)).transpose(3, 2, 0, 1)
+    w = rng.standard_normal((3, 3, 16, 16))[::-1, ::-1].transpose(2, 3, 0, 1)
+    grad = np.broadcast_to(rng.standard_normal((3, 1, 1, 1)), (3, 16, 7, 6))
+    settings = (1, 1), (0, 0), (1, 1), 1
+    for array in (x, w):
+        array.flags.writeable = False
+    expected = _naive_convolution(x, w, np.array(grad), *settings)
+    for found, right in zip(_results(x, w, grad, settings, KERNELS), expected, strict=True):
+        np.testing.assert_allclose(found, right, atol=1e-11)
+
+
+@pytest.mark.usefixtures("used")
+def test_infinite_inputs_stay_in_their_windows():
+    x, w = np.ones((2, 8, 6, 7)), np.ones((16, 8, 3, 3))
+    x[1, 2, 3, 0] = np.inf
+    settings = (1, 1), (1, 1), (1, 1), 1
+    out = portable.conv(np, x, w, *settings, KERNELS)
+    places = np.zeros((2, 6, 7), bool)
+    places[1, 2:5, :2] = True
+    assert (np.isinf(out) == places[:, None]).all()
+    grad = np.ones(out.shape)
+    dw = portable.conv_weight(np, x, grad, (3, 3), *settings, KERNELS)
+    assert np.isinf(dw[:, 2, :, :2]).all()
+    assert np.isinf(dw).sum() == 16 * 3 * 2
+
+
+def test_memory_is_bounded():
+    x, w = np.ones((1, 16, 256, 256), np.float32), np.ones((16, 16, 3, 3), np.float32)
+    settings = (1, 1), (1, 1), (1, 1), 1
+    tracemalloc.start()
+    try:
+        grad = portable.conv(np, x, w, *settings, KERNELS)
+        forward = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        portable.conv_weight(np, x, grad, (3, 3), *settings, KERNELS)
+        backward = tracemalloc.get_traced_memory()[1] - grad.nbytes
+    finally:
+        tracemalloc.stop()
+    assert forward < 1.5 * x.nbytes  # the result, and a block
+    assert backward < 0.6 * x.nbytes

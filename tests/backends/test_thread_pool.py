@@ -1,0 +1,131 @@
+"""Threads that are given a piece of work each: all parts are done once, whoever comes late, fails or is interrupted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from gradcore.backends.numpy.pool import Helper, Pool, works_in_parts
+
+
+def numbers_in(pool: Pool, count: int, helpers: int) -> list[int]:
+    left, done = iter(range(count)), []
+
+    def piece() -> None:
+        for i in left:
+            done.append(i)
+
+    pool.run(piece, helpers)
+    return done
+
+
+class TestPool:
+    @pytest.mark.parametrize("size", [0, 1, 3])
+    def test_every_number_once(self, size: int) -> None:
+        pool = Pool(size)
+        for _ in range(200):
+            assert sorted(numbers_in(pool, 7, size)) == list(range(7))
+        assert pool.started == len(pool.free) <= size
+
+    def test_helpers_take_part(self) -> None:
+        pool, meeting = Pool(2), threading.Barrier(3, timeout=20)
+        pool.run(lambda: meeting.wait() and None, 2)
+
+    def test_no_more_helpers_than_there_are(self) -> None:
+        pool = Pool(1)
+        first = pool.take(5)
+        assert len(first) == 1
+        assert pool.take(1) == []
+        pool.put_back(first)
+        assert pool.take(1) == first
+
+    def test_several_callers(self) -> None:
+        pool, found = Pool(1), []
+        callers = [
+            threading.Thread(target=lambda: found.extend(sorted(numbers_in(pool, 5, 1)) for _ in range(100)))
+            for _ in range(4)
+        ]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join(60)
+        assert found == [list(range(5))] * 400
+
+    @pytest.mark.parametrize("fails", ["caller", "helper"])
+    def test_errors(self, fails: str) -> None:
+        pool, meeting, me = Pool(1), threading.Barrier(2, timeout=20), threading.get_ident()
+
+        def piece() -> None:
+            meeting.wait()
+            if (threading.get_ident() == me) == (fails == "caller"):
+                raise KeyError(fails)
+
+        with pytest.raises(KeyError, match=fails):
+            pool.run(piece, 1)
+        assert not works_in_parts()
+        assert sorted(numbers_in(pool, 3, 1)) == [0, 1, 2]
+
+    def test_an_interrupt_waits_for_the_helper(self) -> None:
+        pool, meeting, me, done = Pool(1), threading.Barrier(2, timeout=20), threading.get_ident(), []
+
+        def piece() -> None:
+            meeting.wait()
+            if threading.get_ident() == me:
+                raise KeyboardInterrupt
+            time.sleep(0.05)
+            done.append(True)
+
+        with pytest.raises(KeyboardInterrupt):
+            pool.run(piece, 1)
+        assert done == [True]
+
+    def test_a_smaller_pool_ends_threads(self) -> None:
+        def running() -> int:
+            return sum(thread.name == "gradcore" for thread in threading.enumerate())
+
+        before = running()
+        pool = Pool(3)
+        pool.put_back(pool.take(3))
+        assert running() == before + 3
+        pool.resize(1)
+        for _ in range(200):
+            if running() == before + 1:
+                break
+            time.sleep(0.01)
+        assert running() == before + 1
+        assert sorted(numbers_in(pool, 4, 3)) == [0, 1, 2, 3]
+
+
+class TestHelper:
+    @pytest.fixture
+    def helper(self) -> Iterator[Helper]:
+        helper = Helper()
+        yield helper
+        helper.give(None)
+
+    def test_what_was_not_begun_is_taken_back(self, helper: Helper) -> None:
+        """Whether it had begun is a matter of time, but never is a piece done after `wait`."""
+        for _ in range(500):
+            done: list[bool] = []
+            helper.give(lambda done=done: done.append(True))  # type: ignore[misc]
+            assert helper.wait() is None
+            number = len(done)
+            assert number <= 1
+            time.sleep(0)
+            assert len(done) == number
+
+    def test_errors_are_told_once(self, helper: Helper) -> None:
+        begun = threading.Event()
+
+        def fail() -> None:
+            begun.set()
+            raise ValueError("here")
+
+        helper.give(fail)
+        begun.wait(20)
+        assert isinstance(helper.wait(), ValueError)
+        helper.give(begun.clear)
+        assert helper.wait() is None
