@@ -37,7 +37,7 @@ def _results(x, w, grad, settings, kernels):
 @pytest.mark.parametrize(("block", "unpacked", "rows"), [(1 << 19, 10**6, 64), (3000, 300, 1), (1, 1, 1)])
 @pytest.mark.parametrize("seed", range(24))
 def test_against_plain_loops(seed, block, unpacked, rows, monkeypatch):
-    for name, value in {"_OUTPUTS": 1, "_MORE_OUTPUTS": 1, "_VALUES": 1, "_COLUMNS": 1}.items():
+    for name, value in {"_PACKED_ROWS": 5, "_OUTPUTS": 1, "_MORE_OUTPUTS": 1, "_VALUES": 1, "_COLUMNS": 1}.items():
         monkeypatch.setattr(convolution, name, value)
     monkeypatch.setattr(convolution, "_BLOCK", block)
     monkeypatch.setattr(convolution, "_UNPACKED", unpacked)

@@ -92,3 +92,77 @@ def test_batches_are_shared() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((3, 5, 100, 60)), rng.standard_normal((3, 5, 60, 200))
     np.testing.assert_allclose(CPU.backend.matmul(a, b), np.einsum("hijk,hikl->hijl", a, b), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("layouts", ["CC", "CF", "FC", "FF", "strided"])
+@pytest.mark.parametrize("shape", [(200, 130, 190), (300, 200, 40), (33, 4000, 40), (20, 400, 700), (5, 200_000, 6)])
+def test_large_products(shape: tuple[int, int, int], layouts: str, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    rows, inner, columns = shape
+    a, b = (rng.standard_normal(s).astype(dtype) for s in ((rows, inner), (inner, columns)))
+    expected = a.astype("complex128") @ b.astype("complex128")
+    if layouts == "strided":
+        a, b = (np.repeat(np.repeat(x, 2, 0), 2, 1)[::2, ::2] for x in (a, b))
+    else:
+        a, b = (np.asarray(x, order=order) for x, order in zip((a, b), layouts, strict=True))  # type: ignore[call-overload]
+    found = CPU.backend.matmul(a, b)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, atol=1e-3 if dtype == "float32" else 1e-9)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((6, 90, 80), (6, 80, 100)), ((2, 9, 90, 80), (2, 9, 80, 50)), ((7, 300, 80), (80, 90))]
+)
+def test_large_batches(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    a, b = (np.random.default_rng(0).standard_normal(shape) for shape in shapes)
+    np.testing.assert_allclose(CPU.backend.matmul(a, b), np.einsum("...ij,...jk->...ik", a, b), atol=1e-9)
+    a = np.ascontiguousarray(a.swapaxes(-1, -2)).swapaxes(-1, -2)
+    np.testing.assert_allclose(CPU.backend.matmul(a, b), np.einsum("...ij,...jk->...ik", a, b), atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [8, 64, 300])
+def test_mismatch(size: int) -> None:
+    a, b = np.ones((size, size)), np.ones((size + 1, size))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        CPU.backend.matmul(a, b)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda F, x: F.matmul(x, x),
+        lambda F, x: F.matmul(x[:100, :100], x[:100, :100]),
+        lambda F, x: F.matmul(x.reshape(4, 100, 400), x.reshape(4, 400, 100)),
+        lambda F, x: F.sum_over(x.reshape(40, 4, 1000), (0,)),
+        lambda F, x: F.sum_over(x, (1,)),
+        lambda F, x: F.sum_over(x),
+        lambda F, x: F.softmax_along(x[:100], 1),
+        lambda F, x: F.attention(*x[:300].reshape(3, 2, 50, 400), None, 0.1),
+    ],
+    ids=["product", "middle", "batch", "columns", "rows", "all", "softmax", "attention"],
+)
+def test_blas_uses_no_threads_of_its_own(work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would keep cores busy that gradcore's own need."""
+    if NUMPY.library is None:
+        pytest.skip("NumPy has another BLAS")
+    seen: list[int | None] = []
+    dot = np.ndarray.dot
+
+    class Watched(np.ndarray):
+        def __array_ufunc__(self, ufunc, method, *inputs, out=None, **named):  # type: ignore[no-untyped-def]
+            if ufunc is np.matmul:
+                seen.append(blas_threads())
+            plain = [x.view(np.ndarray) if isinstance(x, Watched) else x for x in inputs]
+            if out is not None:
+                named["out"] = tuple(x.view(np.ndarray) if isinstance(x, Watched) else x for x in out)
+            result = getattr(ufunc, method)(*plain, **named)
+            return result.view(Watched) if isinstance(result, np.ndarray) else result
+
+        def dot(self, *others):  # type: ignore[no-untyped-def]
+            seen.append(blas_threads())
+            return dot(self.view(np.ndarray), *others)
+
+    work(CPU.backend, np.ones((400, 400), np.float32)[:400].view(Watched))
+    assert seen
+    assert set(seen) == {1}

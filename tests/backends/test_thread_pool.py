@@ -16,6 +16,7 @@ def numbers_in(pool: Pool, count: int, helpers: int) -> list[int]:
 
     def piece() -> None:
         for i in left:
+            time.sleep(0)  # let others have a turn
             done.append(i)
 
     pool.run(piece, helpers)

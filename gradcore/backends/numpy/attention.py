@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends.numpy.products_in_threads import share_products
+from gradcore.backends.numpy.products_in_threads import blas_alone, share_products
 from gradcore.backends.numpy.rows import exponentials, ones, row_maxima
 from gradcore.backends.numpy.softmax import HIGH, LOW
 from gradcore.backends.portable.normalization import Normalization
 
 __all__ = ["NumpyAttention", "add_gradients", "add_product", "hidden", "powers"]
 
-#: Products of a query's and a key's numbers from which blocks are faster than fewer calls.
-_PRODUCTS = 1 << 24
+#: Products of a query's and a key's numbers from which blocks are faster than fewer calls, and BLAS uses threads.
+_PRODUCTS, _THREADED = 1 << 24, 1 << 18
 #: Scores of the heads that are computed at a time; queries of a causal block.
 _SCORES, _QUERIES = 1 << 17, 128
 
@@ -36,7 +36,8 @@ class NumpyAttention(Normalization):
         if not _usual(query.size * key.shape[-2], query, key, value) or (
             mask is not None and not _for_all(mask, query)
         ):
-            return super().attention(query, key, value, mask, scale, causal)
+            with blas_alone(query.size * key.shape[-2], _THREADED):
+                return super().attention(query, key, value, mask, scale, causal)
         lead, queries, keys = query.shape[:-2], query.shape[-2], key.shape[-2]
         heads = prod(lead)
         weights = np.empty((heads, queries, keys), query.dtype)

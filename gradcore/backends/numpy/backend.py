@@ -15,6 +15,7 @@ from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.numpy.flash_attention import NumpyFlashAttention
 from gradcore.backends.numpy.lapack import Lapack
 from gradcore.backends.numpy.normalization import NumpyNormalization
+from gradcore.backends.numpy.products import NumpyProducts
 from gradcore.backends.numpy.reductions import NumpyReductions
 from gradcore.backends.numpy.softmax import NumpySoftmax
 from gradcore.backends.numpy.sorting import NumpySorting
@@ -40,6 +41,7 @@ class NumpyBackend(
     NumpyAttention,
     NumpyFlashAttention,
     NumpyWindows,
+    NumpyProducts,
     Lapack,
     Backend,
 ):

@@ -1,9 +1,9 @@
 """Convolution of images of floats, in products so small that OpenBLAS multiplies their operands where they lie.
 
-It packs the operands of larger ones first, which takes a third of the time where one of them has few rows. The columns of
-windows for one row of the output are such a small matrix, and share most with those for the next row. So rows of the
-input are gathered for taps that are beside each other, which repeats them as often as the kernel is wide; for taps below
-each other the gathered rows are read again, through a view with all matrices, which one call multiplies.
+It packs the operands of larger ones first, which takes a third of the time where one of them has few rows. The columns
+of windows for one row of the output are such a small matrix, and share most with those for the next row. So rows of the
+input are gathered for taps that are beside each other, which repeats them as often as the kernel is wide. For taps
+below each other the gathered rows are read again, through a view with all matrices, which one call multiplies.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["correlate", "weight_gradient"]
 Ints = Sequence[int]
 
 #: Measured with OpenBLAS: multiplications up to which a product is not packed, and the columns, or rows in the gradient
-#: of the weight, from which it is fast then.
-_UNPACKED, _COLUMNS, _ROWS = 1_000_000, 16, 64
+#: of the weight, from which it is fast then; the rows that it has otherwise.
+_UNPACKED, _COLUMNS, _ROWS, _PACKED_ROWS = 1_000_000, 16, 64, 512
 #: Channels of the output from which the two functions are faster than those of `portable.convolution`, and numbers of
 #: a position from which the second one is.
 _OUTPUTS, _MORE_OUTPUTS, _VALUES = 8, 16, 8
@@ -33,10 +33,8 @@ _OUTPUTS, _MORE_OUTPUTS, _VALUES = 8, 16, 8
 _BLOCK = 1 << 19
 
 
-def correlate(
-    xp: Any, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, out: Any
-) -> None:
-    """As the function of `portable.convolution`: write windows of `x`, which is zero outside, times `weight` to `out`."""
+def correlate(xp: Any, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, out: Any) -> None:
+    """As `portable.convolution.correlate`: write windows of `x`, which is zero outside, times `weight` to `out`."""
     outputs, kernel = weight.shape[0] // groups, weight.shape[2:]
     few = outputs < _OUTPUTS or weight.size // groups * _COLUMNS > _UNPACKED
     if few or not (out.size and _usual(x, kernel, dilation)):
@@ -116,7 +114,7 @@ def _columns(gathered: Any, height: int, taps: int, stride: int) -> Any:
 
 
 def _multiply(matrix: Any, columns: Any, out: Any) -> None:
-    """Write products to `out`, `(n, groups, height, outputs, *width)`: so many columns at a time that none is packed."""
+    """Write products to `out`, `(n, groups, height, O, *width)`: so many columns at a time that none is packed."""
     length = columns.shape[-1]
     shape = *out.shape[:4], length
     at_once = out[0, 0, 0, 0].flags.c_contiguous  # BLAS can write there
@@ -131,7 +129,7 @@ def _multiply(matrix: Any, columns: Any, out: Any) -> None:
 def weight_gradient(
     xp: Any, x: Any, grad: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Any:
-    """As the function of `portable.convolution`. Here all numbers of a position, for taps beside each other, are a row."""
+    """As `portable.convolution.weight_gradient`: a position's numbers, for taps beside each other, are a row."""
     height, *width = grad.shape[2:]
     outputs, channels, length = grad.shape[1] // groups, x.shape[1] // groups, prod(width)
     values = channels * prod(kernel[1:])
@@ -140,7 +138,7 @@ def weight_gradient(
         return convolution.weight_gradient(xp, x, grad, kernel, stride, padding, dilation, groups)
     unit = _UNPACKED // (outputs * values * length)  # rows whose product is not packed
     if unit * length < _ROWS:
-        unit = height
+        unit = min(height, -(-_PACKED_ROWS // length))
     images = np.moveaxis(x.reshape(len(x), groups, -1, *x.shape[2:]), 2, -1)
     grad = grad.reshape(len(x), groups, outputs, height, length)
     reach = (kernel[0] - 1) * dilation[0]
@@ -159,7 +157,7 @@ def weight_gradient(
 
 
 def _summed(grad: Any, gathered: Any, chunk: int, taps: int, dilation: int) -> Any:
-    """Products of gradients and positions, in chunks of rows, for taps below each other: `(groups, taps, O, values)`."""
+    """Gradients times positions, in chunks of rows, for taps below each other: `(groups, taps, O, values)`."""
     images, groups, outputs, height, length = grad.shape
     count, (per_image, per_group, per_row, *rest) = height // chunk, gathered.strides
     shape = images, groups, taps, count, chunk * length, gathered.shape[4]

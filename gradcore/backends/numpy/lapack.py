@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.numpy.openblas import SCIPY
-from gradcore.backends.numpy.products_in_threads import spread_products
 from gradcore.backends.portable.linear_algebra import LinearAlgebra
 
 __all__ = ["Lapack"]
@@ -18,8 +17,6 @@ __all__ = ["Lapack"]
 SMALL = 32
 #: From this size of a dim on, matrices are worth SciPy's threads.
 LARGE = 1024
-#: Multiplications of a batch of products from which threads take part.
-MANY = 1 << 23
 
 
 @functools.cache
@@ -41,18 +38,6 @@ def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
     shape = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     count = int(np.prod(shape))
     return shape, [np.broadcast_to(a, (*shape, *a.shape[-2:])).reshape(count, *a.shape[-2:]) for a in arrays]
-
-
-def _shared_product(a: Any, b: Any) -> Any:
-    """The products of the matrices of two batches, shared among threads: `numpy.matmul` takes one after the other."""
-    out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
-    first, second, target = (x.reshape(-1, *x.shape[-2:]) if x.shape[0] < 8 else x for x in (a, b, out))
-
-    def some(start: int, stop: int) -> None:
-        np.matmul(first[start:stop], second[start:stop], out=target[start:stop])
-
-    spread_products(some, len(first))
-    return out
 
 
 def _is_slow_in_numpy(a: Any) -> bool:
@@ -90,30 +75,6 @@ def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
 
 class Lapack(LinearAlgebra):
     """Kernels for NumPy arrays."""
-
-    def matmul(self, a: Any, b: Any) -> Any:
-        if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in "fd":
-            rows, inner = a.shape
-            # For many rows, OpenBLAS takes longer with a small transposed second operand than with its copy.
-            if rows >= 48 and b.strides[1] > b.strides[0] and 512 <= b.size <= 8192:
-                b = np.ascontiguousarray(b)
-            if inner != 1:  # nothing of what `Products.matmul` looks for
-                try:
-                    return a.dot(b)  # sooner at BLAS than `numpy.matmul`, and copies what BLAS cannot read
-                except ValueError:
-                    pass
-            return super().matmul(a, b)
-        if 0 in a.strides:  # an expanded array: NumPy has no fast way for it
-            a = np.ascontiguousarray(a)
-        strides = b.strides
-        if 0 in strides or (
-            len(strides) > 1
-            and strides[-1] > strides[-2]
-            and 512 <= b.shape[-1] * b.shape[-2] <= 8192
-            and a.size >= 48 * b.shape[-2]
-        ):
-            b = np.ascontiguousarray(b)
-        return super().matmul(a, b)
 
     # -- LU -----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.numpy.products_in_threads import blas_alone
 from gradcore.backends.numpy.rows import in_blocks, number_of_blocks, ones, row_sums
 from gradcore.backends.portable.normalization import Normalization, Triple
 
@@ -38,7 +39,8 @@ class NumpyNormalization(Normalization):
         needs: Sequence[bool],
     ) -> Triple:
         if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
-            return super().layer_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, ndims, eps, needs)
+            with blas_alone(x.size):
+                return super().layer_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, ndims, eps, needs)
         last = x.shape[x.ndim - ndims :]
         width = prod(last)
         rows, grads = (np.ascontiguousarray(a).reshape(-1, width) for a in (x, grad))
@@ -67,6 +69,10 @@ class NumpyNormalization(Normalization):
 
         in_blocks(work, rows)
         return _shaped(out, x.shape), _shaped(_summed(to_weight), last), _shaped(_summed(to_bias), last)
+
+    def rms_norm_backward(self, grad: Any, grad_scale: Any, x: Any, *rest: Any) -> tuple[Any, Any]:
+        with blas_alone(x.size):
+            return super().rms_norm_backward(grad, grad_scale, x, *rest)
 
 
 def _usual(*arrays: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import _thread
 import threading
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 
@@ -62,10 +62,10 @@ class Helper:
     def give(self, piece: Work | None) -> None:
         """Have a piece of work done; it has none at the moment."""
         self.pieces.append(piece)
-        try:
+        with suppress(
+            RuntimeError
+        ):  # it has not yet noticed that the last piece was taken back, and will find this one
             self.wake.release()
-        except RuntimeError:  # it has not yet noticed that the last piece was taken back, and will find this one
-            pass
 
     def wait(self) -> BaseException | None:
         """Wait until the piece is done, unless it has not been begun: then it is taken back. Returns what it raised.
@@ -80,8 +80,8 @@ class Helper:
                 try:
                     self.done.acquire()
                     break
-                except BaseException as error:
-                    interrupt = error
+                except BaseException as raised:
+                    interrupt = raised
             error, self.error = self.error or interrupt, None
             return error
         return None
@@ -103,7 +103,7 @@ class Pool:
 
     def take(self, number: int) -> list[Helper]:
         """So many helpers that are free, or fewer."""
-        taken = []
+        taken: list[Helper] = []
         with self.lock:
             while len(taken) < number:
                 if self.free:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradcore.backends.numpy.products_in_threads import blas_alone
 from gradcore.backends.numpy.rows import in_blocks, ones, row_maxima, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
@@ -34,6 +35,11 @@ _minimum: Any = np.minimum.reduce
 
 def _sum_run(x: Any, start: int, stop: int) -> Any:
     """Sum a contiguous array over the dimensions from `start` to before `stop`."""
+    with blas_alone(x.size):
+        return _summed(x, start, stop)
+
+
+def _summed(x: Any, start: int, stop: int) -> Any:
     lead, rest = x.shape[:start], x.shape[stop:]
     outer, n, inner = math.prod(lead), math.prod(x.shape[start:stop]), math.prod(rest)
     if inner == 1:
@@ -183,7 +189,8 @@ class NumpyReductions(Reductions, Cumulative):
             small = x.size < SMALL
             if dims == (0,) and x.ndim == 2 and not keepdim and x.dtype.char in "fd":
                 if small or (len(x) < BLOCK * 2 and x.flags.forc):
-                    return ones(len(x), x.dtype).dot(x)
+                    with blas_alone(x.size):
+                        return ones(len(x), x.dtype).dot(x)
             elif small:
                 return _add(x, dims, None, None, keepdim)
         wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype

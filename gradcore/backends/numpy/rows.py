@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.numpy.products_in_threads import share_products
+from gradcore.backends.numpy.products_in_threads import blas_alone, share_products
 
 __all__ = ["exponentials", "in_blocks", "number_of_blocks", "ones", "row_maxima", "row_sums", "rows_of", "transposed"]
 
@@ -66,7 +66,8 @@ def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
     Blocks do not depend on the number of threads that share them, and neither do results.
     """
     if x.size <= _BLOCK:
-        work(slice(None), 0)
+        with blas_alone(x.size):
+            work(slice(None), 0)
         return
     step = _step(x)
 

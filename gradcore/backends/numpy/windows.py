@@ -29,7 +29,7 @@ _ALONE = Kernels(correlate=correlate, weight_gradient=weight_gradient)
 _SHARED = _ALONE._replace(share=spread_products)
 
 #: Elements of an array, and multiplications with the matrix of its means, up to which a table is faster.
-_SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 19
+_SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 18
 
 
 class NumpyWindows(Windows):
