@@ -7,12 +7,21 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gradcore.backends.numpy import convolution
+from gradcore import get_num_threads, set_num_threads
+from gradcore.backends.numpy import convolution, unpacked
 from gradcore.backends.portable import convolution as portable
 from gradcore.backends.portable.convolution import Kernels
 from tests.backends.test_windows import _convolution_case, _naive_convolution
 
 KERNELS = Kernels(correlate=convolution.correlate, weight_gradient=convolution.weight_gradient)
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    before = get_num_threads()
+    set_num_threads(2)
+    yield
+    set_num_threads(before)
 
 
 @pytest.fixture
@@ -34,14 +43,15 @@ def _results(x, w, grad, settings, kernels):
     ]
 
 
-@pytest.mark.parametrize(("block", "unpacked", "rows"), [(1 << 19, 10**6, 64), (3000, 300, 1), (1, 1, 1)])
+@pytest.mark.parametrize(("block", "most", "rows"), [(1 << 19, 10**6, 64), (3000, 300, 1), (1, 1, 1)])
 @pytest.mark.parametrize("seed", range(24))
-def test_against_plain_loops(seed, block, unpacked, rows, monkeypatch):
-    for name, value in {"_PACKED_ROWS": 5, "_OUTPUTS": 1, "_MORE_OUTPUTS": 1, "_VALUES": 1, "_COLUMNS": 1}.items():
-        monkeypatch.setattr(convolution, name, value)
-    monkeypatch.setattr(convolution, "_BLOCK", block)
-    monkeypatch.setattr(convolution, "_UNPACKED", unpacked)
-    monkeypatch.setattr(convolution, "_ROWS", rows)
+def test_against_plain_loops(seed, block, most, rows, monkeypatch):
+    for name in ("_OUTPUTS", "_MORE_OUTPUTS", "_VALUES"):
+        monkeypatch.setattr(convolution, name, 1)
+    monkeypatch.setattr(convolution, "_MANY", 300)
+    limits = {"_BLOCK": block, "_UNPACKED": most, "_ROWS": rows, "_COLUMNS": 1, "_PACKED_ROWS": 5}
+    for name, value in limits.items():
+        monkeypatch.setattr(unpacked, name, value)
     x, w, grad, settings = _convolution_case(seed)
     x, w, grad = x.real, w.real, grad.real
     expected = _naive_convolution(x, w, grad, *settings)
@@ -103,6 +113,7 @@ def test_infinite_inputs_stay_in_their_windows():
 def test_memory_is_bounded():
     x, w = np.ones((1, 16, 256, 256), np.float32), np.ones((16, 16, 3, 3), np.float32)
     settings = (1, 1), (1, 1), (1, 1), 1
+    set_num_threads(1)
     tracemalloc.start()
     try:
         grad = portable.conv(np, x, w, *settings, KERNELS)
@@ -112,5 +123,19 @@ def test_memory_is_bounded():
         backward = tracemalloc.get_traced_memory()[1] - grad.nbytes
     finally:
         tracemalloc.stop()
-    assert forward < 1.5 * x.nbytes  # the result, and a block
-    assert backward < 0.6 * x.nbytes
+    assert forward < 1.8 * x.nbytes  # the result, and a block
+    assert backward < 1.0 * x.nbytes
+
+
+@pytest.mark.parametrize("shape", [(5, 16, 20, 30), (1, 16, 60, 70)], ids=["images", "one image"])
+def test_results_do_not_depend_on_the_number_of_threads(shape):
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype("float32") for s in (shape, (32, 16, 3, 3)))
+    settings = (1, 1), (1, 1), (1, 1), 1
+    grad = rng.standard_normal(portable.conv(np, x, w, *settings).shape).astype("float32")
+    found = []
+    for number in (1, 2, 3):
+        set_num_threads(number)
+        found.append(_results(x, w, grad, settings, KERNELS))
+    for first, *others in zip(*found, strict=True):
+        assert all(np.array_equal(first, other) for other in others)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from gradcore.backends.numpy import cores
 from gradcore.backends.numpy.pool import Helper, Pool, works_in_parts
 
 
@@ -103,7 +107,7 @@ class TestPool:
 class TestHelper:
     @pytest.fixture
     def helper(self) -> Iterator[Helper]:
-        helper = Helper()
+        helper = Helper(0)
         yield helper
         helper.give(None)
 
@@ -130,3 +134,50 @@ class TestHelper:
         assert isinstance(helper.wait(), ValueError)
         helper.give(begun.clear)
         assert helper.wait() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads are placed on Linux only")
+class TestCores:
+    @pytest.fixture
+    def thread(self) -> Iterator[int]:
+        """A thread that waits."""
+        end = threading.Event()
+        thread = threading.Thread(target=end.wait)
+        thread.start()
+        assert thread.native_id is not None
+        yield thread.native_id
+        end.set()
+        thread.join()
+
+    def test_away_from_the_caller(self, thread: int) -> None:
+        mine = os.sched_getaffinity(0)
+        core = min(mine)
+        cores.keep_away(thread, core, 0, 1)
+        assert os.sched_getaffinity(thread) == (mine - {core} or mine)
+        assert os.sched_getaffinity(0) == mine
+
+    @pytest.mark.parametrize("count", [1, 2, 3, 8])
+    def test_away_from_each_other(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        placed: dict[int, set[int]] = {}
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(7)))
+        monkeypatch.setattr(os, "sched_setaffinity", lambda thread, where: placed.update({thread: set(where)}))
+        for number in range(count):
+            cores.keep_away(100 + number, 2, number, count)
+        assert set().union(*placed.values()) == {0, 1, 3, 4, 5, 6}
+        if count <= 6:
+            assert sum(map(len, placed.values())) == 6
+
+    def test_a_caller_with_one_core(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
+        monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("there is no other core"))
+        cores.keep_away(0, 2, 0, 1)
+
+    def test_a_thread_that_has_ended(self) -> None:
+        cores.keep_away(2**22 + 1, min(os.sched_getaffinity(0)), 0, 1)
+
+    @pytest.mark.parametrize(("value", "expected"), [("0", "True"), ("1", "False")])
+    def test_switch(self, value: str, expected: str) -> None:
+        code = "from gradcore.backends.numpy import cores; print(cores.current_core() == -1)"
+        environment = {**os.environ, "GRADCORE_PLACE_THREADS": value}
+        run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert run.stdout.strip() == expected

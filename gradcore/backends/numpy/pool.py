@@ -13,6 +13,8 @@ from contextlib import suppress
 
 import numpy as np
 
+from gradcore.backends.numpy.cores import current_core, keep_away
+
 __all__ = ["Helper", "Pool", "works_in_parts"]
 
 Work = Callable[[], None]
@@ -31,15 +33,17 @@ class Helper:
     It ends with the process, as daemons do, or when it is given None.
     """
 
-    __slots__ = ("done", "error", "pieces", "wake")
+    __slots__ = ("away_from", "done", "error", "number", "pieces", "thread", "wake")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number, self.away_from = number, -1
         self.wake, self.done = _thread.allocate_lock(), _thread.allocate_lock()
         self.wake.acquire()
         self.done.acquire()
         self.pieces: list[Work | None] = []
         self.error: BaseException | None = None
-        threading.Thread(target=self._serve, name="gradcore", daemon=True).start()
+        self.thread = threading.Thread(target=self._serve, name="gradcore", daemon=True)
+        self.thread.start()
 
     def _serve(self) -> None:
         _here.part = True
@@ -58,6 +62,12 @@ class Helper:
                 self.error = error
             del piece
             self.done.release()
+
+    def place(self, core: int, helpers: int) -> None:
+        """Keep the thread away from a core, where its caller is, and from those of the other helpers."""
+        if core != self.away_from:
+            self.away_from = core
+            keep_away(self.thread.native_id or 0, core, self.number, helpers)
 
     def give(self, piece: Work | None) -> None:
         """Have a piece of work done; it has none at the moment."""
@@ -110,7 +120,7 @@ class Pool:
                     taken.append(self.free.pop())
                 elif self.started < self.size:
                     try:
-                        taken.append(Helper())
+                        taken.append(Helper(self.started))
                     except RuntimeError:  # the interpreter is about to end
                         break
                     self.started += 1
@@ -141,7 +151,9 @@ class Pool:
         So it has to be something that all of them draw their parts from.
         """
         helpers = self.take(number)
+        core = current_core()
         for helper in helpers:
+            helper.place(core, self.size)
             helper.give(piece)
         _here.part = True
         try:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.numpy.convolution import correlate, weight_gradient
-from gradcore.backends.numpy.products_in_threads import spread_products
 from gradcore.backends.portable import pooling
 from gradcore.backends.portable.convolution import Kernels
 from gradcore.backends.portable.sliding import pool_output_size
@@ -23,20 +22,14 @@ __all__ = ["NumpyWindows"]
 
 Ints = Sequence[int]
 
-#: Multiplications of a convolution (about) from which threads take part.
-_MANY = 1 << 22
-_ALONE = Kernels(correlate=correlate, weight_gradient=weight_gradient)
-_SHARED = _ALONE._replace(share=spread_products)
-
 #: Elements of an array, and multiplications with the matrix of its means, up to which a table is faster.
 _SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 18
 
 
 class NumpyWindows(Windows):
-    """Images shared among threads, and windows of a few elements."""
+    """Convolution in threads, and windows of a few elements."""
 
-    def conv_kernels(self, x: Any, products: int) -> Kernels:
-        return _SHARED if x.size * products >= _MANY else _ALONE
+    conv_kernels: ClassVar[Kernels] = Kernels(correlate, weight_gradient)
 
     def max_pool(
         self, x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool

@@ -20,11 +20,8 @@ from typing import Any, NamedTuple
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
 
 __all__ = [
-    "Kernels", "Share", "conv", "conv_input", "conv_output_size", "conv_weight", "correlate", "weight_gradient",
+    "Kernels", "conv", "conv_input", "conv_output_size", "conv_weight", "correlate", "weight_gradient",
 ]  # fmt: skip
-
-#: Calls ``work(start, stop)`` for parts of ``range(count)``, by several threads perhaps: images can be shared so.
-Share = Callable[[Callable[[int, int], None], int], None]
 
 # Measured: positions an image from which 1x1 kernels are best applied image by image; the ratio of input
 # to output channels above which it is better to multiply first than to gather first; the output channels
@@ -45,9 +42,7 @@ def conv(
     """Cross-correlate: `out[n, o, t]` is the sum of `input[n, c, s * t + d * k - p] * weight[o, c, k]`."""
     spatial = tuple(map(conv_output_size, input.shape[2:], weight.shape[2:], stride, padding, dilation))
     out = xp.empty((input.shape[0], weight.shape[0], *spatial), dtype=input.dtype)
-    settings = stride, padding, dilation, groups
-    share, apply, _ = kernels or Kernels()
-    share(lambda start, stop: apply(xp, input[start:stop], weight, *settings, out[start:stop]), len(input))
+    (kernels or Kernels()).correlate(xp, input, weight, stride, padding, dilation, groups, out)
     return out
 
 
@@ -73,13 +68,7 @@ def conv_input(
     # Between phases that have taps there may be inputs that no window reads.
     complete = all(len(each) == s for each, s in zip(by_dim, stride, strict=True))
     out = (xp.empty if complete else xp.zeros)((grad.shape[0], channels, *input_spatial), dtype=grad.dtype)
-    share, apply, _ = kernels or Kernels()
-
-    def some(start: int, stop: int) -> None:
-        for weights, places, settings in work:
-            apply(xp, grad[start:stop], weights, *settings, groups, out[(slice(start, stop), *places)])
-
-    work = []
+    apply = (kernels or Kernels()).correlate
     for phase in product(*by_dim):
         places, pads = [], []
         for each, s, p in zip(phase, stride, padding, strict=True):
@@ -89,8 +78,7 @@ def conv_input(
         taps = swapped[(..., *(each.taps for each in phase))]
         reverse = taps[(..., *[slice(None, None, -1)] * len(phase))]
         steps = [each.step for each in phase]
-        work.append((reverse, (slice(None), *places), ([1] * len(phase), pads, steps)))
-    share(some, len(grad))
+        apply(xp, grad, reverse, [1] * len(phase), pads, steps, groups, out[(slice(None), slice(None), *places)])
     return out
 
 
@@ -108,17 +96,8 @@ def conv_weight(
     """Adjoint of `conv` with respect to the weight."""
     channels, outputs = input.shape[1] // groups, grad.shape[1] // groups
     if input.size and grad.size:
-        found: dict[int, Any] = {}
         settings = kernel_spatial, stride, padding, dilation, groups
-        share, _, multiply = kernels or Kernels()
-
-        def some(start: int, stop: int) -> None:
-            found[start] = multiply(xp, input[start:stop], grad[start:stop], *settings)
-
-        share(some, len(input))
-        result, *rest = (found[start] for start in sorted(found))
-        for part in rest:
-            result += part
+        result = (kernels or Kernels()).weight_gradient(xp, input, grad, *settings)
     else:
         result = xp.zeros((groups, outputs, channels * prod(kernel_spatial)), dtype=input.dtype)
     return result.reshape(groups * outputs, channels, *kernel_spatial)
@@ -252,13 +231,8 @@ def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
     return xp.ascontiguousarray(result.swapaxes(1, 2)) if outputs < _TRANSPOSE else result
 
 
-def _alone(work: Callable[[int, int], None], count: int) -> None:
-    work(0, count)
-
-
 class Kernels(NamedTuple):
-    """How images are shared among threads, and the kernels that compute a part of them."""
+    """What convolves a batch of images."""
 
-    share: Share = _alone
     correlate: Callable[..., None] = correlate
     weight_gradient: Callable[..., Any] = weight_gradient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from gradcore.backends.portable import convolution, folding, padding, pooling, resampling
 from gradcore.backends.portable.convolution import Kernels
@@ -21,6 +21,7 @@ class Windows:
     xp: Any
     check_bounds: Any
     write_at: Any
+    conv_kernels: ClassVar[Kernels] = Kernels()
 
     # -- convolution -----------------------------------------------------------------------------------------
 
@@ -52,8 +53,7 @@ class Windows:
 
     def conv(self, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
         settings = (stride, padding, dilation, groups)
-        kernels = self.conv_kernels(x, weight.shape[0] // groups * prod(weight.shape[2:]))
-        return convolution.conv(self.xp, x, weight, *settings, kernels)
+        return convolution.conv(self.xp, x, weight, *settings, self.conv_kernels)
 
     def conv_output(
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
@@ -65,19 +65,13 @@ class Windows:
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
         settings = (size, stride, padding, dilation, groups)
-        kernels = self.conv_kernels(x, prod(weight.shape[1:]))
-        return convolution.conv_input(self.xp, x, weight, *settings, kernels)
+        return convolution.conv_input(self.xp, x, weight, *settings, self.conv_kernels)
 
     def conv_weight(
         self, x: Any, other: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
         settings = (size, stride, padding, dilation, groups)
-        kernels = self.conv_kernels(x, other.shape[1] // groups * prod(size))
-        return convolution.conv_weight(self.xp, x, other, *settings, kernels)
-
-    def conv_kernels(self, x: Any, products: int) -> Kernels:
-        """What convolves images, of which each element is in so many products."""
-        return Kernels()
+        return convolution.conv_weight(self.xp, x, other, *settings, self.conv_kernels)
 
     # -- pooling ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,236 @@
+"""Convolution of images, in products so small that OpenBLAS multiplies their operands where they lie.
+
+It packs the operands of larger ones first, which takes a third of the time where one of them has few rows. The columns
+of windows for one row of the output are such a small matrix, and share most with those for the next row. So rows of the
+input are gathered for taps that are beside each other, which repeats them as often as the kernel is wide. For taps
+below each other the gathered rows are read again, through a view with all matrices, which one call multiplies.
+
+Blocks of images and rows, which stay in cache, are what threads share. They do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from gradcore.backends.portable.sliding import overlap
+
+__all__ = ["correlate", "fits", "fits_gradient", "weight_gradient"]
+
+Ints = Sequence[int]
+#: ``share(work, count)`` calls ``work(numbers)``, once or in several threads, with numbers that are `count` together.
+Share = Callable[[Callable[[Iterator[int]], None], int], None]
+
+#: Measured with OpenBLAS: multiplications up to which a product is not packed, and columns, or rows in the gradient of
+#: the weight, from which it is fast then; the rows that it has otherwise.
+_UNPACKED, _COLUMNS, _ROWS, _PACKED_ROWS = 1_000_000, 16, 64, 512
+#: Bytes that are gathered at a time, which stay in the second level of cache.
+_BLOCK = 1 << 20
+
+
+def fits(x: Any, weight: Any, dilation: Ints, groups: int) -> bool:
+    """Whether `correlate` is made for it: taps below each other without rows between, and no large weight."""
+    dense = x.ndim > 3 and (weight.shape[2] == 1 or dilation[0] == 1)
+    return dense and weight.size // groups * _COLUMNS <= _UNPACKED and _windows_of_floats(x, weight.shape[2:])
+
+
+def fits_gradient(x: Any, kernel: Ints, stride: Ints) -> bool:
+    """Whether `weight_gradient` is made for it: windows that move by one row."""
+    return x.ndim > 3 and stride[0] == 1 and _windows_of_floats(x, kernel)
+
+
+def _windows_of_floats(x: Any, kernel: Ints) -> bool:
+    return bool(x.dtype.char in "fd" and x.size and prod(kernel) > 1)
+
+
+def correlate(
+    x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, out: Any, share: Share
+) -> None:
+    """Write windows of `x`, which is zero outside, times `weight` to `out`."""
+    outputs, kernel, width = weight.shape[0] // groups, weight.shape[2:], out.shape[3:]
+    matrix = np.ascontiguousarray(np.moveaxis(weight, 1, -1)).reshape(groups, 1, outputs, -1)
+    # Rows before channels.
+    images = x.reshape(len(x), groups, -1, *x.shape[2:]).swapaxes(2, 3)
+    out = out.reshape(len(x), groups, outputs, *out.shape[2:]).swapaxes(2, 3)
+    taps = _taps(kernel[1:], x.shape[3:], width, stride[1:], padding[1:], dilation[1:])
+    row = groups * len(taps) * images.shape[3] * prod(width) * x.itemsize
+    blocks = list(_blocks(len(x), out.shape[2], row, kernel[0], stride[0]))
+
+    def work(numbers: Iterator[int]) -> None:
+        gathered: Any = None
+        for i in numbers:
+            some, rows = blocks[i]
+            below = (rows.stop - rows.start - 1) * stride[0] + kernel[0]
+            shape = some.stop - some.start, groups, below, len(taps), images.shape[3], *width
+            if gathered is None or gathered.shape != shape:
+                gathered = np.zeros(shape, x.dtype)
+            _gather(images[some], rows.start * stride[0] - padding[0], taps, gathered)
+            target = out[some, :, rows]
+            _multiply(matrix, _columns(gathered, target.shape[2], matrix.shape[3], stride[0]), target)
+
+    share(work, len(blocks))
+
+
+def _blocks(images: int, height: int, row: int, kernel: int, stride: int = 1, unit: int = 1) -> Iterator[Any]:
+    """Images and rows of the output that are computed at a time, if a row of the input takes so many bytes.
+
+    Rows come in units of so many, but for the last.
+    """
+    fit = max(1, (_BLOCK // row - kernel) // (stride * unit) + 1) * unit
+    for some in _slices(images, _even(images, max(1, fit // height))):
+        for rows in _slices(height, -(-_even(height, fit) // unit) * unit):
+            yield some, rows
+
+
+def _even(size: int, most: int) -> int:
+    """The length of as few parts as there have to be, if they are to be of about the same length."""
+    return -(-size // -(-size // most))
+
+
+def _taps(
+    kernel: Ints, size: Ints, width: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """For each of the taps beside each other: which positions have an element of the input there, and which one."""
+    taps = []
+    for tap in product(*map(range, kernel)):
+        pairs = [
+            overlap(k * d - p, s, n, count)
+            for k, d, p, s, n, count in zip(tap, dilation, padding, stride, size, width, strict=True)
+        ]
+        inside, read = zip(*pairs, strict=True)
+        taps.append((inside, read))
+    return taps
+
+
+def _gather(images: Any, first: int, taps: Any, out: Any) -> None:
+    """Copy rows from `first` on, which may be outside, for every tap: `(n, groups, rows, taps, channels, *width)`."""
+    there, read = _overlap(first, images.shape[2], out.shape[2])
+    out[:, :, : there.start] = 0
+    out[:, :, there.stop :] = 0
+    source, target = images[:, :, read], out[:, :, there]
+    for number, (inside, places) in enumerate(taps):
+        target[(slice(None), slice(None), slice(None), number, slice(None), *inside)] = source[(..., *places)]
+
+
+def _overlap(first: int, size: int, count: int) -> tuple[slice, slice]:
+    """Which of `count` numbers from `first` on are in ``range(size)``, and where they are there."""
+    return overlap(first, 1, size, count)
+
+
+def _columns(gathered: Any, height: int, taps: int, stride: int) -> Any:
+    """A view of gathered rows as the matrices `(n, groups, height, taps, positions)`, which overlap."""
+    images, groups, *_ = gathered.shape
+    positions, size = prod(gathered.shape[5:]), gathered.itemsize
+    steps = *gathered.strides[:2], stride * gathered.strides[2], positions * size, size
+    return as_strided(gathered, (images, groups, height, taps, positions), steps)
+
+
+def _multiply(matrix: Any, columns: Any, out: Any) -> None:
+    """Write products to `out`, `(n, groups, height, O, *width)`: so many columns at a time that none is packed."""
+    length = columns.shape[-1]
+    shape = *out.shape[:4], length
+    at_once = out[0, 0, 0, 0].flags.c_contiguous  # BLAS can write there
+    place = out.reshape(shape) if at_once else np.empty(shape, out.dtype)
+    step = max(_COLUMNS, _UNPACKED // prod(matrix.shape[2:]) // _COLUMNS * _COLUMNS)
+    for cut in _slices(length, step):
+        np.matmul(matrix, columns[..., cut], out=place[..., cut])
+    if not at_once:
+        out[...] = place.reshape(out.shape)
+
+
+def weight_gradient(
+    x: Any, grad: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int, share: Share
+) -> Any:
+    """Windows of `x` times `grad`, summed over all positions: `(groups, O / groups, C / groups * K)`.
+
+    The numbers of a position, for taps beside each other, are a row here.
+    """
+    height, *width = grad.shape[2:]
+    outputs, channels, length = grad.shape[1] // groups, x.shape[1] // groups, prod(width)
+    values = channels * prod(kernel[1:])
+    unit = _UNPACKED // (outputs * values * length)  # rows whose product is not packed
+    if unit * length < _ROWS:
+        unit = min(height, -(-_PACKED_ROWS // length))
+    images = np.moveaxis(x.reshape(len(x), groups, -1, *x.shape[2:]), 2, -1)
+    grad = grad.reshape(len(x), groups, outputs, height, length)
+    reach = (kernel[0] - 1) * dilation[0]
+    blocks = list(_blocks(len(x), height, groups * length * values * x.itemsize, reach + 1, 1, unit))
+    parts: list[Any] = [None] * len(blocks)
+
+    def work(numbers: Iterator[int]) -> None:
+        positions = _Positions(images, kernel[1:], stride[1:], padding, dilation[1:], width)
+        for i in numbers:
+            some, rows = blocks[i]
+            gathered = positions(some, rows.start, rows.stop + reach)
+            upstream = grad[some, :, :, rows]
+            for cut, chunk in _chunks(upstream.shape[3], unit):
+                part = _summed(upstream[:, :, :, cut], gathered[:, :, cut.start :], chunk, kernel[0], dilation[0])
+                parts[i] = part if parts[i] is None else parts[i] + part
+
+    share(work, len(blocks))
+    total = parts[0]
+    for part in parts[1:]:
+        total += part
+    total = total.reshape(groups, kernel[0], outputs, -1, channels).transpose(0, 2, 4, 1, 3)
+    return total.reshape(groups, outputs, -1)
+
+
+def _chunks(size: int, length: int) -> Iterator[tuple[slice, int]]:
+    """Those of `range(size)` that can be cut into chunks of `length`, and the rest as one chunk."""
+    whole = size // length * length
+    if whole:
+        yield slice(0, whole), length
+    if whole < size:
+        yield slice(whole, size), size - whole
+
+
+def _summed(grad: Any, gathered: Any, chunk: int, taps: int, dilation: int) -> Any:
+    """Gradients times positions, in chunks of rows, for taps below each other: `(groups, taps, O, values)`."""
+    images, groups, outputs, height, length = grad.shape
+    count, (per_image, per_group, per_row, *rest) = height // chunk, gathered.strides
+    shape = images, groups, taps, count, chunk * length, gathered.shape[4]
+    rows = as_strided(gathered, shape, (per_image, per_group, dilation * per_row, chunk * per_row, *rest))
+    upstream = grad.reshape(images, groups, 1, outputs, count, -1).swapaxes(3, 4)
+    return np.matmul(upstream, rows).sum((0, 3))
+
+
+class _Positions:
+    """Rows of images `(N, groups, H, ..., C)`, with the numbers of each position's window along the other dims."""
+
+    def __init__(self, images: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, width: Ints) -> None:
+        self.images, self.kernel, self.stride, self.padding = images, tuple(kernel), stride, padding
+        self.dilation, self.width = dilation, tuple(width)
+        sizes = zip(stride, width, dilation, kernel, strict=True)
+        self.extent = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in sizes]
+        self.padded: Any = None
+
+    def __call__(self, some: slice, start: int, stop: int) -> Any:
+        """Rows, of the output as it were, of some images: `(n, groups, rows, positions, values)`."""
+        images = self.images[some]
+        shape = *images.shape[:2], stop - start, *self.extent, images.shape[-1]
+        if self.padded is None or self.padded.shape != shape:
+            self.padded = np.zeros(shape, images.dtype)
+        firsts = (start - self.padding[0], *(-p for p in self.padding[1:]))
+        pairs = map(_overlap, firsts, images.shape[2:], shape[2:-1])
+        there, read = zip(*pairs, strict=True)
+        self.padded[:, :, : there[0].start] = 0
+        self.padded[:, :, there[0].stop :] = 0
+        self.padded[(slice(None), slice(None), *there)] = images[(slice(None), slice(None), *read)]
+        *lead, channel = self.padded.strides
+        steps = [[n * factor for n, factor in zip(lead[3:], by, strict=True)] for by in (self.stride, self.dilation)]
+        windows = as_strided(
+            self.padded,
+            (*shape[:3], *self.width, *self.kernel, shape[-1]),
+            (*lead[:3], *steps[0], *steps[1], channel),
+        )
+        return np.ascontiguousarray(windows).reshape(*shape[:3], prod(self.width), -1)
+
+
+def _slices(size: int, length: int) -> Iterator[slice]:
+    """Cut `range(size)` into slices of `length`, the last one possibly shorter."""
+    return (slice(start, min(start + length, size)) for start in range(0, size, length))
