@@ -62,7 +62,7 @@ class FakeStream:
             RUNTIME.order.host_waits(RUNTIME.order.recorded(self.place())[1])
 
     def is_capturing(self) -> bool:
-        return self.capturing
+        return self.capturing or (RUNTIME.order is not None and RUNTIME.order.records(self.place()))
 
     def begin_capture(self, mode: int | None = None) -> None:
         assert self.ptr, "cudaErrorStreamCaptureUnsupported: the default stream"

@@ -119,6 +119,8 @@ class Order(Watcher):
                 self.violations.append(f"{stream}, which records a graph, waits for work outside of it")
             join(self.clocks[stream], clock)
         elif recording is self.recording:
+            if stream.ptr == 0:
+                self.violations.append("cudaErrorStreamCaptureImplicit: a default stream cannot be captured")
             join(recording.clocks.setdefault(stream, {}), clock)
         else:
             self.violations.append(f"{stream} waits for an event in a graph that was recorded")
@@ -161,6 +163,10 @@ class Order(Watcher):
         for array in recording.writes.values():
             self._access(self._memory(array), stream, clock, writes=True)
 
+    def records(self, stream: Stream) -> bool:
+        """Whether what is queued in a stream is recorded for a graph."""
+        return self.recording is not None and stream in self.recording.clocks
+
     # -- memory ---------------------------------------------------------------------------------------------------
 
     def made(self, array: Any, device: int) -> None:
@@ -186,6 +192,10 @@ class Order(Watcher):
         self._commit()
         stream = self.where()
         self._used(owner(array), stream, self.tick(stream), writes=True)
+
+    def updated(self, array: Any) -> None:
+        self.read(array)
+        self._commit()
 
     def used_at(self, address: int, writes: bool) -> None:
         for root, _ in list(self._known.values()):

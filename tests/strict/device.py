@@ -621,6 +621,7 @@ class StrictBackend(CupyBackend):
 
     def note_bad_index(self, index: Any, low: int, high: int, number: int, first: Any) -> None:
         values = _inside(index)
+        tell().updated(first._a)
         bad = values[(values < low) | (values >= high)]
         if bad.size and not _inside(first)[0]:
             _inside(first)[:] = number, bad.flat[0]

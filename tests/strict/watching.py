@@ -20,6 +20,9 @@ class Watcher:
     def written(self, array: Any) -> None:
         """The current stream writes to an array."""
 
+    def updated(self, array: Any) -> None:
+        """The current stream changes an array by atomic operations, whose order does not matter."""
+
     def copied(self, source: Any, device: int) -> None:
         """The current stream begins to copy an array of another device."""
 
