@@ -11,9 +11,10 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Variable
+from gradcore.autograd.graph import Variable, wrap
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.views import view_of
+from gradcore.backends.portable.taps import on_device
 from gradcore.dispatch.overriding import hand_over, overloaded, takes_over
 from gradcore.ops.slicing import getitem as GETITEM
 from gradcore.ops.slicing import select as SELECT
@@ -311,8 +312,16 @@ def index_tensor(values: Any, like: Any) -> Any:
     array = np.asarray(values)
     if not array.size and array.dtype.kind == "f":
         array = array.astype("int64")
-    return TENSORS.as_tensor(array, device=like._device)
+    where = like._device.real
+    if where.type in ("cpu", "meta") or array.nbytes > _MOST_KEPT:
+        return TENSORS.as_tensor(array, device=like._device)
+    with where.backend.use_index(where.index):
+        kept = wrap(on_device(where.backend.xp, array), where)
+    return TENSORS.as_tensor(kept, device=like._device)
 
+
+#: Bytes of tables of indices that devices keep.
+_MOST_KEPT = 1 << 14
 
 TENSORS.index_tensor = index_tensor
 TENSORS.is_tensor = lambda value: isinstance(value, Variable)

@@ -35,7 +35,7 @@ def holds_anywhere(mask: Tensor) -> bool:
         return False
     where = mask._device.real
     with where.backend.use_index(where.index):
-        return bool(all_samples(mask._array).any())
+        return bool(where.backend.number(all_samples(mask._array).any()))
 
 
 TENSORS.holds_anywhere = holds_anywhere

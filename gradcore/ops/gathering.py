@@ -446,7 +446,7 @@ def masked_select(F, self, mask):
 
 
 @linear(
-    lambda F, grad, mask, shape: F.masked_select(grad, F.expand(mask, shape)),
+    lambda F, grad, self_shape, mask, shape: F.masked_first(grad, F.expand(mask, shape), self_shape[0]),
     upcast=False,
     function=False,
     method=False,
@@ -454,7 +454,7 @@ def masked_select(F, self, mask):
 def masked_back(F, self, mask, shape: tuple[int, ...]):
     """Zeros with the elements of a vector where the mask, broadcast to `shape`, holds."""
     out = F.xp.zeros(shape, self.dtype)
-    F.index_into(out, self, (F.expanded(mask, shape),))
+    F.masked_write(out, F.expanded(mask, shape), self)
     return out
 
 

@@ -239,9 +239,9 @@ def affine_grid(F, theta, size: Sequence[int], align_corners: bool | None = None
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
-    lines = [_line(s, align) for s in size[2:]]
-    base = [[*reversed(point), 1.0] for point in product(*lines)]
-    points = F.index_tensor(base, theta).to(theta.dtype)
+    lines = [F.index_tensor(_line(s, align), theta).to(theta.dtype) for s in size[2:]]
+    coordinates = [F.reshape(x, (-1, 1)) for x in F.meshgrid(lines, indexing="ij")[::-1]]
+    points = F.cat([*coordinates, F.ones_like(coordinates[0])], 1)
     out = F.matmul(points, F.transpose(theta, 1, 2))
     return F.reshape(out, (size[0], *size[2:], n))
 

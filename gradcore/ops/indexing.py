@@ -379,8 +379,13 @@ def repeated_places(F, self):
         return F.xp.zeros(0, self.dtype)
     if int(F.xp.amin(self)) < 0:
         raise RuntimeError("repeats can not be negative")
-    ends = F.xp.cumsum(self)
-    return F.xp.searchsorted(ends, F.xp.arange(int(ends[-1])), side="right").astype(self.dtype, copy=False)
+    return F.places_repeated_to(self, int(self.sum()))
+
+
+@constant(function=False, method=False)
+def places_repeated_to(F, self, size: int):
+    """The same where `size`, the sum, is known: nothing waits for it."""
+    return F.xp.searchsorted(F.xp.cumsum(self), F.xp.arange(size), side="right").astype(self.dtype, copy=False)
 
 
 @composite(
@@ -418,7 +423,9 @@ def repeat_interleave(F, input, repeats=None, dim: int | None = None, *, output_
                 "repeats must have the same size as input along dim, but got repeats.size(0) = "
                 f"{repeats.shape[0]} and input.size({dim}) = {input.shape[dim]}"
             )
-        out = F.index_select(input, dim, F.repeated_places(repeats))
+        known = output_size is not None and repeats.device.type != "cpu"
+        places = F.places_repeated_to(repeats, output_size) if known else F.repeated_places(repeats)
+        out = F.index_select(input, dim, places)
     if output_size is not None and out.shape[dim] != output_size:
         raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {out.shape[dim]} but got {output_size}")
     return out

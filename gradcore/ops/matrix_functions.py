@@ -95,7 +95,8 @@ def _relative(A, atol, rtol):
 def _tolerances(F, A, atol, rtol):
     """The absolute and the relative tolerance as tensors of numbers, one for each matrix or one for all."""
     settings = {"dtype": A.dtype.to_real(), "device": A.device}
-    return F.as_tensor(0.0 if atol is None else atol, **settings), F.as_tensor(_relative(A, atol, rtol), **settings)
+    given = (0.0 if atol is None else atol, _relative(A, atol, rtol))
+    return tuple(F.as_tensor(x, **settings) if hasattr(x, "ndim") else F.full((), x, **settings) for x in given)
 
 
 @constant(**_PRIVATE)

@@ -190,7 +190,7 @@ def _of_elements(name: str) -> Callable[..., Any]:
 #: Methods of the family that are no functions of each element.
 _OTHERS = {
     "zeros_like", "ones_like", "new_zeros", "copy_into", "special_function", "is_complex", "degrees_up_to",
-    "view_as_real", "view_as_complex",
+    "view_as_real", "view_as_complex", "number",
 }  # fmt: skip
 
 

@@ -63,12 +63,22 @@ def connect() -> Backend:
     return backend
 
 
-#: Kernels with a tuple of indices, among which masks may be.
-_WITH_MASKS = frozenset(("index", "index_write", "index_into", "index_backward"))
+#: What reads numbers to decide something, in the libraries that CuPy calls too.
+_DECIDING = (
+    "check_info", "has_full_rank", "assert_small", "_is_accurate", "factor_eig", "eigenvalues", "factor_lu", "solve_lu",
+    "matrix_exponential", "number",
+)  # fmt: skip
 
 
-def _is_mask(index: Any) -> bool:
-    return index is not None and index.dtype.kind == "b"
+def _told(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that tells that the host waits."""
+
+    @functools.wraps(kernel)
+    def run(*args: Any, **named: Any) -> Any:
+        waiting.note("wait")
+        return kernel(*args, **named)
+
+    return run
 
 
 def _logical(name: str) -> Callable[..., Any]:
@@ -116,15 +126,7 @@ class CupyBackend(
     def kernel_of(self, name: str) -> Callable[..., Any]:
         """The kernel of that name, which reports that the host waits for numbers, where it does."""
         kernel = super().kernel_of(name)
-        if name not in self.reading and name not in _WITH_MASKS:
-            return kernel
-
-        def run(*args: Any) -> Any:
-            if name in self.reading or any(map(_is_mask, args[-1] if name == "index" else args[2])):
-                waiting.note("wait")
-            return kernel(*args)
-
-        return run
+        return _told(kernel) if name in self.reading - {"one_hot"} else kernel  # which knows how many, if it was told
 
     @property
     def special(self) -> Any:
@@ -159,6 +161,8 @@ class CupyBackend(
     # -- arrays ----------------------------------------------------------------------------------------------
 
     def from_host(self, array: Any) -> Any:
+        if not array.ndim and array.dtype.isbuiltin:  # by value, with a kernel
+            return self.xp.full((), array[()], array.dtype)
         waiting.note("to device")
         return self.xp.asarray(array)
 
@@ -280,6 +284,9 @@ class CupyBackend(
             stream = np.uint64(out.size), *_pieces(key, 2), *_pieces(counter, 4), np.uint64(0)
             self._philox.get_function(name)((blocks,), (_THREADS,), (out, *stream, *parameters))
 
+
+for _name in _DECIDING:
+    setattr(CupyBackend, _name, _told(getattr(CupyBackend, _name)))
 
 #: Threads of a block, and blocks at most (each thread goes on with what is left), of the kernels of random numbers.
 _THREADS, _MOST_BLOCKS = 256, 4096

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import config, determinism
+from gradcore.backends import waiting
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
 
@@ -49,6 +50,7 @@ class CudaIndexing(CudaKernels, Indexing):
     """
 
     xp: Any
+    array_type: Any
     current_index: Any
 
     # -- bounds ----------------------------------------------------------------------------------------------
@@ -57,6 +59,7 @@ class CudaIndexing(CudaKernels, Indexing):
         """Raise, now or when the host next waits, unless all of ``low <= index < size`` holds."""
         policy = config.index_checks()
         if policy == "now":
+            waiting.note("wait")
             super().check_bounds(index, size, dim, low, message)
         elif policy == "later" and index.size:
             watch = self._watch()
@@ -71,6 +74,7 @@ class CudaIndexing(CudaKernels, Indexing):
         """
         policy = config.index_checks()
         if policy == "now":
+            waiting.note("wait")
             super().check_bounds(self.xp.where(index == ignored, 0, index), size, 0, 0, message)
         if policy != "later":
             return 0, NULL
@@ -179,7 +183,7 @@ class CudaIndexing(CudaKernels, Indexing):
         """Write; of several values for one place the last one, if equal calls must give equal bits."""
         if determinism.are_deterministic_algorithms_enabled() and getattr(values, "ndim", 0) > 0:
             values = values.reshape(-1)[self._last(places.reshape(-1), out.size)].reshape(places.shape)
-        super().write_at(out, places, values)
+        super().write_at(out, places, self._on_device(values, out.dtype))
 
     def index_into(self, out: Any, values: Any, indices: Indices, accumulate: bool = False) -> None:
         """As on the CPU; of several values for one place the last one, if equal calls must give equal bits."""
@@ -190,7 +194,41 @@ class CudaIndexing(CudaKernels, Indexing):
             and values.ndim
         ):
             values = self._last_values(out.shape, values, indices)
-        super().index_into(out, values, indices, accumulate)
+        super().index_into(out, self._on_device(values, out.dtype), indices, accumulate)
+
+    def _on_device(self, values: Any, dtype: Any) -> Any:
+        """Values to be written; numbers, which CuPy would copy from the host, by a kernel."""
+        return values if isinstance(values, self.array_type) else self.xp.full((), values, dtype)
+
+    def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
+        if any(index is not None and index.dtype.kind == "b" for index in indices):
+            waiting.note("wait")
+        return super()._checked(shape, indices)
+
+    # -- masks, without waiting for how many places they have ------------------------------------------------------
+
+    def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
+        mask = indices[0]
+        if mask is None or mask.dtype.kind != "b" or any(index is not None for index in indices[1:]):
+            return super().index_backward(grad, shape, indices)
+        out = self.xp.zeros(shape, grad.dtype)
+        if grad.size:
+            chosen = grad.take(self._counted(mask, len(grad)), 0)
+            self.xp.copyto(out, chosen, where=mask.reshape(*mask.shape, *[1] * (out.ndim - mask.ndim)))
+        return out
+
+    def masked_write(self, out: Any, mask: Any, source: Any) -> None:
+        if not mask.size:
+            return
+        last = mask.reshape(-1).cumsum()[-1:] - 1
+        self.check_bounds(last, source.size, 0, -1, "Number of elements of source < number of ones in mask")
+        if source.size:
+            self.xp.copyto(out, source.take(self._counted(mask, source.size)), where=mask)
+
+    def _counted(self, mask: Any, most: int) -> Any:
+        """For each place of a mask, the how manyth it is of those where the mask holds, below `most`."""
+        before = self.xp.clip(mask.reshape(-1).cumsum() - 1, 0, most - 1)
+        return before.reshape(mask.shape)
 
     def _last_values(self, shape: Sequence[int], values: Any, indices: Indices) -> Any:
         """`values` in which all that are written to one place are the last of them."""

@@ -80,6 +80,10 @@ class Elementwise:
     #: Whether reading a 0-dim array costs nothing (no device to wait for).
     host_scalars = True
 
+    def number(self, x: Any) -> Any:
+        """The number in an array without dims, for Python: a device is waited for."""
+        return x.item()
+
     def special_function(self, name: str) -> Any:
         """A function of scipy.special's counterpart."""
         return getattr(self.special, name)
@@ -254,7 +258,7 @@ class Elementwise:
 
     def degrees_up_to(self, n: Any) -> range:
         """The numbers from 1 to below the largest element of `n`, which has to be waited for."""
-        return range(1, int(n.max()) if n.size else 0)
+        return range(1, int(self.number(n.max())) if n.size else 0)
 
     # -- complex numbers -------------------------------------------------------------------------------------
 

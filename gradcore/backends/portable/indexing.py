@@ -283,7 +283,7 @@ class Indexing:
         places = self._places(rows.shape, dim, index).reshape(-1)
         out, values = rows.reshape(-1).copy(), src.reshape(-1)
         if not include_self:
-            out[places] = self._identity(reduce, x.dtype)
+            self.write_at(out, places, self._identity(reduce, x.dtype))
         if reduce in ("sum", "mean"):
             out = self.add_rows(out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
             if reduce == "mean":
