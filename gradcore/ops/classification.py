@@ -140,15 +140,16 @@ def _checked_target(F: Any, input: Any, target: Any, weight: Any) -> Any:
     """Targets in the shape that the input's classes leave, or PyTorch's error."""
     if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}")
-    if not input.ndim:
+    sizes, found = tuple(input.shape), tuple(target.shape)
+    if not sizes:
         raise ValueError("Expected 1 or more dimensions (got 0)")
-    if input.ndim == 1:
-        if prod(target.shape) != 1:
-            raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {prod(target.shape)}")
+    if len(sizes) == 1:
+        if prod(found) != 1:
+            raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {prod(found)}")
         target = F.reshape(target, ())
     else:
-        _check_sizes(input, target)
-    classes = input.shape[min(input.ndim, 2) - 1]
+        _check_sizes(sizes, found)
+    classes = sizes[min(len(sizes), 2) - 1]
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
             f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of "
@@ -157,18 +158,17 @@ def _checked_target(F: Any, input: Any, target: Any, weight: Any) -> Any:
     return target
 
 
-def _check_sizes(input: Any, target: Any) -> None:
-    if not target.ndim or input.shape[0] != target.shape[0]:
-        raise ValueError(
-            f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
-            f"({target.shape[0] if target.ndim else 1})."
-        )
-    wanted = (input.shape[0], *input.shape[2:])
-    if tuple(target.shape) == wanted:
+def _check_sizes(sizes: tuple[int, ...], found: tuple[int, ...]) -> None:
+    wanted = (sizes[0], *sizes[2:])
+    if found == wanted:
         return
-    if input.ndim == 2:
+    if found[:1] != wanted[:1]:
+        raise ValueError(
+            f"Expected input batch_size ({sizes[0]}) to match target batch_size ({found[0] if found else 1})."
+        )
+    if len(sizes) == 2:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-    raise RuntimeError(f"Expected target size {list(wanted)}, got {list(target.shape)}")
+    raise RuntimeError(f"Expected target size {list(wanted)}, got {list(found)}")
 
 
 def _check_floating(kernel: str, input: Any) -> None:
