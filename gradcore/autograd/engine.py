@@ -359,7 +359,10 @@ class _Task:
                             owned.add(successor)
                         total = None
                     elif successor is following:
-                        if piece is not None:
+                        if raw and not batched and type(piece) is type(following_grad) is array_type:
+                            following_grad = run(add, following_grad, piece)
+                            owned.add(successor)
+                        elif piece is not None:
                             following_grad = self.plus(following_grad, piece, device, successor)
                     else:
                         new = plan is LEAF and raw and piece is not None and piece is not grad
