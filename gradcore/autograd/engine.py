@@ -245,8 +245,7 @@ class _Task:
     def gathered(self, grad: Any, device: Any) -> Any:
         """A gradient on its node's device: each device's partial sum is moved once."""
         if type(grad) is list:
-            several = any([type(g) is _PerDevice for g in grad])
-            return [self.gathered(g, device) for g in grad] if several else grad
+            return [self.gathered(g, device) for g in grad] if _PerDevice in map(type, grad) else grad
         if type(grad) is not _PerDevice:
             return grad
         total = None
