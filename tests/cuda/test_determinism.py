@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ import gradcore as gc
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.indexing import Indexing
 from tests.cuda.host import needs_compiler
+from tests.ops.cases import ALL
+from tests.strict.device import StrictArray, _Function
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +96,53 @@ def test_of_several_values_for_a_place_the_last_one_stays(ordered: str, shape: A
     np.testing.assert_array_equal(t.cpu().numpy(), x)
 
 
+#: CuPy's functions that put floating-point numbers together in no fixed order.
+UNORDERED = ("add.at", "subtract.at", "multiply.at", "bincount", "histogram", "cumsum", "cumprod")
+
+
+@pytest.mark.parametrize("name", sorted({case.op.name for case in ALL}))
+@pytest.mark.filterwarnings("ignore")
+def test_no_operation_uses_what_has_no_order(strict: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Forward, backward, and the backward of that; unless it says so."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    call = _Function.__call__
+
+    def watched(self: Any, *args: Any, **named: Any) -> Any:
+        arrays = [a for a in (*args, *named.values()) if isinstance(a, StrictArray)]
+        if self.name in UNORDERED and any(a.dtype.kind not in "biu" and a.size for a in arrays):
+            raise AssertionError(f"{self.name} of floating-point numbers")
+        return call(self, *args, **named)
+
+    monkeypatch.setattr(_Function, "__call__", watched)
+    gc.use_deterministic_algorithms(True)
+    for case in (case for case in ALL if case.op.name == name):
+        inputs = [gc.tensor(np.asarray(a), device=strict) for a in case.arrays()]
+        wanted = [inputs[i].requires_grad_() for i in case.differentiable()]
+        with np.errstate(all="ignore"), _may_say_so(name):
+            outs = [o for o in case.outputs(inputs) if o.requires_grad]
+            if outs:
+                upstream = [gc.ones_like(o).requires_grad_() for o in outs]
+                slopes = gc.autograd.grad(outs, wanted, upstream, create_graph=True, allow_unused=True)
+                slopes = tuple(s for s in slopes if s is not None and s.requires_grad)
+                if slopes:
+                    gc.autograd.grad(slopes, [*wanted, *upstream], [gc.ones_like(s) for s in slopes], allow_unused=True)
+
+
+def _may_say_so(name: str) -> Any:
+    if name == "bincount":
+        return contextlib.suppress(RuntimeError)
+    return contextlib.nullcontext()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "int32"])
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 33])
+def test_cumulative_sums_and_products(strict: str, n: int, dtype: str) -> None:
+    gc.use_deterministic_algorithms(True)
+    x = gc.tensor(np.random.default_rng(0).uniform(0.5, 2.0, (2, n, 3))).to(getattr(gc, dtype))
+    for call in (lambda t: t.cumsum(1), lambda t: t.cumprod(1), lambda t: t.flip(1).cumsum(1).flip(1)):
+        assert gc.allclose(call(x.to(strict)).cpu(), call(x), rtol=1e-5)
+
+
 def alerts(strict: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], Any]]:
     """Calls that cannot promise equal bits, by what the error says."""
     backend = gc.zeros(1, device=strict).device.backend
@@ -101,7 +151,6 @@ def alerts(strict: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[
     x, i = gc.ones(3, 3, device=strict), gc.tensor([0, 1, 1], device=strict)
     return {
         "index_add_cuda_ does not have a deterministic implementation": lambda: x.index_add(0, i, x),
-        "cumsum_cuda_kernel does not have a deterministic implementation": lambda: x.cumsum(0),
         "_bincount_cuda does not have a deterministic implementation": lambda: gc.bincount(i, x[0]),
         "it uses CuBLAS and you have CUDA >= 10.2": lambda: x @ x,
     }

@@ -222,6 +222,8 @@ class StrictArray:
         index = _wrapped(self._a, _index(index))
         a, inside = _inside(self), value if isinstance(value, np.ndarray) else _inside(value)
         tell().written(a)
+        if isinstance(value, StrictArray):
+            _apart("assignment", a if _is_advanced(index) else a[index], inside)
         queued(lambda: a.__setitem__(index, inside))
 
     def __len__(self) -> int:
@@ -329,6 +331,7 @@ def _operators() -> None:
             if _takes_over(other):
                 return NotImplemented
             a, b = _inside(self), _inside(other)
+            _apart("in-place arithmetic", a, b)
             tell().written(a)
             queued(lambda: f(a, b))
             return self
@@ -349,6 +352,19 @@ def _operators() -> None:
     for name in ("neg", "pos", "abs", "invert"):
         f = getattr(operator, name)
         setattr(StrictArray, f"__{name}__", lambda self, f=f: _applied(f, _inside(self)))
+
+
+def _apart(name: str, out: Any, operand: Any) -> None:
+    """Refuse to read what is written meanwhile, elsewhere: NumPy makes a copy first, CuPy does not."""
+    if not isinstance(operand, np.ndarray) or not isinstance(out, np.ndarray) or not np.may_share_memory(out, operand):
+        return
+    same = out.__array_interface__["data"] == operand.__array_interface__["data"] and out.strides == operand.strides
+    if not (same and out.shape == operand.shape) and np.shares_memory(out, operand, max_work=100_000):
+        raise StrictError(f"{name} reads memory that it writes in another order")
+
+
+def _outputs(out: Any) -> tuple[Any, ...]:
+    return () if out is None else out if isinstance(out, tuple) else (out,)
 
 
 def _applied(f: Callable[[Any], Any], a: Any) -> Any:
@@ -405,6 +421,11 @@ class _Function:
             _refuse_products(self.name)
         inside = list(_inside(args)), {k: _inside(v) for k, v in named.items()}
         _wrapping(self.name, *inside)
+        if self.name == "copyto":
+            _apart(self.name, *inside[0])
+        for out in _outputs(inside[1].get("out")):
+            for operand in inside[0]:
+                _apart(self.name, out, operand)
         if self.name.endswith(".at") or self.name in WRITING:
             tell().written(inside[0][0])
             return queued(lambda: self._computed(*inside[0], **inside[1]))

@@ -189,6 +189,16 @@ class CupyBackend(
             self.raise_bad_index()
         return host
 
+    def copy_into(self, target: Any, source: Any) -> None:
+        target[...] = self.apart(source, target)
+
+    def apart(self, source: Any, target: Any) -> Any:
+        """`source`, or a copy where it lies in the memory of `target` in another order: CuPy reads while it writes."""
+        if not self.is_tensor(source) or source.data.mem is not target.data.mem:
+            return source
+        same = source.data.ptr == target.data.ptr and source.shape == target.shape and source.strides == target.strides
+        return source if same else source.copy()
+
     def address(self, x: Any) -> int:
         return int(x.data.ptr)
 
@@ -218,9 +228,27 @@ class CupyBackend(
     # -- what CuPy adds up in no fixed order -----------------------------------------------------------------
 
     def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
-        if x.dtype.kind not in "biu":
-            determinism.alert("cumsum_cuda_kernel")
-        return super().cumsum_along(x, dim, reverse, dtype)
+        if x.dtype.kind in "biu" or not determinism.are_deterministic_algorithms_enabled():
+            return super().cumsum_along(x, dim, reverse, dtype)
+        if reverse:
+            return self.xp.flip(self.cumsum_along(self.xp.flip(x, dim), dim, dtype=dtype), dim)
+        return self._by_doubling(self.xp.add, x, dim, dtype)
+
+    def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
+        if x.dtype.kind in "biu" or not determinism.are_deterministic_algorithms_enabled():
+            return super().cumprod_along(x, dim, dtype)
+        return self._by_doubling(self.xp.multiply, x, dim, dtype)
+
+    def _by_doubling(self, combine: Any, x: Any, dim: int, dtype: Any) -> Any:
+        """A scan in an order that is always the same: after each round elements cover twice as many."""
+        out = x.astype(x.dtype if dtype is None else dtype.numpy)
+        step, before = 1, (slice(None),) * dim
+        while step < out.shape[dim]:
+            later, earlier = (*before, slice(step, None)), (*before, slice(None, -step))
+            covered = combine(out[later], out[earlier])
+            out[later] = covered
+            step *= 2
+        return out
 
     def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
         if weights is not None:

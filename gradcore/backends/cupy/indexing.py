@@ -52,6 +52,7 @@ class CudaIndexing(CudaKernels, Indexing):
     xp: Any
     array_type: Any
     current_index: Any
+    apart: Any
 
     # -- bounds ----------------------------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ class CudaIndexing(CudaKernels, Indexing):
             and values.ndim
         ):
             values = self._last_values(out.shape, values, indices)
-        super().index_into(out, self._on_device(values, out.dtype), indices, accumulate)
+        super().index_into(out, self.apart(self._on_device(values, out.dtype), out), indices, accumulate)
 
     def _on_device(self, values: Any, dtype: Any) -> Any:
         """Values to be written; numbers, which CuPy would copy from the host, by a kernel."""
