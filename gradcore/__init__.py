@@ -111,6 +111,7 @@ from gradcore.kernels import from_kernel
 _LATER = {
     "bartlett_window": "signal.periodic",
     "blackman_window": "signal.periodic",
+    "distributions": "distributions",
     "hamming_window": "signal.periodic",
     "hann_window": "signal.periodic",
     "kaiser_window": "signal.periodic",

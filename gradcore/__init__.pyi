@@ -16,6 +16,7 @@ from gradcore import cuda as cuda
 from gradcore import determinism as determinism
 from gradcore import diagnostics as diagnostics
 from gradcore import dispatch as dispatch
+from gradcore import distributions as distributions
 from gradcore import dtypes as dtypes
 from gradcore import errors as errors
 from gradcore import fft as fft
@@ -136,6 +137,7 @@ from gradcore.queries import numel as numel
 from gradcore.queries import result_type as result_type
 from gradcore.queries import typename as typename
 from gradcore.random.functions import bernoulli as bernoulli
+from gradcore.random.functions import binomial as binomial
 from gradcore.random.functions import multinomial as multinomial
 from gradcore.random.functions import normal as normal
 from gradcore.random.functions import poisson as poisson

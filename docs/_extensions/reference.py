@@ -79,6 +79,11 @@ PAGES = (
         ("Learning-rate schedulers", "gradcore.optim.lr_scheduler", "gradcore.optim.lr_scheduler"),
         ("Averages of weights", "gradcore.optim.swa_utils", "gradcore.optim.swa_utils"),
     )),
+    ("distributions", "Distributions", (
+        ("", "gradcore.distributions", "gradcore.distributions"),
+        ("Transforms", "gradcore.distributions.transforms", "gradcore.distributions.transforms"),
+        ("Constraints", "gradcore.distributions.constraints", "gradcore.distributions.constraints"),
+    )),
     ("signal", "Windows", (
         ("", "gradcore.signal.windows", "gradcore.signal.windows"),
         ("Periodic by default", "gradcore", "gradcore.signal.periodic"),

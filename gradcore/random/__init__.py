@@ -11,6 +11,8 @@ from gradcore.random.filling import METHODS
 from gradcore.random.functions import (
     bernoulli,
     bernoulli_mask,
+    binomial,
+    log_standard_gamma,
     multinomial,
     normal,
     poisson,
@@ -37,6 +39,7 @@ from gradcore.tensor import Tensor
 __all__ = [
     "Generator",
     "bernoulli",
+    "binomial",
     "default_generator",
     "fork_rng",
     "get_rng_state",
@@ -59,4 +62,4 @@ __all__ = [
 for _name, _method in METHODS.items():
     setattr(Tensor, _name, _method)
 TENSORS.bernoulli_mask, TENSORS.drawn_like = bernoulli_mask, drawn_like
-TENSORS.rand, TENSORS.randn = rand, randn
+TENSORS.rand, TENSORS.randn, TENSORS.log_standard_gamma = rand, randn, log_standard_gamma

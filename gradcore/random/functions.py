@@ -15,7 +15,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
 from gradcore.backends.batching import over
-from gradcore.backends.random import philox, sampling
+from gradcore.backends.random import gammas, philox, sampling
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
 from gradcore.creation.filled import sizes
@@ -30,7 +30,9 @@ from gradcore.tensor import Tensor
 __all__ = [
     "bernoulli",
     "bernoulli_mask",
+    "binomial",
     "check_probability",
+    "log_standard_gamma",
     "multinomial",
     "normal",
     "poisson",
@@ -311,36 +313,94 @@ def multinomial(
 @overridable
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers from Poisson distributions whose rates `input` holds."""
-    where = input._device
     if TENSORS.holds_anywhere(~(input >= 0)):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    return depending("PoissonBackward0", _for_each(sampling.poisson, input, generator), input)  # type: ignore[no-any-return]
+
+
+def log_standard_gamma(shape: Tensor, generator: Generator | None = None) -> Tensor:
+    """Logarithms of numbers from gamma distributions of these shapes and the scale 1, which move with the shapes."""
+    return TENSORS.log_gamma_drawn(shape, _for_each(gammas.log_gamma, shape, generator))  # type: ignore[no-any-return]
+
+
+@overridable
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of `count` trials succeed, each with the probability `prob`.
+
+    Parameters
+    ----------
+    count : Tensor
+        Whole numbers, of the dtype of `prob`.
+    prob : Tensor
+        Between 0 and 1.
+    generator : Generator, optional
+        By default the one of all devices.
+
+    Returns
+    -------
+    Tensor
+        Of the shape to which the tensors broadcast.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.binomial(gradcore.tensor([5.0, 5.0]), gradcore.tensor([0.0, 1.0]))
+    tensor([0., 5.])
+    """
+    if not count._dtype.is_floating_point or count._dtype is not prob._dtype:
+        raise ValueError(
+            "binomial only supports floating-point dtypes of one kind for count and prob, but got "
+            f"{count._dtype.scalar_name} and {prob._dtype.scalar_name}"
+        )
+    n, p = TENSORS.broadcast_tensors(count.detach().to(dtypes.float64), prob.detach().to(dtypes.float64))
+    total = TENSORS.zeros_like(n)
+    # The middle one of n uniform numbers has a beta distribution: it says on which side of p half of them lie.
+    for _ in range(int(n.max()).bit_length() if n.numel() and not n.is_meta else 0):
+        middle = TENSORS.floor((n + 1) / 2)
+        first = log_standard_gamma(TENSORS.clamp(middle, 1, None), generator)
+        second = log_standard_gamma(TENSORS.clamp(n + 1 - middle, 1, None), generator)
+        cut = TENSORS.sigmoid(first - second)
+        below = (cut <= p) & (n > 0)
+        total = total + TENSORS.where(below, middle, 0)
+        n, p = (
+            TENSORS.where(below, n - middle, TENSORS.clamp(middle - 1, 0, None)),
+            TENSORS.clamp(TENSORS.where(below, (p - cut) / (1 - cut), p / cut), 0, 1),
+        )
+    return depending("BinomialBackward0", total.to(count._dtype), count, prob)  # type: ignore[no-any-return]
+
+
+def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator | None) -> Tensor:
+    """A number for each parameter in `input`, by a function of random words that asks for as many as it needs."""
+    if input.is_meta:
+        return TENSORS.empty_like(input)  # type: ignore[no-any-return]
+    where = input._device
     different = different_levels()
     same = [level for level in where.levels if level not in different]
-    rates = input.detach().to(dtypes.float64)
-    for level in reversed(different):  # samples that share their rates have numbers of their own too
-        rates = leave(rates, level, 0)
+    parameters = input.detach().to(dtypes.float64)
+    for level in reversed(different):  # samples that share their parameters have numbers of their own too
+        parameters = leave(parameters, level, 0)
     for level in reversed(same):
-        rates = leave(rates, level, 0)
+        parameters = leave(parameters, level, 0)
     count = math.prod(level.size for level in same)
-    rows = rates.reshape(count, rates.numel() // max(count, 1))
-    made = _poisson(rows, generator or default_generator).reshape(rates.shape).to(input._dtype)
+    rows = parameters.reshape(count, parameters.numel() // max(count, 1))
+    made = _row_by_row(sampler, rows, generator or default_generator).reshape(parameters.shape).to(input._dtype)
     for level in (*same, *different):
         made = enter(made, level, 0)
-    return depending("PoissonBackward0", made, input)  # type: ignore[no-any-return]
+    return made
 
 
-def _poisson(rows: Tensor, generator: Generator) -> Tensor:
-    """Poisson numbers for each row of rates; all rows start at the same place of the generator's stream."""
-    backend, rates, state = rows._device.backend, rows._array, generator._state
-    states = [state if len(rates) == 1 else state.copy() for _ in range(len(rates))]
+def _row_by_row(sampler: Callable[..., Any], rows: Tensor, generator: Generator) -> Tensor:
+    """Numbers for each row of parameters; all rows start at the same place of the generator's stream."""
+    backend, parameters, state = rows._device.backend, rows._array, generator._state
+    states = [state if len(parameters) == 1 else state.copy() for _ in range(len(parameters))]
 
     def draw(at: PhiloxState, n: int) -> Any:
         return all_words(backend.random_words(n, *at.draw(n)))
 
     with backend.use_index(rows._device.index):
-        counts = backend.xp.empty_like(rates)
-        for row, (rate, at) in enumerate(zip(rates, states, strict=True)):
-            counts[row] = sampling.poisson(backend.xp, functools.partial(draw, at), rate)
+        numbers = backend.xp.empty_like(parameters)
+        for row, (own, at) in enumerate(zip(parameters, states, strict=True)):
+            numbers[row] = sampler(backend.xp, functools.partial(draw, at), own)
     if states:
         generator._state = max(states, key=lambda s: s.counter)
-    return wrap(counts, rows._device, rows._dtype)  # type: ignore[no-any-return]
+    return wrap(numbers, rows._device, rows._dtype)  # type: ignore[no-any-return]

@@ -1,0 +1,231 @@
+"""Distributions of categories: their indices, vectors with a one, and how often each is chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation import arange, eye, full_like
+from gradcore.distributions import constraints
+from gradcore.distributions.discrete import Binomial
+from gradcore.distributions.distribution import broadcast_all
+from gradcore.distributions.probabilities import WithProbabilities, enumerated
+from gradcore.dtypes import finfo
+from gradcore.nn import functional as F
+from gradcore.random import multinomial
+from gradcore.size import Size
+from gradcore.tensor import Tensor
+
+__all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
+
+
+class Categorical(WithProbabilities):
+    """The categorical distribution: the index of a category.
+
+    Parameters
+    ----------
+    probs : Tensor, optional
+        Of the categories, along the last dim; they need not sum to 1.
+    logits : Tensor, optional
+        Logarithms of these; one of both must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> weather = gradcore.distributions.Categorical(gradcore.tensor([1.0, 3.0]))
+    >>> weather.log_prob(gradcore.tensor([0, 1])).exp()
+    tensor([0.2500, 0.7500])
+    """
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    _event_dims = {"probs": 1, "logits": 1}
+    _categories = True
+    has_enumerate_support = True
+
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        self._give(probs, logits)
+        super().__init__(self._param.shape[:-1], validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> Any:
+        return constraints.integer_interval(0, self._num_events - 1)
+
+    @property
+    def _num_events(self) -> int:
+        return self._param.shape[-1]  # type: ignore[no-any-return]
+
+    @property
+    def mean(self) -> Tensor:
+        return full_like(self._param[..., 0], math.nan)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.probs.argmax(-1)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return full_like(self._param[..., 0], math.nan)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = Size(sample_shape)
+        rows = self.probs.detach().reshape(-1, self._num_events)
+        drawn = multinomial(rows, shape.numel(), True).T
+        return drawn.reshape(self._extended_shape(shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        value = self._checked(value).long().unsqueeze(-1)
+        value, logs = TENSORS.broadcast_tensors(value, self.logits)
+        return logs.gather(-1, value[..., :1]).squeeze(-1)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        return -(self.logits.clamp(min=finfo(self.logits.dtype).min) * self.probs).sum(-1)  # type: ignore[no-any-return]
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return enumerated(self, self._num_events, expand)
+
+
+class OneHotCategorical(WithProbabilities):
+    """The categorical distribution with vectors for values, which are 1 at one category and else 0.
+
+    Parameters
+    ----------
+    probs : Tensor, optional
+        Of the categories, along the last dim; they need not sum to 1.
+    logits : Tensor, optional
+        Logarithms of these; one of both must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    _event_dims = {"probs": 1, "logits": 1}
+    _categories = True
+    support = constraints.one_hot
+    has_enumerate_support = True
+
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        self._give(probs, logits)
+        super().__init__(self._param.shape[:-1], self._param.shape[-1:], validate_args=validate_args)
+
+    @property
+    def _categorical(self) -> Categorical:
+        return Categorical(**{self._given: self._param}, validate_args=False)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return F.one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self.probs)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return F.one_hot(self._categorical.sample(sample_shape), self._event_shape[0]).to(self.probs)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self._categorical.log_prob(self._checked(value).argmax(-1))
+
+    def entropy(self) -> Tensor:
+        return self._categorical.entropy()
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        n = self._event_shape[0]
+        values = eye(n, dtype=self._param.dtype, device=self._param.device)
+        values = values.reshape(n, *(1,) * len(self._batch_shape), n)
+        return values.expand(n, *self._batch_shape, n) if expand else values
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """As `OneHotCategorical`, with samples whose gradients are those of the probabilities.
+
+    Parameters
+    ----------
+    probs : Tensor, optional
+        Of the categories, along the last dim; they need not sum to 1.
+    logits : Tensor, optional
+        Logarithms of these; one of both must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())  # type: ignore[no-any-return]
+
+
+class Multinomial(WithProbabilities):
+    """The multinomial distribution: how often each category is chosen.
+
+    Parameters
+    ----------
+    total_count : int
+        The number of choices.
+    probs : Tensor, optional
+        Of the categories, along the last dim; they need not sum to 1.
+    logits : Tensor, optional
+        Logarithms of these; one of both must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    _event_dims = {"probs": 1, "logits": 1}
+    _categories = True
+
+    def __init__(
+        self,
+        total_count: int = 1,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if not isinstance(total_count, int):
+            raise NotImplementedError("inhomogeneous total_count is not supported")
+        self.total_count = total_count
+        self._give(probs, logits)
+        super().__init__(self._param.shape[:-1], self._param.shape[-1:], validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> Any:
+        return constraints.multinomial(self.total_count)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs * self.total_count  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        choices = Categorical(**{self._given: self._param}, validate_args=False)
+        drawn = choices.sample((self.total_count, *sample_shape)).movedim(0, -1)
+        counts = TENSORS.zeros(self._extended_shape(sample_shape), dtype=self._param.dtype, device=drawn.device)
+        return counts.scatter_add_(-1, drawn, TENSORS.ones_like(drawn, dtype=counts.dtype))  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        logits, value = broadcast_all(self.logits, self._checked(value))
+        logits = logits.masked_fill((value == 0) & (logits == -math.inf), 0)
+        arrangements = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
+        return arrangements + (logits * value).sum(-1)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        n = self.total_count
+        each = Categorical(**{self._given: self._param}, validate_args=False).entropy()
+        counts = arange(n + 1, dtype=self._param.dtype, device=self._param.device)
+        counts = counts.reshape(-1, *(1,) * self.probs.ndim)
+        logs = Binomial(n, probs=self.probs, validate_args=False).log_prob(counts)
+        return n * each - math.lgamma(n + 1) + (logs.exp() * (counts + 1).lgamma()).sum((0, -1))

@@ -1,0 +1,186 @@
+"""Distributions on a circle and on the unit interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.distributions import constraints
+from gradcore.distributions.continuous import open_uniform
+from gradcore.distributions.distribution import Distribution, ExponentialFamily, Parameter, broadcast_all
+from gradcore.distributions.probabilities import WithProbabilities, inside
+from gradcore.nn import functional as F
+from gradcore.special import i0e, i1e
+from gradcore.tensor import Tensor
+
+__all__ = ["ContinuousBernoulli", "VonMises"]
+
+
+class VonMises(Distribution):
+    """The von Mises distribution of angles.
+
+    Parameters
+    ----------
+    loc : Tensor
+        The mean angle.
+    concentration : Tensor
+        How near to it the angles are.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
+    support = constraints.real
+
+    def __init__(self, loc: Parameter, concentration: Parameter, validate_args: bool | None = None) -> None:
+        self.loc, self.concentration = broadcast_all(loc, concentration)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean angle."""
+        return self.loc
+
+    mode = mean
+
+    @property
+    def variance(self) -> Tensor:
+        """The circular variance, from 0 to 1."""
+        return 1 - i1e(self.concentration) / i0e(self.concentration)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        k = self.concentration
+        aligned = k * ((self._checked(value) - self.loc).cos() - 1)
+        return aligned - math.log(2 * math.pi) - i0e(k).log()
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draw angles from -pi to pi.
+
+        By rejection from a wrapped Cauchy distribution (D. J. Best and N. I. Fisher, Applied Statistics 28, 1979).
+        """
+        shape = self._extended_shape(sample_shape)
+        with no_grad():
+            k = self.concentration.to(dtypes.float64).expand(shape)
+            tau = 1 + (1 + 4 * k**2).sqrt()
+            rho = (tau - (2 * tau).sqrt()) / (2 * k)
+            r = TENSORS.where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
+            angle = TENSORS.zeros_like(k)
+            todo = TENSORS.ones_like(k, dtype=dtypes.bool_)
+            while bool(todo.any()):
+                u1, u2, u3 = TENSORS.rand(3, *shape, dtype=k.dtype, device=k.device).clamp(min=1e-300)
+                z = (math.pi * u1).cos()
+                f = ((1 + r * z) / (r + z)).clamp(-1, 1)
+                c = k * (r - f)
+                accepted = (c * (2 - c) - u2 > 0) | ((c / u2).log() + 1 - c >= 0)
+                angle = TENSORS.where(todo & accepted, (u3 - 0.5).sign() * f.acos(), angle)
+                todo = todo & ~accepted
+            turned = (angle + math.pi + self.loc) % (2 * math.pi) - math.pi
+            return turned.to(self.loc.dtype)  # type: ignore[no-any-return]
+
+
+class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
+    """The continuous Bernoulli distribution on [0, 1], with a density proportional to ``p**x * (1 - p)**(1 - x)``.
+
+    Parameters
+    ----------
+    probs : float or Tensor, optional
+        The parameter p, between 0 and 1.
+    logits : float or Tensor, optional
+        The logarithm of its odds; one of both must be given.
+    lims : pair of float
+        Between these, near 1/2, Taylor series take the place of formulas that cancel there.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
+    has_rsample = True
+
+    def __init__(
+        self,
+        probs: Parameter = None,
+        logits: Parameter = None,
+        lims: tuple[float, float] = (0.499, 0.501),
+        validate_args: bool | None = None,
+    ) -> None:
+        self._give(probs, logits)
+        self._lims = lims
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    @property
+    def _p(self) -> Tensor:
+        return inside(self.probs)
+
+    @property
+    def _outside(self) -> Tensor:
+        """Where the formulas hold, rather than the series."""
+        return (self._p <= self._lims[0]) | (self._p > self._lims[1])
+
+    @property
+    def _cut(self) -> Tensor:
+        """The parameter where the formulas hold, another one where they do not."""
+        return TENSORS.where(self._outside, self._p, self._lims[0])  # type: ignore[no-any-return]
+
+    @property
+    def _log_odds(self) -> Tensor:
+        p = self._cut
+        return p.log() - (-p).log1p()
+
+    def _choose(self, formula: Tensor, series: Tensor) -> Tensor:
+        return TENSORS.where(self._outside, formula, series)  # type: ignore[no-any-return]
+
+    def _log_norm(self) -> Tensor:
+        """The logarithm of the density's constant."""
+        x = (self._p - 0.5).pow(2)
+        formula = self._log_odds.abs().log() - (2 * self._cut - 1).abs().log()
+        return self._choose(formula, math.log(2) + (4 / 3 + 104 / 45 * x) * x)
+
+    @property
+    def mean(self) -> Tensor:
+        p, x = self._cut, self._p - 0.5
+        return self._choose(p / (2 * p - 1) - 1 / self._log_odds, 0.5 + (1 / 3 + 16 / 45 * x.pow(2)) * x)
+
+    @property
+    def variance(self) -> Tensor:
+        p, x = self._cut, (self._p - 0.5).pow(2)
+        formula = p * (p - 1) / (1 - 2 * p).pow(2) + 1 / self._log_odds.pow(2)
+        return self._choose(formula, 1 / 12 - (1 / 15 - 128 / 945 * x) * x)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.icdf(open_uniform(self, sample_shape, self._param))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        logits, value = broadcast_all(self.logits, self._checked(value))
+        return self._log_norm() - F.binary_cross_entropy_with_logits(logits, value, reduction="none")  # type: ignore[no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        odds, x = self._log_odds, self._checked(value)
+        found = self._choose((odds * x).expm1() / odds.expm1(), x + self._small_odds * x * (x - 1) / 2)
+        return TENSORS.where(x <= 0, 0.0, TENSORS.where(x >= 1, 1.0, found))  # type: ignore[no-any-return]
+
+    def icdf(self, value: Tensor) -> Tensor:
+        odds = self._log_odds
+        series = value + self._small_odds * value * (1 - value) / 2
+        return self._choose((value * odds.expm1()).log1p() / odds, series)
+
+    @property
+    def _small_odds(self) -> Tensor:
+        """The logarithm of the odds near 1/2."""
+        return 4 * (self._p - 0.5)
+
+    def entropy(self) -> Tensor:
+        log_p, log_q = self._p.log(), (-self._p).log1p()
+        return self.mean * (log_q - log_p) - self._log_norm() - log_q
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (self.logits,)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        near = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
+        cut = TENSORS.where(near, x, self._lims[0] - 0.5)
+        return TENSORS.where(near, (cut.exp() - 1).abs().log() - cut.abs().log(), 0.5 * x + x.pow(2) / 24)  # type: ignore[no-any-return]

@@ -1,0 +1,131 @@
+"""Transforms from real numbers to the sets of constraints, for parameters that are optimised.
+
+`biject_to` gives bijections; `transform_to` may give other maps too, and is to be preferred for parameters.
+
+Examples
+--------
+>>> import gradcore
+>>> from gradcore.distributions import constraints, transform_to
+>>> transform_to(constraints.positive)(gradcore.zeros(2))
+tensor([1., 1.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.distributions import constraints, transforms
+from gradcore.distributions.constraints import Constraint
+from gradcore.distributions.transforms import Transform
+
+__all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
+
+
+class ConstraintRegistry:
+    """Functions from constraints to transforms, by the constraint or by its class."""
+
+    def __init__(self) -> None:
+        self._registry: dict[Any, Callable[[Any], Transform]] = {}
+
+    def register(self, constraint: Any, factory: Callable[[Any], Transform] | None = None) -> Any:
+        """Say which transform leads to a constraint, or to those of a class.
+
+        Parameters
+        ----------
+        constraint : Constraint or type
+        factory : callable, optional
+            From the constraint to the transform; without it, a decorator is returned.
+
+        Returns
+        -------
+        callable
+        """
+        if factory is None:
+            return lambda given: self.register(constraint, given)
+        if not (
+            isinstance(constraint, Constraint) or (isinstance(constraint, type) and issubclass(constraint, Constraint))
+        ):
+            raise TypeError(f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}")
+        self._registry[_key(constraint)] = factory
+        return factory
+
+    def __call__(self, constraint: Constraint) -> Transform:
+        """The transform that leads to a constraint."""
+        factory = self._registry.get(_key(constraint)) or self._registry.get(type(constraint))
+        if factory is None:
+            raise NotImplementedError(f"Cannot transform {type(constraint).__name__} constraints: {constraint!r}")
+        return factory(constraint)
+
+
+def _key(constraint: Any) -> Any:
+    """What constraints of one kind have in common: a name where they are made by one class for many."""
+    return getattr(constraint, "_name", None) or (constraint if isinstance(constraint, type) else type(constraint))
+
+
+biject_to = ConstraintRegistry()
+transform_to = ConstraintRegistry()
+
+
+def _for_both(constraint: Any, factory: Callable[[Any], Transform]) -> None:
+    for registry in (biject_to, transform_to):
+        registry.register(constraint, factory)
+
+
+def _between(constraint: Any) -> Transform:
+    low, high = constraint.lower_bound, constraint.upper_bound
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)) and (low, high) == (0, 1):
+        return transforms.SigmoidTransform()
+    return transforms.ComposeTransform([transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)])
+
+
+def _above(constraint: Any) -> Transform:
+    if isinstance(constraint.lower_bound, (int, float)) and constraint.lower_bound == 0:
+        return transforms.ExpTransform()
+    return transforms.ComposeTransform(
+        [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
+    )
+
+
+def _below(constraint: Any) -> Transform:
+    return transforms.ComposeTransform(
+        [transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)]
+    )
+
+
+def _lower_cholesky(constraint: Any) -> Transform:
+    return transforms.LowerCholeskyTransform()
+
+
+def _positive_definite(constraint: Any) -> Transform:
+    return transforms.PositiveDefiniteTransform()
+
+
+_for_both(constraints.real, lambda constraint: transforms.identity_transform)
+_for_both(constraints.positive, _above)
+_for_both(constraints.nonnegative, _above)
+_for_both(constraints.less_than(0), _below)
+_for_both(constraints.unit_interval, _between)
+_for_both(constraints.half_open_interval(0, 1), _between)
+transform_to.register(constraints.lower_cholesky, _lower_cholesky)
+transform_to.register(constraints.positive_definite, _positive_definite)
+transform_to.register(constraints.positive_semidefinite, _positive_definite)
+_for_both(constraints.corr_cholesky, lambda constraint: transforms.CorrCholeskyTransform())
+biject_to.register(constraints.simplex, lambda constraint: transforms.StickBreakingTransform())
+transform_to.register(constraints.simplex, lambda constraint: transforms.SoftmaxTransform())
+
+for _registry in (biject_to, transform_to):
+
+    def _independent(constraint: Any, registry: ConstraintRegistry = _registry) -> Transform:
+        base = registry(constraint.base_constraint)
+        return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
+
+    def _cat(constraint: Any, registry: ConstraintRegistry = _registry) -> Transform:
+        return transforms.CatTransform([registry(c) for c in constraint.cseq], constraint.dim, constraint.lengths)
+
+    def _stack(constraint: Any, registry: ConstraintRegistry = _registry) -> Transform:
+        return transforms.StackTransform([registry(c) for c in constraint.cseq], constraint.dim)
+
+    _registry.register(type(constraints.real_vector), _independent)
+    _registry.register(constraints.cat, _cat)
+    _registry.register(constraints.stack, _stack)

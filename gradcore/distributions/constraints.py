@@ -1,0 +1,416 @@
+"""Sets that the values and the parameters of distributions belong to.
+
+Examples
+--------
+>>> import gradcore
+>>> from gradcore.distributions import constraints
+>>> constraints.interval(0, 1).check(gradcore.tensor([-1.0, 0.5, 2.0]))
+tensor([False,  True, False])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.linalg import cholesky_ex
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "Constraint",
+    "MixtureSameFamilyConstraint",
+    "boolean",
+    "cat",
+    "corr_cholesky",
+    "dependent",
+    "dependent_property",
+    "greater_than",
+    "greater_than_eq",
+    "half_open_interval",
+    "independent",
+    "integer_interval",
+    "interval",
+    "is_dependent",
+    "less_than",
+    "lower_cholesky",
+    "lower_triangular",
+    "multinomial",
+    "nonnegative",
+    "nonnegative_integer",
+    "one_hot",
+    "positive",
+    "positive_definite",
+    "positive_integer",
+    "positive_semidefinite",
+    "real",
+    "real_vector",
+    "simplex",
+    "square",
+    "stack",
+    "symmetric",
+    "unit_interval",
+]
+
+
+class Constraint:
+    """A set of values.
+
+    Attributes
+    ----------
+    is_discrete : bool
+        Whether the set is discrete.
+    event_dim : int
+        How many of the last dims make one value.
+    """
+
+    is_discrete: bool = False
+    event_dim: int = 0
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which of the values belong to the set: bools without the dims of a value."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        name = type(self).__name__.lstrip("_")
+        return f"{name[0].upper()}{name[1:]}()"
+
+
+class _Dependent(Constraint):
+    """A set that depends on other parameters, so that a value cannot be checked alone."""
+
+    def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        """Whether the set is discrete, where that is known."""
+        if self._is_discrete is NotImplemented:
+            raise NotImplementedError(".is_discrete cannot be determined statically")
+        return self._is_discrete  # type: ignore[no-any-return]
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """How many dims make one value, where that is known."""
+        if self._event_dim is NotImplemented:
+            raise NotImplementedError(".event_dim cannot be determined statically")
+        return self._event_dim  # type: ignore[no-any-return]
+
+    def __call__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> _Dependent:
+        """The same, with what is known."""
+        known = self._is_discrete if is_discrete is NotImplemented else is_discrete
+        dims = self._event_dim if event_dim is NotImplemented else event_dim
+        return type(self)(is_discrete=known, event_dim=dims)
+
+    def check(self, x: Tensor) -> Tensor:
+        """Refuse: nothing is known of the set."""
+        raise ValueError("Cannot determine validity of dependent constraint")
+
+
+def is_dependent(constraint: Any) -> bool:
+    """Whether a constraint depends on other parameters."""
+    return isinstance(constraint, _Dependent)
+
+
+class dependent_property(property, _Dependent):
+    """A property of a distribution that is a constraint of each instance, and a dependent one of the class.
+
+    Parameters
+    ----------
+    fn : callable, optional
+        Returns the constraint.
+    is_discrete, event_dim : optional
+        What is known without an instance.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any] | None = None,
+        *,
+        is_discrete: Any = NotImplemented,
+        event_dim: Any = NotImplemented,
+    ) -> None:
+        property.__init__(self, fn)
+        _Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
+
+    def __call__(self, fn: Callable[..., Any]) -> dependent_property:  # type: ignore[override]
+        """As a decorator with settings."""
+        return dependent_property(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
+
+
+class _Independent(Constraint):
+    """Values of more dims, all of whose parts belong to a set."""
+
+    def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
+        self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        """Whether the set is discrete."""
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """How many dims make one value."""
+        return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
+
+    def check(self, value: Tensor) -> Tensor:
+        """Whether all parts belong to the set."""
+        result = self.base_constraint.check(value)
+        if result.ndim < self.reinterpreted_batch_ndims:
+            raise ValueError(
+                f"Expected value.dim() >= {self.base_constraint.event_dim + self.reinterpreted_batch_ndims} but got "
+                f"{value.ndim}"
+            )
+        return result.reshape(*result.shape[: result.ndim - self.reinterpreted_batch_ndims], -1).all(-1)
+
+    def __repr__(self) -> str:
+        return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+
+
+class MixtureSameFamilyConstraint(Constraint):
+    """The set of a mixture's values: that of its components.
+
+    Parameters
+    ----------
+    base_constraint : Constraint
+        Of the components.
+    """
+
+    def __init__(self, base_constraint: Constraint) -> None:
+        self.base_constraint = base_constraint
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        """Whether the set is discrete."""
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """How many dims make one value."""
+        return self.base_constraint.event_dim
+
+    def check(self, value: Tensor) -> Tensor:
+        """Whether the values belong to the set of every component."""
+        dim = -1 - self.event_dim
+        each = self.base_constraint.check(value.unsqueeze(dim))
+        return each.reshape(*each.shape[: value.ndim - self.event_dim], -1).all(-1)
+
+
+class _Elementwise(Constraint):
+    """A set of numbers, of which a formula says whether a number belongs to it."""
+
+    def __init__(self, name: str, belongs: Callable[[Tensor], Tensor], discrete: bool = False, **bounds: Any) -> None:
+        self._name, self._belongs, self.is_discrete = name, belongs, discrete
+        self.__dict__.update(bounds)
+        self._bounds = bounds
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers belong to the set."""
+        return self._belongs(value)
+
+    def __repr__(self) -> str:
+        return f"{self._name}({', '.join(f'{key}={value}' for key, value in self._bounds.items())})"
+
+
+def _whole(x: Tensor) -> Tensor:
+    return x % 1 == 0
+
+
+def greater_than(lower_bound: Any) -> Constraint:
+    """The numbers above a bound."""
+    return _Elementwise("GreaterThan", lambda x: lower_bound < x, lower_bound=lower_bound)
+
+
+def greater_than_eq(lower_bound: Any) -> Constraint:
+    """The numbers from a bound on."""
+    return _Elementwise("GreaterThanEq", lambda x: lower_bound <= x, lower_bound=lower_bound)
+
+
+def less_than(upper_bound: Any) -> Constraint:
+    """The numbers below a bound."""
+    return _Elementwise("LessThan", lambda x: x < upper_bound, upper_bound=upper_bound)
+
+
+def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    """The numbers between two bounds, and these."""
+    bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
+    return _Elementwise("Interval", lambda x: (lower_bound <= x) & (x <= upper_bound), **bounds)
+
+
+def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    """The numbers between two bounds, and the lower one."""
+    bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
+    return _Elementwise("HalfOpenInterval", lambda x: (lower_bound <= x) & (x < upper_bound), **bounds)
+
+
+def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    """The whole numbers between two bounds, and these."""
+    bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
+    return _Elementwise(
+        "IntegerInterval", lambda x: _whole(x) & (lower_bound <= x) & (x <= upper_bound), True, **bounds
+    )
+
+
+def _integers_from(lower_bound: int) -> Constraint:
+    return _Elementwise("IntegerGreaterThan", lambda x: _whole(x) & (x >= lower_bound), True, lower_bound=lower_bound)
+
+
+def independent(base_constraint: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
+    """Values of more dims, all of whose parts belong to a set."""
+    return _Independent(base_constraint, reinterpreted_batch_ndims)
+
+
+class multinomial(Constraint):
+    """Vectors of whole numbers from 0 on with a given sum at most.
+
+    Parameters
+    ----------
+    upper_bound : int
+        The sum.
+    """
+
+    is_discrete = True
+    event_dim = 1
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, x: Tensor) -> Tensor:
+        """Which vectors belong to the set."""
+        return (x >= 0).all(dim=-1) & (x.sum(dim=-1) <= self.upper_bound)  # type: ignore[no-any-return]
+
+
+class _Vectors(Constraint):
+    """A set of vectors or matrices, of which a formula says whether one belongs to it."""
+
+    def __init__(self, name: str, event_dim: int, belongs: Callable[[Tensor], Tensor], discrete: bool = False) -> None:
+        self._name, self.event_dim, self._belongs, self.is_discrete = name, event_dim, belongs, discrete
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which vectors or matrices belong to the set."""
+        return self._belongs(value)
+
+    def __repr__(self) -> str:
+        return f"{self._name}()"
+
+
+def _all_equal(a: Tensor, b: Tensor) -> Tensor:
+    return (a == b).flatten(-2).all(-1)  # type: ignore[no-any-return]
+
+
+def _is_lower_cholesky(x: Tensor) -> Tensor:
+    return _all_equal(x.tril(), x) & (x.diagonal(0, -2, -1) > 0).all(-1)
+
+
+def _is_corr_cholesky(x: Tensor) -> Tensor:
+    tolerance = dtypes.finfo(x.dtype).eps * x.shape[-1] * 10  # from the sum of squares
+    ones = ((x.square().sum(-1) - 1).abs() <= tolerance).all(-1)
+    return ones & _is_lower_cholesky(x)  # type: ignore[no-any-return]
+
+
+def _is_square(x: Tensor) -> Tensor:
+    return TENSORS.full(x.shape[:-2], x.shape[-2] == x.shape[-1], dtype=dtypes.bool_, device=x.device)  # type: ignore[no-any-return]
+
+
+def _is_symmetric(x: Tensor) -> Tensor:
+    square = _is_square(x)
+    return TENSORS.isclose(x, x.mT, atol=1e-6).flatten(-2).all(-1) if square.all() else square
+
+
+def _is_positive_semidefinite(x: Tensor) -> Tensor:
+    symmetric = _is_symmetric(x)
+    return TENSORS.linalg_eigvalsh(x).ge(0).all(-1) if symmetric.all() else symmetric
+
+
+def _is_positive_definite(x: Tensor) -> Tensor:
+    symmetric = _is_symmetric(x)
+    return cholesky_ex(x).info.eq(0) if symmetric.all() else symmetric
+
+
+def _is_one_hot(x: Tensor) -> Tensor:
+    return ((x == 0) | (x == 1)).all(-1) & x.sum(-1).eq(1)
+
+
+def _is_on_simplex(x: Tensor) -> Tensor:
+    return (x >= 0).all(dim=-1) & ((x.sum(-1) - 1).abs() < 1e-6)
+
+
+class _Parts(Constraint):
+    """Tensors whose parts along a dim belong to several sets."""
+
+    def __init__(self, parts: Sequence[Constraint], dim: int = 0) -> None:
+        self.cseq, self.dim = list(parts), dim
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        """Whether any of the sets is discrete."""
+        return any(c.is_discrete for c in self.cseq)
+
+
+class cat(_Parts):
+    """Tensors whose parts along a dim, of given lengths, belong to several sets.
+
+    Parameters
+    ----------
+    cseq : sequence of Constraint
+    dim : int
+    lengths : sequence of int, optional
+        By default, all are 1.
+    """
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
+        super().__init__(cseq, dim)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """The most dims that a value of any of the sets has."""
+        return max(c.event_dim for c in self.cseq)
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which parts belong to their sets."""
+        parts = value.split(self.lengths, self.dim)
+        return TENSORS.cat([c.check(part) for c, part in zip(self.cseq, parts, strict=True)], self.dim)  # type: ignore[no-any-return]
+
+
+class stack(_Parts):
+    """Tensors whose slices along a dim belong to several sets.
+
+    Parameters
+    ----------
+    cseq : sequence of Constraint
+    dim : int
+    """
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """The most dims that a value of any of the sets has, and one more if the slices are among them."""
+        dim = max(c.event_dim for c in self.cseq)
+        return dim + 1 if self.dim + dim < 0 else dim
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which slices belong to their sets."""
+        slices = value.unbind(self.dim)
+        return TENSORS.stack([c.check(part) for c, part in zip(self.cseq, slices, strict=True)], self.dim)  # type: ignore[no-any-return]
+
+
+dependent = _Dependent()
+boolean = _Elementwise("Boolean", lambda x: (x == 0) | (x == 1), True)
+real = _Elementwise("Real", lambda x: x == x)
+real_vector = _Independent(real, 1)
+positive = greater_than(0.0)
+nonnegative = greater_than_eq(0.0)
+positive_integer = _integers_from(1)
+nonnegative_integer = _integers_from(0)
+unit_interval = interval(0.0, 1.0)
+simplex = _Vectors("Simplex", 1, _is_on_simplex)
+one_hot = _Vectors("OneHot", 1, _is_one_hot, True)
+square = _Vectors("Square", 2, _is_square)
+symmetric = _Vectors("Symmetric", 2, _is_symmetric)
+lower_triangular = _Vectors("LowerTriangular", 2, lambda x: _all_equal(x.tril(), x))
+lower_cholesky = _Vectors("LowerCholesky", 2, _is_lower_cholesky)
+corr_cholesky = _Vectors("CorrCholesky", 2, _is_corr_cholesky)
+positive_semidefinite = _Vectors("PositiveSemidefinite", 2, _is_positive_semidefinite)
+positive_definite = _Vectors("PositiveDefinite", 2, _is_positive_definite)

@@ -1,0 +1,301 @@
+"""Distributions of zeros and ones, and of counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.distributions import constraints
+from gradcore.distributions.distribution import ExponentialFamily, Parameter, broadcast_all
+from gradcore.distributions.probabilities import WithProbabilities, enumerated
+from gradcore.dtypes import finfo
+from gradcore.nn import functional as F
+from gradcore.random import bernoulli, binomial, poisson
+from gradcore.tensor import Tensor
+
+__all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial", "Poisson"]
+
+
+def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(logits, target, reduction="none")  # type: ignore[no-any-return]
+
+
+class Bernoulli(WithProbabilities, ExponentialFamily):
+    """The Bernoulli distribution: 0 or 1.
+
+    Parameters
+    ----------
+    probs : float or Tensor, optional
+        The probability of 1.
+    logits : float or Tensor, optional
+        The logarithm of its odds; one of both must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.boolean
+    has_enumerate_support = True
+
+    def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
+        self._give(probs, logits)
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        mode = (self.probs >= 0.5).to(self.probs)
+        return mode.masked_fill(self.probs == 0.5, math.nan)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return bernoulli(self.probs.detach().expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return -_cross_entropy(*broadcast_all(self.logits, self._checked(value)))
+
+    def entropy(self) -> Tensor:
+        return _cross_entropy(self.logits, self.probs)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return enumerated(self, 2, expand)
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (TENSORS.logit(self.probs),)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return x.exp().log1p()
+
+
+class Geometric(WithProbabilities):
+    """The geometric distribution: how many trials fail before the first that succeeds.
+
+    Parameters
+    ----------
+    probs : float or Tensor, optional
+        The probability of success.
+    logits : float or Tensor, optional
+        The logarithm of its odds; one of both must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.nonnegative_integer
+
+    def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
+        self._give(probs, logits)
+        super().__init__(self._param.shape, validate_args=validate_args)
+        if self._validate_args and probs is not None and not bool((self.probs > 0).all()):
+            raise ValueError(
+                f"Expected parameter probs (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r} to be "
+                f"positive but found invalid values:\n{self.probs}"
+            )
+
+    @property
+    def mean(self) -> Tensor:
+        return 1.0 / self.probs - 1.0  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return TENSORS.zeros_like(self.probs)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return (1.0 / self.probs - 1.0) / self.probs  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        probs = self.probs.detach()
+        u = TENSORS.rand(*self._extended_shape(sample_shape), dtype=probs.dtype, device=probs.device)
+        return (u.clamp(min=finfo(probs.dtype).tiny).log() / (-probs).log1p()).floor()  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        value, probs = broadcast_all(self._checked(value), self.probs)
+        return TENSORS.xlog1py(value, -probs.masked_fill((probs == 1) & (value == 0), 0)) + self.probs.log()  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        return _cross_entropy(self.logits, self.probs) / self.probs  # type: ignore[no-any-return]
+
+
+class Binomial(WithProbabilities):
+    """The binomial distribution: how many of some trials succeed.
+
+    Parameters
+    ----------
+    total_count : int or Tensor
+        The number of trials.
+    probs : Tensor, optional
+        The probability of success.
+    logits : Tensor, optional
+        The logarithm of its odds; one of both must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {
+        "total_count": constraints.nonnegative_integer,
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
+    has_enumerate_support = True
+
+    def __init__(
+        self,
+        total_count: Parameter = 1,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        (total,) = self._give(probs, logits, total_count)
+        self.total_count = total.type_as(self._param)
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> Any:
+        return constraints.integer_interval(0, self.total_count)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.probs  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.total_count + 1) * self.probs).floor().minimum(self.total_count)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        return binomial(self.total_count.detach().expand(shape), self.probs.detach().expand(shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        n, logits = self.total_count, self.logits
+        arrangements = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
+        return arrangements + value * logits - n * F.softplus(logits)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        if not bool((self.total_count == self.total_count.max()).all()):
+            raise NotImplementedError("Inhomogeneous total count not supported by `entropy`.")
+        logs = self.log_prob(self.enumerate_support(False))
+        return -(logs.exp() * logs).sum(0)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        most = int(self.total_count.max())
+        if not bool((self.total_count == most).all()):
+            raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
+        return enumerated(self, most + 1, expand)
+
+
+class NegativeBinomial(WithProbabilities):
+    """The negative binomial distribution: how many trials succeed before some have failed.
+
+    Parameters
+    ----------
+    total_count : float or Tensor
+        After how many failures one stops; need not be a whole number.
+    probs : Tensor, optional
+        The probability of success, below 1.
+    logits : Tensor, optional
+        The logarithm of its odds; one of both must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {
+        "total_count": constraints.greater_than_eq(0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer
+
+    def __init__(
+        self,
+        total_count: Parameter,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        (total,) = self._give(probs, logits, total_count)
+        self.total_count = total.type_as(self._param)
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.logits.exp()  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean / (-self.logits).sigmoid()  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        rate = TENSORS.log_standard_gamma(self.total_count.detach().expand(shape)) + self.logits.detach()
+        return poisson(rate.exp())
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        n = self.total_count
+        plain = n * F.logsigmoid(-self.logits) + value * F.logsigmoid(self.logits)
+        arrangements = (n + value).lgamma() - (1.0 + value).lgamma() - n.lgamma()
+        return plain + arrangements.masked_fill(n + value == 0.0, 0.0)  # type: ignore[no-any-return]
+
+
+class Poisson(ExponentialFamily):
+    """The Poisson distribution.
+
+    Parameters
+    ----------
+    rate : float or Tensor
+        The mean.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {"rate": constraints.nonnegative}
+    support = constraints.nonnegative_integer
+
+    def __init__(self, rate: Parameter, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate.floor()
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return poisson(self.rate.detach().expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        rate, value = broadcast_all(self.rate, self._checked(value))
+        return TENSORS.xlogy(value, rate) - rate - (value + 1).lgamma()  # type: ignore[no-any-return]
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (self.rate.log(),)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return x.exp()

@@ -1,0 +1,305 @@
+"""What every distribution is."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import enable_grad, no_grad
+from gradcore.autograd.gradients import grad
+from gradcore.creation import tensor
+from gradcore.distributions import constraints
+from gradcore.distributions.constraints import Constraint
+from gradcore.size import Size
+from gradcore.tensor import Tensor
+
+__all__ = ["Distribution", "ExponentialFamily", "broadcast_all", "lazy_property"]
+
+Parameter = Any  # a number or a tensor
+
+
+def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
+    """Numbers and tensors as tensors of one shape; numbers have the dtype of the first tensor."""
+    if not all(isinstance(v, (Tensor, int, float)) for v in values):
+        raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing "
+                         "__torch_function__.")  # fmt: skip
+    first = next((v for v in values if isinstance(v, Tensor)), None)
+    options = {"dtype": dtypes.get_default_dtype()} if first is None else {"dtype": first.dtype, "device": first.device}
+    made = [v if isinstance(v, Tensor) else tensor(v, **options) for v in values]
+    return tuple(TENSORS.broadcast_tensors(*made))
+
+
+class lazy_property(functools.cached_property):  # type: ignore[type-arg]
+    """An attribute that is computed when it is first asked for, with gradients."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        with enable_grad():
+            return super().__get__(instance, owner)
+
+
+class Distribution:
+    """A distribution of tensors.
+
+    A sample has the shape ``sample_shape + batch_shape + event_shape``: so many draws of so many distributions with
+    values of that shape.
+
+    Parameters
+    ----------
+    batch_shape : sequence of int
+        How many distributions with different parameters there are.
+    event_shape : sequence of int
+        The shape of one value.
+    validate_args : bool, optional
+        Whether parameters and values are checked; by default they are, unless Python runs with ``-O``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not in the set of its constraint.
+    """
+
+    has_rsample: Any = False
+    has_enumerate_support: Any = False
+    #: The names of the parameters, in the order of the constructor, with their constraints.
+    arg_constraints: Any = {}
+    #: Parameters whose last dims are those of a value, with the number of these.
+    _event_dims: ClassVar[dict[str, int]] = {}
+    #: Parameters that all distributions of a batch share, whatever its shape.
+    _shared: ClassVar[tuple[str, ...]] = ()
+    _validate_args = __debug__
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Set whether parameters and values are checked by default."""
+        if value not in (True, False):
+            raise ValueError
+        Distribution._validate_args = value
+
+    def __init__(
+        self,
+        batch_shape: Sequence[int] = (),
+        event_shape: Sequence[int] = (),
+        validate_args: bool | None = None,
+    ) -> None:
+        self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if self._validate_args:
+            self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        for name, constraint in self.arg_constraints.items():
+            if constraints.is_dependent(constraint) or name not in self.__dict__:
+                continue  # cannot be checked, or not given but computed
+            value = getattr(self, name)
+            if isinstance(value, Tensor) and not value.is_meta and not bool(constraint.check(value).all()):
+                raise ValueError(
+                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                )
+
+    # -- shapes ----------------------------------------------------------------------------------------------
+
+    @property
+    def batch_shape(self) -> Size:
+        """How many distributions there are."""
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Size:
+        """The shape of one value."""
+        return self._event_shape
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
+        """The distribution with parameters expanded to another batch shape.
+
+        Parameters
+        ----------
+        batch_shape : sequence of int
+            To which the batch shape can be expanded.
+
+        Returns
+        -------
+        Distribution
+        """
+        new = object.__new__(type(self)) if _instance is None else _instance
+        batch = Size(batch_shape)
+        for name, value in self.__dict__.items():
+            if isinstance(value, Tensor) and name not in self._shared:
+                event = self._event_dims.get(name, 0)
+                value = value.expand(*batch, *value.shape[value.ndim - event :])
+            elif isinstance(value, Distribution):
+                value = value.expand(batch)
+            new.__dict__[name] = value
+        new._batch_shape = batch
+        return new
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """An empty instance, for an `expand` that subclasses write themselves."""
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
+                "define a custom .expand() method."
+            )
+        return object.__new__(type(self)) if _instance is None else _instance
+
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
+        """The shape of a sample."""
+        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
+
+    # -- what subclasses say ---------------------------------------------------------------------------------
+
+    @property
+    def support(self) -> Constraint | None:
+        """The set of the values."""
+        raise NotImplementedError
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean."""
+        raise NotImplementedError
+
+    @property
+    def mode(self) -> Tensor:
+        """The value of the greatest density."""
+        raise NotImplementedError(f"{self.__class__} does not implement mode")
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance."""
+        raise NotImplementedError
+
+    @property
+    def stddev(self) -> Tensor:
+        """The standard deviation."""
+        return self.variance.sqrt()
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draw values, through which no gradient flows."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draw values through which gradients flow to the parameters (`has_rsample` says whether this is possible)."""
+        raise NotImplementedError
+
+    def sample_n(self, n: int) -> Tensor:
+        """Draw `n` values; deprecated: use ``sample((n,))``."""
+        warnings.warn("sample_n(n) will be deprecated. Use .sample((n,)) instead.", UserWarning, stacklevel=2)
+        return self.sample((n,))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the density, or of the probability, at values."""
+        raise NotImplementedError
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """The probability of values up to given ones."""
+        raise NotImplementedError
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The inverse of `cdf`."""
+        raise NotImplementedError
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values of a discrete distribution, along a new first dim."""
+        raise NotImplementedError
+
+    def entropy(self) -> Tensor:
+        """The entropy, in nats."""
+        raise NotImplementedError
+
+    def perplexity(self) -> Tensor:
+        """The exponential of the entropy."""
+        return TENSORS.exp(self.entropy())  # type: ignore[no-any-return]
+
+    # -- checks ----------------------------------------------------------------------------------------------
+
+    def _validate_sample(self, value: Any) -> None:
+        """Refuse what is no value of the distribution."""
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        event = len(self._event_shape)
+        if value.shape[value.ndim - event :] != self._event_shape:
+            raise ValueError(
+                f"The right-most size of value must match event_shape: {value.shape} vs {self._event_shape}."
+            )
+        for i, j in zip(reversed(value.shape), reversed(self._batch_shape + self._event_shape), strict=False):
+            if i != 1 and j != 1 and i != j:
+                raise ValueError(
+                    "Value is not broadcastable with batch_shape+event_shape: "
+                    f"{value.shape} vs {self._batch_shape + self._event_shape}."
+                )
+        try:
+            support = self.support
+        except NotImplementedError:
+            warnings.warn(
+                f"{self.__class__} does not define `support` to enable sample validation. Please initialize the "
+                "distribution with `validate_args=False` to turn off validation.",
+                stacklevel=2,
+            )
+            return
+        if support is not None and not value.is_meta and not bool(support.check(value).all()):
+            raise ValueError(
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
+                f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+            )
+
+    def _checked(self, value: Tensor) -> Tensor:
+        """A value, after the check if there is to be one."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return value
+
+    def __repr__(self) -> str:
+        names = [name for name in self.arg_constraints if name in self.__dict__]
+        shown = (
+            f"{name}: {value if value.numel() == 1 else value.size()}"
+            for name, value in ((name, self.__dict__[name]) for name in names)
+            if isinstance(value, Tensor)
+        )
+        return f"{self.__class__.__name__}({', '.join(shown)})"
+
+
+class ExponentialFamily(Distribution):
+    """A distribution with the density ``exp(<t(x), theta> - F(theta) + k(x))``, whose entropy follows from F."""
+
+    @property
+    def _mean_carrier_measure(self) -> Any:
+        """The mean of k."""
+        raise NotImplementedError
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        """The natural parameters theta."""
+        raise NotImplementedError
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        """The logarithm F of the normalizer."""
+        raise NotImplementedError
+
+    def entropy(self) -> Tensor:
+        """The entropy, in nats, from the derivatives of F."""
+        natural = [p.detach().requires_grad_() for p in self._natural_params]
+        with enable_grad():
+            normalizer = self._log_normalizer(*natural)
+            slopes = grad(normalizer.sum(), natural, create_graph=True)
+        result = normalizer - self._mean_carrier_measure
+        for parameter, slope in zip(natural, slopes, strict=True):
+            product = parameter * slope
+            result = result - product.reshape(*self._batch_shape, -1).sum(-1)
+        return result  # type: ignore[no-any-return]
+
+
+def log_beta(*concentrations: Tensor) -> Tensor:
+    """The logarithm of the beta function of two or more numbers."""
+    return sum(TENSORS.lgamma(c) for c in concentrations) - TENSORS.lgamma(sum(concentrations))  # type: ignore[no-any-return]
+
+
+LOG_2PI = math.log(2 * math.pi)

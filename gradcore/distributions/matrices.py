@@ -1,0 +1,190 @@
+"""Distributions of matrices: covariances and factors of correlations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.creation import arange
+from gradcore.distributions import constraints
+from gradcore.distributions.distribution import Distribution, Parameter, broadcast_all, lazy_property
+from gradcore.distributions.gammas import Beta, log_gammas
+from gradcore.distributions.multivariate import factor_of_inverse, half_log_det, inverse_of_factor
+from gradcore.dtypes import finfo
+from gradcore.linalg import cholesky, slogdet
+from gradcore.queries import broadcast_shapes
+from gradcore.size import Size
+from gradcore.tensor import Tensor
+
+__all__ = ["LKJCholesky", "Wishart"]
+
+
+class LKJCholesky(Distribution):
+    """Cholesky factors of correlation matrices, with densities that are powers of the matrices' determinants.
+
+    Parameters
+    ----------
+    dim : int
+        The size of the matrices.
+    concentration : float or Tensor
+        At 1 all correlation matrices are equally likely; above, those near the unit matrix are likelier.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {"concentration": constraints.positive}
+    support = constraints.corr_cholesky
+
+    def __init__(self, dim: int, concentration: Parameter = 1.0, validate_args: bool | None = None) -> None:
+        if dim < 2:
+            raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
+        self.dim = dim
+        (self.concentration,) = broadcast_all(concentration)
+        super().__init__(self.concentration.shape, (dim, dim), validate_args=validate_args)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draw factors row by row: the length of what lies beside the diagonal, and its direction."""
+        with no_grad():
+            like = self.concentration
+            before = arange(self.dim, dtype=like.dtype, device=like.device)  # the elements beside the diagonal
+            rows = Beta(before[1:] / 2, like.unsqueeze(-1) + (self.dim - 1 - before[1:]) / 2, validate_args=False)
+            squares = rows.sample(sample_shape)
+            shape = self._extended_shape(sample_shape)
+            direction = TENSORS.randn(*shape, dtype=like.dtype, device=like.device).tril(-1)[..., 1:, :]
+            direction = direction / direction.norm(dim=-1, keepdim=True)
+            below = squares.sqrt().unsqueeze(-1) * direction
+            factor = TENSORS.zeros(shape, dtype=like.dtype, device=like.device)
+            factor[..., 1:, :] = below
+            diagonal = (1 - factor.square().sum(-1)).clamp(min=finfo(like.dtype).tiny).sqrt()
+            return factor + diagonal.diag_embed()  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        diagonal = self._checked(value).diagonal(0, -2, -1)[..., 1:]
+        n, k = self.dim, self.concentration
+        order = arange(2, n + 1, dtype=k.dtype, device=k.device)
+        powers = 2 * (k - 1).unsqueeze(-1) + n - order
+        alpha = k + 0.5 * (n - 1)
+        normalizer = 0.5 * (n - 1) * math.log(math.pi) + (alpha - 0.5).mvlgamma(n - 1) - alpha.lgamma() * (n - 1)
+        return (powers * diagonal.log()).sum(-1) - normalizer
+
+
+class Wishart(Distribution):
+    """The Wishart distribution: of the sum of squares of normal vectors.
+
+    Parameters
+    ----------
+    df : float or Tensor
+        How many vectors; need not be a whole number, but must exceed their size less 1.
+    covariance_matrix, precision_matrix, scale_tril : Tensor, optional
+        The covariance of the vectors, its inverse, or its Cholesky factor; one must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    _event_dims = {
+        "covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_factor": 2
+    }  # fmt: skip
+    support = constraints.positive_definite
+    has_rsample = True
+
+    @property
+    def arg_constraints(self) -> dict[str, Any]:
+        return {
+            "covariance_matrix": constraints.positive_definite,
+            "precision_matrix": constraints.positive_definite,
+            "scale_tril": constraints.lower_cholesky,
+            "df": constraints.greater_than(self._event_shape[-1] - 1),
+        }
+
+    def __init__(
+        self,
+        df: Parameter,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        given = {
+            "covariance_matrix": covariance_matrix,
+            "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril,
+        }
+        chosen = [(name, matrix) for name, matrix in given.items() if matrix is not None]
+        if len(chosen) != 1:
+            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+        ((name, matrix),) = chosen
+        if matrix.ndim < 2:
+            raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
+        df = df if isinstance(df, Tensor) else TENSORS.as_tensor(df, dtype=matrix.dtype, device=matrix.device)
+        batch = broadcast_shapes(matrix.shape[:-2], df.shape)
+        self.df = df.expand(batch)
+        setattr(self, name, matrix.expand(*batch, -1, -1))
+        self._event_shape = Size(matrix.shape[-2:])
+        super().__init__(batch, self._event_shape, validate_args=validate_args)
+        if scale_tril is not None:
+            self._factor = scale_tril
+        elif covariance_matrix is not None:
+            self._factor = cholesky(covariance_matrix)
+        else:
+            self._factor = factor_of_inverse(matrix)
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The Cholesky factor of the covariance of the vectors."""
+        return self._factor.expand(*self._batch_shape, *self._event_shape)
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance of the vectors."""
+        return (self._factor @ self._factor.mT).expand(*self._batch_shape, *self._event_shape)
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """Its inverse."""
+        return inverse_of_factor(self._factor).expand(*self._batch_shape, *self._event_shape)
+
+    @property
+    def _scaled_df(self) -> Tensor:
+        return self.df[..., None, None]  # type: ignore[no-any-return]
+
+    @property
+    def mean(self) -> Tensor:
+        return self._scaled_df * self.covariance_matrix  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        factor = self._scaled_df - self._event_shape[-1] - 1
+        return factor.masked_fill(factor <= 0, math.nan) * self.covariance_matrix  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        v = self.covariance_matrix
+        diagonal = v.diagonal(0, -2, -1)
+        return self._scaled_df * (v.pow(2) + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draw by Bartlett's decomposition: normal numbers below a diagonal of roots of chi-squared ones."""
+        n = self._event_shape[-1]
+        shape = self._extended_shape(sample_shape)
+        degrees = self.df.unsqueeze(-1) - arange(n, dtype=self.df.dtype, device=self.df.device)
+        diagonal = (0.5 * (log_gammas(degrees / 2, shape[:-1]) + math.log(2))).exp()
+        normal = TENSORS.randn(*shape, dtype=diagonal.dtype, device=diagonal.device)
+        factor = self._factor @ (normal.tril(-1) + diagonal.diag_embed())
+        return factor @ factor.mT  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        n, half = self._event_shape[-1], self.df / 2
+        self._checked(value)
+        normalizer = self.df * (0.5 * n * math.log(2) + half_log_det(self._factor)) + half.mvlgamma(n)
+        trace = TENSORS.cholesky_solve(value, self._factor).diagonal(0, -2, -1).sum(-1)
+        return (half - (n + 1) / 2) * slogdet(value).logabsdet - 0.5 * trace - normalizer  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        n, half = self._event_shape[-1], self.df / 2
+        steps = arange(n, dtype=half.dtype, device=half.device) / 2
+        expected = (half.unsqueeze(-1) - steps).digamma().sum(-1)
+        own = (n + 1) * (0.5 * n * math.log(2) + half_log_det(self._factor))
+        return own + half.mvlgamma(n) - (half - (n + 1) / 2) * expected + half * n  # type: ignore[no-any-return]

@@ -1,0 +1,247 @@
+"""Normal distributions of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation import eye
+from gradcore.distributions import constraints
+from gradcore.distributions.continuous import random
+from gradcore.distributions.distribution import LOG_2PI, Distribution, lazy_property
+from gradcore.linalg import cholesky, solve_triangular
+from gradcore.queries import broadcast_shapes
+from gradcore.size import Size
+from gradcore.tensor import Tensor
+
+__all__ = ["LowRankMultivariateNormal", "MultivariateNormal", "mahalanobis"]
+
+
+def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
+    """The squared lengths of vectors relative to covariances with that Cholesky factor."""
+    batch = broadcast_shapes(factor.shape[:-2], x.shape[:-1])
+    n = x.shape[-1]
+    z = solve_triangular(factor.expand(*batch, n, n), x.expand(*batch, n).unsqueeze(-1), upper=False)
+    return z.squeeze(-1).pow(2).sum(-1)  # type: ignore[no-any-return]
+
+
+def half_log_det(factor: Tensor) -> Tensor:
+    """Half the logarithm of a covariance's determinant, from its Cholesky factor."""
+    return factor.diagonal(0, -2, -1).log().sum(-1)
+
+
+def inverse_of_factor(factor: Tensor) -> Tensor:
+    """The inverse of the matrix with that Cholesky factor."""
+    n = factor.shape[-1]
+    inverse = solve_triangular(factor, eye(n, dtype=factor.dtype, device=factor.device), upper=False)
+    return inverse.mT @ inverse
+
+
+def factor_of_inverse(matrix: Tensor) -> Tensor:
+    """The Cholesky factor of the inverse of a matrix."""
+    turned = cholesky(matrix.flip(-2, -1))
+    upper = turned.flip(-2, -1).mT  # whose inverse is a lower triangle too
+    return solve_triangular(upper, eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device), upper=False)
+
+
+class MultivariateNormal(Distribution):
+    """The normal distribution of vectors.
+
+    Parameters
+    ----------
+    loc : Tensor
+        The mean.
+    covariance_matrix, precision_matrix, scale_tril : Tensor, optional
+        The covariance, its inverse, or its Cholesky factor, which is the fastest; one must be given.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> normal = gradcore.distributions.MultivariateNormal(gradcore.zeros(2), gradcore.eye(2))
+    >>> normal.log_prob(gradcore.zeros(2))
+    tensor(-1.8379)
+    """
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    _event_dims = {
+        "loc": 1, "covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_factor": 2
+    }  # fmt: skip
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if loc.ndim < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        given = {
+            "covariance_matrix": covariance_matrix,
+            "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril,
+        }
+        chosen = [(name, matrix) for name, matrix in given.items() if matrix is not None]
+        if len(chosen) != 1:
+            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+        ((name, matrix),) = chosen
+        if matrix.ndim < 2:
+            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        batch = broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
+        setattr(self, name, matrix.expand(*batch, -1, -1))
+        self.loc = loc.expand(*batch, -1)
+        super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
+        if scale_tril is not None:
+            self._factor = scale_tril
+        elif covariance_matrix is not None:
+            self._factor = cholesky(covariance_matrix)
+        else:
+            self._factor = factor_of_inverse(matrix)
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The Cholesky factor of the covariance."""
+        return self._factor.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        covariance = self._factor @ self._factor.mT
+        return covariance.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        inverse = inverse_of_factor(self._factor)
+        return inverse.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    mode = mean
+
+    @property
+    def variance(self) -> Tensor:
+        return self._factor.pow(2).sum(-1).expand(*self._batch_shape, *self._event_shape)  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        z = random("randn", self, sample_shape, self.loc)
+        return self.loc + (self._factor @ z.unsqueeze(-1)).squeeze(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        distance = mahalanobis(self._factor, self._checked(value) - self.loc)
+        return -0.5 * (self._event_shape[0] * LOG_2PI + distance) - half_log_det(self._factor)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        entropy = 0.5 * self._event_shape[0] * (1.0 + LOG_2PI) + half_log_det(self._factor)
+        return entropy.expand(self._batch_shape)  # type: ignore[no-any-return]
+
+
+class LowRankMultivariateNormal(Distribution):
+    """The normal distribution of vectors with the covariance ``cov_factor @ cov_factor.mT + diag(cov_diag)``.
+
+    Parameters
+    ----------
+    loc : Tensor
+        The mean.
+    cov_factor : Tensor
+        As many rows as the mean has elements, and fewer columns.
+    cov_diag : Tensor
+        What the diagonal has besides.
+    validate_args : bool, optional
+        Whether parameters and values are checked.
+    """
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "cov_factor": constraints.independent(constraints.real, 2),
+        "cov_diag": constraints.independent(constraints.positive, 1),
+    }
+    _event_dims = {
+        "loc": 1, "cov_factor": 2, "cov_diag": 1, "_capacitance": 2,
+        "covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "variance": 1,
+    }  # fmt: skip
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
+        if loc.ndim < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        n = loc.shape[-1]
+        if cov_factor.ndim < 2:
+            raise ValueError("cov_factor must be at least two-dimensional, with optional leading batch dimensions")
+        if cov_factor.shape[-2] != n:
+            raise ValueError(f"cov_factor must be a batch of matrices with shape {n} x m")
+        if cov_diag.shape[-1] != n:
+            raise ValueError(f"cov_diag must be a batch of vectors with shape {n}")
+        batch = broadcast_shapes(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
+        self.loc, self.cov_diag = loc.expand(*batch, -1), cov_diag.expand(*batch, -1)
+        self.cov_factor = cov_factor.expand(*batch, -1, -1)
+        super().__init__(batch, Size((n,)), validate_args=validate_args)
+        one = eye(cov_factor.shape[-1], dtype=cov_factor.dtype, device=cov_factor.device)
+        self._capacitance = cholesky(one + self._scaled @ self.cov_factor)
+
+    @property
+    def _scaled(self) -> Tensor:
+        """The transposed factor with columns divided by the diagonal."""
+        return self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    mode = mean
+
+    @lazy_property
+    def variance(self) -> Tensor:
+        """The variance."""
+        return self.cov_factor.pow(2).sum(-1) + self.cov_diag  # type: ignore[no-any-return]
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        return self.cov_factor @ self.cov_factor.mT + self.cov_diag.diag_embed()
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The Cholesky factor of the covariance."""
+        return cholesky(self.covariance_matrix)  # type: ignore[no-any-return]
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        part = solve_triangular(self._capacitance, self._scaled, upper=False)
+        return self.cov_diag.reciprocal().diag_embed() - part.mT @ part
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        rank = self.cov_factor.shape[-1]
+        shape = (*sample_shape, *self._batch_shape, rank, 1)
+        shared = TENSORS.randn(*shape, dtype=self.loc.dtype, device=self.loc.device)
+        own = random("randn", self, sample_shape, self.loc)
+        return self.loc + (self.cov_factor @ shared).squeeze(-1) + self.cov_diag.sqrt() * own  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        difference = self._checked(value) - self.loc
+        within = difference.pow(2) / self.cov_diag
+        projected = (self._scaled @ difference.unsqueeze(-1)).squeeze(-1)
+        distance = within.sum(-1) - mahalanobis(self._capacitance, projected)
+        return -0.5 * (self._event_shape[0] * LOG_2PI + self._log_det + distance)  # type: ignore[no-any-return]
+
+    @property
+    def _log_det(self) -> Tensor:
+        return 2 * half_log_det(self._capacitance) + self.cov_diag.log().sum(-1)
+
+    def entropy(self) -> Tensor:
+        entropy = 0.5 * (self._event_shape[0] * (1.0 + LOG_2PI) + self._log_det)
+        return entropy.expand(self._batch_shape)  # type: ignore[no-any-return]
