@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import math
 import subprocess
@@ -87,10 +86,10 @@ def functions(built: Any, tmp_path_factory: pytest.TempPathFactory) -> CompiledE
     found = [traced_loop(formula, [np.dtype(dtype)], F.bodies) for formula in TWICE.values() for dtype in ("f4", "f8")]
     sources = [loop_source(each.program) for each in found if each is not None]
     (folder / "loops.cpp").write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *sources, "}", ""]))
-    files = [str(library.HERE / "elementwise.cpp"), str(folder / "loops.cpp"), "-o", str(folder / "library.so")]
+    files = [str(library.HERE / name) for name in library.SOURCES if name != "rows.cpp"] + [str(folder / "loops.cpp")]
     command = [library.find_compiler(), *library.FLAGS, f"-I{library.HERE}", "-shared", *files]
-    subprocess.run(command, check=True, capture_output=True)
-    return CompiledElementwise(ctypes.CDLL(str(folder / "library.so")))
+    subprocess.run([*command, "-o", str(folder / "library.so")], check=True, capture_output=True)
+    return CompiledElementwise(library.opened(folder / "library.so"))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -149,7 +148,7 @@ class TestLayouts:
     @pytest.mark.parametrize("shape", [(0,), (0, 5), (3, 0)], ids=str)
     def test_empty(self, compiled: Any, shape: tuple[int, ...]) -> None:
         x = np.empty(shape, "f4")
-        assert compiled.by_loop(self.formula, (x, x, "tanh")) is None
+        assert compiled.by_loop(self.formula, (x, x, "tanh")).shape == shape
         assert compiled.kernels["gelu"](x, "tanh").shape == shape
 
     def test_broadcast_with_empty(self, compiled: Any) -> None:
@@ -160,13 +159,6 @@ class TestLayouts:
         x = numbers(1, size=60_000).reshape(-1, 6)[:, :3]
         assert compiled.by_loop(self.formula, (x, x, "tanh")) is None
         np.testing.assert_array_equal(compiled.large(self.formula, x, x, "tanh"), self.formula(F, x, x, "tanh"))
-
-    def test_little_work_is_left_to_numpy(self, compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        x, y = numbers(1, size=8_201), numbers(1, size=8_202)
-        assert compiled.by_loop(derivative("reciprocal"), (x, x)) is not None
-        monkeypatch.setattr(elementwise, "_WORTH_A_LOOP", 1 << 16)
-        assert compiled.by_loop(derivative("reciprocal"), (y, y)) is None
-        assert compiled.by_loop(self.formula, (y, y, "tanh")) is not None
 
     def test_memory_without_alignment_is_left_to_numpy(self, compiled: Any) -> None:
         x = np.frombuffer(b"\0" + numbers(1, size=SIZE).tobytes(), "f4", SIZE, 1)
@@ -198,6 +190,29 @@ def test_settings(compiled: Any) -> None:
         assert same_bits(compiled.by_loop(formula, (x, x, slope)), formula(F, x, x, slope))
     with pytest.raises(RuntimeError, match="approximate argument must be either none or tanh"):
         compiled.large(OPS["gelu"].body, x, "nothing")
+
+
+@pytest.mark.parametrize(("count", "size", "shared"), [(1, 100_000, 0), (2, 100_000, 4), (2, 10_000, 0)])
+def test_single_steps_are_loops_where_threads_share_them(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch, count: int, size: int, shared: int
+) -> None:
+    """Where NumPy's function is as fast, and gives the same bits."""
+    x, y = numbers(1, size=size + 225)[225:], numbers(2, size=size + 225)[225:]
+    formula, before = OPS["mul"].differentials["self"].function, gc.get_num_threads()
+    calls = [lambda b: b.kernels["mul"](x, y), lambda b: b.large(formula, x, y)] * 2
+    expected = [call(F) for call in calls]
+    for call in calls:  # what they are is known from the first call on
+        call(compiled)
+    monkeypatch.undo()
+    ran = []
+    with pytest.MonkeyPatch.context() as patch:
+        run = elementwise.Loop.__call__
+        patch.setattr(elementwise.Loop, "__call__", lambda *given: ran.append(1) or run(*given))
+        gc.set_num_threads(count)
+        found = [call(compiled) for call in calls]
+        gc.set_num_threads(before)
+    assert all(map(same_bits, found, expected))
+    assert len(ran) == shared
 
 
 @pytest.mark.parametrize("size", [100, 200_003])

@@ -9,6 +9,9 @@
 #include <limits>
 #include <type_traits>
 
+// A loop that calls a function, however large, does not use the lanes.
+#define INLINE inline __attribute__((always_inline))
+
 namespace gradcore {
 
 using i8 = int8_t;
@@ -21,12 +24,12 @@ using i64 = int64_t;
 using u64 = uint64_t;
 
 template <class T>
-inline T infinity() {
+INLINE T infinity() {
     return std::numeric_limits<T>::infinity();
 }
 
 template <class T>
-inline T not_a_number() {
+INLINE T not_a_number() {
     return std::numeric_limits<T>::quiet_NaN();
 }
 
@@ -61,14 +64,14 @@ struct Format<double> {
 };
 
 template <class T>
-inline typename Format<T>::Bits bits_of(T x) {
+INLINE typename Format<T>::Bits bits_of(T x) {
     typename Format<T>::Bits bits;
     __builtin_memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
 template <class T>
-inline T float_of(typename Format<T>::Bits bits) {
+INLINE T float_of(typename Format<T>::Bits bits) {
     T x;
     __builtin_memcpy(&x, &bits, sizeof x);
     return x;
@@ -76,7 +79,7 @@ inline T float_of(typename Format<T>::Bits bits) {
 
 // x * y + z, rounded once where the CPU does that as fast.
 template <class T>
-inline T fused(T x, T y, T z) {
+INLINE T fused(T x, T y, T z) {
 #if defined(__FMA__) || defined(__aarch64__)
     if constexpr (sizeof(T) == 4) return __builtin_fmaf(x, y, z);
     else return __builtin_fma(x, y, z);
@@ -87,21 +90,21 @@ inline T fused(T x, T y, T z) {
 
 // 2**n for a normal result.
 template <class T>
-inline T power_of_two(typename Format<T>::Bits n) {
+INLINE T power_of_two(typename Format<T>::Bits n) {
     return float_of<T>((n + Format<T>::bias) << Format<T>::fraction);
 }
 
 // ------------------------------------------------------------------------------------------------- simple functions
 
 template <class To, class From>
-inline To cast(From x) {
+INLINE To cast(From x) {
     if constexpr (std::is_same_v<To, bool>) return x != From(0);
     else return static_cast<To>(x);
 }
 
 // condition ? x : y as a matter of bits: compilers make branches of that, and then no lanes are used.
 template <class T>
-inline T chosen(bool condition, T x, T y) {
+INLINE T chosen(bool condition, T x, T y) {
     if constexpr (std::is_same_v<T, bool>) {
         return (condition & x) | (!condition & y);
     } else if constexpr (std::is_integral_v<T>) {
@@ -113,63 +116,63 @@ inline T chosen(bool condition, T x, T y) {
 }
 
 template <class T>
-inline bool truth(T x) {
+INLINE bool truth(T x) {
     return x != T(0);
 }
 
 template <class T>
-inline bool is_nan(T x) {
+INLINE bool is_nan(T x) {
     return x != x;
 }
 
 template <class T>
-inline bool is_finite(T x) {
+INLINE bool is_finite(T x) {
     return x - x == T(0);
 }
 
 template <class T>
-inline bool is_infinite(T x) {
+INLINE bool is_infinite(T x) {
     return (x == x) & !(x - x == T(0));
 }
 
 template <class T>
-inline T maximum(T x, T y) {
+INLINE T maximum(T x, T y) {
     return chosen((x >= y) | (x != x), x, y);
 }
 
 template <class T>
-inline T minimum(T x, T y) {
+INLINE T minimum(T x, T y) {
     return chosen((x <= y) | (x != x), x, y);
 }
 
 template <class T>
-inline T larger(T x, T y) {
+INLINE T larger(T x, T y) {
     return chosen((x >= y) | (y != y), x, y);
 }
 
 template <class T>
-inline T smaller(T x, T y) {
+INLINE T smaller(T x, T y) {
     return chosen((x <= y) | (y != y), x, y);
 }
 
 template <class T>
-inline T magnitude(T x) {
+INLINE T magnitude(T x) {
     if constexpr (std::is_floating_point_v<T>) return std::abs(x);
     else return x < T(0) ? static_cast<T>(-x) : x;
 }
 
-inline float copysign(float x, float y) { return __builtin_copysignf(x, y); }
-inline double copysign(double x, double y) { return __builtin_copysign(x, y); }
-inline float sqrt(float x) { return __builtin_sqrtf(x); }
-inline double sqrt(double x) { return __builtin_sqrt(x); }
-inline float floor(float x) { return __builtin_floorf(x); }
-inline double floor(double x) { return __builtin_floor(x); }
-inline float ceil(float x) { return __builtin_ceilf(x); }
-inline double ceil(double x) { return __builtin_ceil(x); }
-inline float trunc(float x) { return __builtin_truncf(x); }
-inline double trunc(double x) { return __builtin_trunc(x); }
-inline float rint(float x) { return __builtin_rintf(x); }
-inline double rint(double x) { return __builtin_rint(x); }
+INLINE float copysign(float x, float y) { return __builtin_copysignf(x, y); }
+INLINE double copysign(double x, double y) { return __builtin_copysign(x, y); }
+INLINE float sqrt(float x) { return __builtin_sqrtf(x); }
+INLINE double sqrt(double x) { return __builtin_sqrt(x); }
+INLINE float floor(float x) { return __builtin_floorf(x); }
+INLINE double floor(double x) { return __builtin_floor(x); }
+INLINE float ceil(float x) { return __builtin_ceilf(x); }
+INLINE double ceil(double x) { return __builtin_ceil(x); }
+INLINE float trunc(float x) { return __builtin_truncf(x); }
+INLINE double trunc(double x) { return __builtin_trunc(x); }
+INLINE float rint(float x) { return __builtin_rintf(x); }
+INLINE double rint(double x) { return __builtin_rint(x); }
 
 // ----------------------------------------------------------------------------------------- exponentials and logarithms
 
@@ -193,7 +196,7 @@ struct Reduced {
     typename Format<T>::Bits n;
     T rest;
 
-    explicit Reduced(T x) {
+    INLINE explicit Reduced(T x) {
         using F = Format<T>;
         const T shifted = fused(x, F::log2_e, F::round);
         n = bits_of(shifted) - bits_of(F::round);
@@ -204,7 +207,7 @@ struct Reduced {
 
 // exp(x) - 1 for abs(x) < 0.35, by Taylor's series.
 template <class T>
-inline T exp_minus_one_near_zero(T x) {
+INLINE T exp_minus_one_near_zero(T x) {
     constexpr int terms = Format<T>::exp_terms;
     T sum = table<T>.factorial[terms];
 #pragma GCC unroll 16
@@ -213,13 +216,13 @@ inline T exp_minus_one_near_zero(T x) {
 }
 
 template <class T>
-inline T scaled(T x, typename Format<T>::Bits n) {
+INLINE T scaled(T x, typename Format<T>::Bits n) {
     const typename Format<T>::Bits half = n >> 1;  // twice, as 2**n may be out of range
     return x * power_of_two<T>(half) * power_of_two<T>(n - half);
 }
 
 template <class T>
-inline T exponential(T x) {
+INLINE T exponential(T x) {
     using F = Format<T>;
     x = chosen(x < F::lowest, F::lowest, x);
     x = chosen(x > F::highest, F::highest, x);
@@ -228,7 +231,7 @@ inline T exponential(T x) {
 }
 
 template <class T>
-inline T exponential_minus_one(T x) {
+INLINE T exponential_minus_one(T x) {
     using F = Format<T>;
     T y = chosen(x < F::minus_one, F::minus_one, x);
     y = chosen(y > F::highest, F::highest, y);
@@ -241,7 +244,7 @@ inline T exponential_minus_one(T x) {
 
 // log(1 + f) for 1 + f between the roots of 1/2 and of 2, plus n * ln(2): with s = f / (2 + f), it is 2 * atanh(s).
 template <class T>
-inline T log_near_one(T f, T n) {
+INLINE T log_near_one(T f, T n) {
     using F = Format<T>;
     const T s = f / (2 + f), z = s * s;
     T sum = table<T>.odd[F::log_terms];
@@ -253,7 +256,7 @@ inline T log_near_one(T f, T n) {
 }
 
 template <class T>
-inline T logarithm(T x) {
+INLINE T logarithm(T x) {
     using F = Format<T>;
     const bool tiny = x < std::numeric_limits<T>::min();
     const T normal = chosen(tiny, x * power_of_two<T>(F::fraction), x);
@@ -267,7 +270,7 @@ inline T logarithm(T x) {
 }
 
 template <class T>
-inline T logarithm_of_one_plus(T x) {
+INLINE T logarithm_of_one_plus(T x) {
     using F = Format<T>;
     const T u = 1 + x, lost = x - (u - 1);  // what the sum has rounded away
     const typename F::Bits bits = bits_of(u), n = (bits - F::half_root) >> F::fraction;
@@ -280,7 +283,7 @@ inline T logarithm_of_one_plus(T x) {
 }
 
 template <class T>
-inline T hyperbolic_tangent(T x) {
+INLINE T hyperbolic_tangent(T x) {
     T size = std::abs(x);
     size = chosen(size > Format<T>::tanh_one, Format<T>::tanh_one, size);
     if constexpr (sizeof(T) == 4) {  // x * p(x**2) / q(x**2), fitted by least squares to 1.5e-9
@@ -299,8 +302,8 @@ inline T hyperbolic_tangent(T x) {
 }
 
 #define GRADCORE_FUNCTION(name, formula)                       \
-    inline float name(float x) { return formula(x); }          \
-    inline double name(double x) { return formula(x); }
+    INLINE float name(float x) { return formula(x); }          \
+    INLINE double name(double x) { return formula(x); }
 GRADCORE_FUNCTION(exp, exponential)
 GRADCORE_FUNCTION(expm1, exponential_minus_one)
 GRADCORE_FUNCTION(log, logarithm)
@@ -309,12 +312,12 @@ GRADCORE_FUNCTION(tanh, hyperbolic_tangent)
 #undef GRADCORE_FUNCTION
 
 template <class T>
-inline T times_log(T x, T y) {
+INLINE T times_log(T x, T y) {
     return chosen((x == 0) & (y == y), T(0), x * log(y));
 }
 
 template <class T>
-inline T times_log1p(T x, T y) {
+INLINE T times_log1p(T x, T y) {
     return chosen((x == 0) & (y == y), T(0), x * log1p(y));
 }
 

@@ -1,15 +1,18 @@
-// Brings the operands of a generated loop, which takes contiguous arrays, into that form: rows that do not lie so are
-// copied a few elements at a time, into memory that stays in the first level of cache.
+// Runs generated loops, which take contiguous arrays. Other operands are brought into that form: rows that do not lie so
+// are copied a few elements at a time, into memory that stays in the first level of cache.
 
-#include <cstring>
+#include "arrays.h"
+#include "pool.h"
 
-#include "elements.h"
-
+using gradcore::Array;
+using gradcore::array_of;
 using gradcore::i64;
 
 namespace {
 
-constexpr i64 block = 512, most_operands = 12, most_dims = 32;
+constexpr i64 block = 512, most_operands = 12;
+// Parts of arrays that threads share begin at multiples of that: they have no line of the cache in common.
+constexpr i64 step_of_parts = 64;
 
 using Loop = void (*)(i64, void* const*, const double*);
 
@@ -30,6 +33,56 @@ void gather(const char* from, i64 step, i64 n, char* to, i64 size) {
     else gather<gradcore::u64>(from, step, n, to);
 }
 
+// ------------------------------------------------------------------------------------------------ one index for all
+
+// What does not change between calls of a loop; filled in by Python.
+struct Call {
+    Loop loop;
+    const double* parameters;
+    i64 grain;  // of the elements that are worth a thread
+    const i64* sizes;  // of an element of each array, in bytes
+};
+
+// Operands of the result's shape, or of a single element, which is written out for a block.
+template <i64 count>
+bool run_alike(const Call& call, i64 threads, const Array* const (&arrays)[count]) {
+    const Array& result = *arrays[count - 1];
+    bool repeated[count], any = false;
+    for (i64 k = 0; k < count; ++k) {
+        const Array& a = *arrays[k];
+        repeated[k] = a.is_repeated() && &a != &result;
+        any |= repeated[k];
+        const bool fits = a.dims == 0 || a.has_shape_of(result);
+        if (!fits || !a.is_aligned() || !(repeated[k] || a.is_contiguous())) return false;
+    }
+    gradcore::spread(result.size(), call.grain, step_of_parts, threads, [&](i64 start, i64 stop) {
+        void* places[count];
+        if (!any) {
+            for (i64 k = 0; k < count; ++k) places[k] = arrays[k]->data + start * call.sizes[k];
+            call.loop(stop - start, places, call.parameters);
+            return;
+        }
+        alignas(64) char memory[count][block * 8];
+        for (i64 k = 0; k < count; ++k) {
+            if (repeated[k]) gather(arrays[k]->data, 0, block, memory[k], call.sizes[k]);
+        }
+        for (i64 i = start; i < stop; i += block) {
+            for (i64 k = 0; k < count; ++k) {
+                places[k] = repeated[k] ? memory[k] : arrays[k]->data + i * call.sizes[k];
+            }
+            call.loop(stop - i < block ? stop - i : block, places, call.parameters);
+        }
+    });
+    return true;
+}
+
+template <class... A>
+bool run_alike(const void* call, i64 threads, A... arrays) {
+    return run_alike<sizeof...(A)>(*static_cast<const Call*>(call), threads, {&array_of(arrays)...});
+}
+
+// ------------------------------------------------------------------------------------------------- rows with strides
+
 struct Operand {
     const char* row;
     const char* repeated = nullptr;  // the element of which `memory` is full
@@ -37,19 +90,15 @@ struct Operand {
     alignas(64) char memory[block * 8];
 };
 
-}  // namespace
-
-// Compute the elements from `start` to before `stop` of results, which are dense in the order of the dims. `call` has the
-// addresses of the loop and of its parameters; the numbers of dims, operands and outputs; the dims' extents; the bytes of
-// an element of each operand and output; and for each operand the bytes that each of the dims advances.
-extern "C" void gradcore_run_loop(const i64* call, i64 start, i64 stop, void* const* arrays) {
+// Compute the elements from `start` to before `stop` of results, which are dense in the order of the dims.
+void run_rows(const i64* call, i64 start, i64 stop, void* const* arrays) {
     const Loop loop = reinterpret_cast<Loop>(call[0]);
     const double* parameters = reinterpret_cast<const double*>(call[1]);
-    const i64 dims = call[2], operands = call[3], outputs = call[4];
-    const i64 *extents = call + 5, *sizes = extents + dims, *steps = sizes + operands + outputs;
+    const i64 dims = call[3], operands = call[4];
+    const i64 *extents = call + 5, *sizes = extents + dims, *steps = sizes + operands + 1;
     const i64 width = extents[dims - 1];
     thread_local static Operand kept[most_operands];
-    void* places[most_operands + 8];
+    void* places[most_operands + 1];
     for (i64 k = 0; k < operands; ++k) {
         kept[k].repeated = nullptr;
         kept[k].step = steps[k * dims + dims - 1];
@@ -85,11 +134,44 @@ extern "C" void gradcore_run_loop(const i64* call, i64 start, i64 stop, void* co
                     o.repeated = place;
                 }
             }
-            for (i64 k = 0; k < outputs; ++k) {
-                places[operands + k] = static_cast<char*>(arrays[operands + k]) + (row * width + i) * sizes[operands + k];
-            }
+            places[operands] = static_cast<char*>(arrays[operands]) + (row * width + i) * sizes[operands];
             loop(n, places, parameters);
         }
         index += end - first;
     }
+}
+
+}  // namespace
+
+// Whether the loop has run: the arrays, objects of NumPy, are operands and then the result.
+extern "C" bool gradcore_run_2(const void* call, i64 threads, const void* a, const void* b) {
+    return run_alike(call, threads, a, b);
+}
+extern "C" bool gradcore_run_3(const void* call, i64 threads, const void* a, const void* b, const void* c) {
+    return run_alike(call, threads, a, b, c);
+}
+extern "C" bool gradcore_run_4(const void* call, i64 threads, const void* a, const void* b, const void* c,
+                               const void* d) {
+    return run_alike(call, threads, a, b, c, d);
+}
+extern "C" bool gradcore_run_5(const void* call, i64 threads, const void* a, const void* b, const void* c,
+                               const void* d, const void* e) {
+    return run_alike(call, threads, a, b, c, d, e);
+}
+
+// What the first element of an array is at, its dims and flags, and an extent and a step of its first dim.
+extern "C" void gradcore_describe(i64 header, const void* object, i64* out) {
+    gradcore::header = header;
+    const Array& a = array_of(object);
+    const i64 found[] = {reinterpret_cast<i64>(a.data), a.dims, a.is_contiguous(), a.is_aligned(), a.extents[0], a.strides[0]};
+    for (int i = 0; i < 6; ++i) out[i] = found[i];
+}
+
+// `call` has the addresses of the loop and of its parameters; the grain; the numbers of dims and operands; the dims'
+// extents; the bytes of an element of each operand and of the result; and for each operand the bytes that each of the
+// dims advances. `arrays` has the addresses of their first elements.
+extern "C" void gradcore_run_rows(const i64* call, i64 threads, i64 size, void* const* arrays) {
+    gradcore::spread(size, call[2], step_of_parts, threads, [=](i64 start, i64 stop) {
+        run_rows(call, start, stop, arrays);
+    });
 }

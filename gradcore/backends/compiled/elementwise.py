@@ -6,12 +6,10 @@ import ctypes
 from collections import Counter
 from collections.abc import Callable
 from math import prod
-from operator import mod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.compiled.library import address
 from gradcore.backends.fusion.layout import layout_of
 from gradcore.backends.fusion.programs import Traced
 from gradcore.backends.numpy import threads
@@ -21,18 +19,20 @@ __all__ = ["CompiledElementwise", "Forward"]
 
 #: The least width of rows that are copied to be contiguous: a row costs as much as some 20 elements.
 _NARROW = 16
-#: Elements times steps that are worth the call of a loop, and that are worth a thread.
-_WORTH_A_LOOP, _WORTH_A_THREAD = 1 << 16, 1 << 20
+#: Elements times steps that are worth a thread, and its least elements; elements of which threads share a single step.
+_WORTH_A_THREAD, _LEAST, _SHARED = 1 << 16, 1 << 13, 1 << 15
 #: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
 #: of a loop that are remembered.
 _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
+#: For how many arrays, the result among them, `elementwise.cpp` has a function for those of one shape.
+_ALIKE = 2, 3, 4, 5
 
 
 class Launch(NamedTuple):
     """What does not change between calls with operands that lie in memory in the same way.
 
     `order` has the dims of the result from the slowest to the fastest, if these are not as they are numbered; `call` is
-    what `gradcore_run_loop` reads.
+    what `gradcore_run_rows` reads.
     """
 
     size: int
@@ -41,42 +41,67 @@ class Launch(NamedTuple):
     call: Any
 
 
+class _Call(ctypes.Structure):
+    """What `gradcore_run_2` and its like read."""
+
+    _fields_ = (
+        ("loop", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("grain", ctypes.c_int64), ("sizes", ctypes.c_void_p),
+    )  # fmt: skip
+
+
 class Loop:
     """A compiled loop.
 
     Parameters
     ----------
-    run : callable
-        The library's `gradcore_run_loop`.
+    library : CDLL
+        The library.
     function : int
         The loop's address.
     found : Traced
         The program, and what it takes.
+    operands, arrays : int
+        How many operands the formula has, and how many of them are arrays.
     """
 
-    def __init__(self, run: Any, function: int, found: Traced) -> None:
+    def __init__(self, library: ctypes.CDLL, function: int, found: Traced, operands: int, arrays: int) -> None:
         program = found.program
-        self.run, self.function, self.used = run, function, found.used
+        self.function, self.used = function, found.used
         self.dtype = program.outputs[0][1]
         self.work = max(program.functions, 2)
-        self.sizes = [o.dtype.itemsize for o in program.operands] + [self.dtype.itemsize]
+        self.grain = max(_LEAST, _WORTH_A_THREAD // self.work)
+        sizes = [o.dtype.itemsize for o in program.operands] + [self.dtype.itemsize]
+        self.sizes = (ctypes.c_int64 * len(sizes))(*sizes)
         self.parameters = (ctypes.c_double * len(found.parameters))(*found.parameters)
-        self.arrays: Any = ctypes.c_void_p * len(self.sizes)
+        places = ctypes.addressof(self.parameters), self.grain, ctypes.addressof(self.sizes)
+        self.call = ctypes.byref(_Call(function, *places))
+        self.arrays: Any = ctypes.c_void_p * len(sizes)
         self.launches: dict[Any, Launch | None] = {}
+        self.run_rows = library.gradcore_run_rows
+        self.takes_all = self.used == tuple(range(operands))
+        alike = len(sizes) in _ALIKE and arrays == len(self.used)  # else the result may be larger than what is read
+        self.run_alike = getattr(library, f"gradcore_run_{len(sizes)}") if alike else None
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
         """The result; None if the operands lie in a way for which the loop is not made."""
-        key = tuple([(o.shape, o.strides) for o in operands if o.__class__ is np.ndarray])
+        first = operands[0]
+        if self.run_alike is not None:
+            result = np.empty(first.shape, self.dtype)
+            given = operands if self.takes_all else [operands[i] for i in self.used]
+            if self.run_alike(self.call, threads.available(), *given, result):
+                return result
+        return self._in_rows(operands)
+
+    def _in_rows(self, operands: tuple[Any, ...]) -> Any:
+        arrays = [o for o in operands if o.__class__ is np.ndarray]
+        key = tuple([(a.shape, a.strides) for a in arrays])
         try:
             launch = self.launches[key]
         except KeyError:
             if len(self.launches) >= _MOST_LAYOUTS:
                 self.launches.clear()
             launch = self.launches[key] = self._prepared(operands)
-        if launch is None:
-            return None
-        places = [address(operands[i]) for i in self.used]
-        if any(map(mod, places, self.sizes)):  # the compiler takes elements to be aligned
+        if launch is None or not all([a.flags.aligned for a in arrays]):  # the compiler takes elements to be aligned
             return None
         size, shape, order, call = launch
         if order is None:
@@ -84,31 +109,23 @@ class Loop:
         else:
             numbers = [order.index(d) for d in range(len(order))]
             result = np.empty([shape[d] for d in order], self.dtype).transpose(numbers)
-        arrays = self.arrays(*places, address(result))
-        run, most = self.run, size * self.work // _WORTH_A_THREAD
-        if most < 2:
-            run(call, 0, size, arrays)
-        else:
-            threads.spread(lambda start, stop: run(call, start, stop, arrays), size, most)
+        places = self.arrays(*[a.ctypes.data for a in (*[operands[i] for i in self.used], result)])
+        self.run_rows(call, threads.available(), size, places)
         return result
 
     def _prepared(self, operands: tuple[Any, ...]) -> Launch | None:
         every = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         layout = layout_of(list(every.values()))
         size = prod(layout.shape)
-        if (
-            not size
-            or size * self.work < _WORTH_A_LOOP
-            or any(step % o.itemsize for o in every.values() for step in o.strides)
-        ):
+        if not size or any(step % o.itemsize for o in every.values() for step in o.strides):
             return None
         extents = layout.extents or (size,)
         rows = dict(zip(every, layout.steps or [(1,)] * len(every), strict=True))
         if extents[-1] < _NARROW and (len(extents) > 1 or any(row[-1] != 1 for row in rows.values())):
             return None
         steps = [step * operands[i].itemsize for i in self.used for step in rows[i]]
-        parameters = ctypes.addressof(self.parameters)
-        call = [self.function, parameters, len(extents), len(self.used), 1, *extents, *self.sizes, *steps]
+        given = self.function, ctypes.addressof(self.parameters), self.grain, len(extents), len(self.used)
+        call = [*given, *extents, *self.sizes, *steps]
         return Launch(size, layout.shape, layout.order, (ctypes.c_int64 * len(call))(*call))
 
 
@@ -133,9 +150,9 @@ class CompiledElementwise(NumpyBackend):
         self.library = library
         self._loops: dict[Any, Loop | None] = {}
         self._settings: Counter[Any] = Counter()
-        self._run_loop = self.library.gradcore_run_loop
-        self._run_loop.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-        self._run_loop.restype = None
+        #: Formulas of one step, for which NumPy has as fast a function with the same result: loops are for threads.
+        self._single: set[Any] = set()
+        _declare(library)
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
         plain = super().kernel_of(name)
@@ -146,12 +163,16 @@ class CompiledElementwise(NumpyBackend):
         def kernel(x: Any, *rest: Any) -> Any:
             if x.__class__ is not np.ndarray or x.size < self.LARGE:
                 return plain(x, *rest)
+            if formula in self._single and not _is_worth_sharing(x):
+                return plain(x, *rest)
             result = self.by_loop(formula, (x, *rest))
             return plain(x, *rest) if result is None else result
 
         return kernel
 
     def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
+        if formula in self._single and not _is_worth_sharing(operands[0]):
+            return formula(self, *operands)
         result = self.by_loop(formula, operands)
         return super().large(formula, *operands) if result is None else result
 
@@ -177,7 +198,7 @@ class CompiledElementwise(NumpyBackend):
         return loop
 
     def _found(self, formula: Callable[..., Any], kinds: list[Any]) -> Loop | None:
-        from gradcore.backends.compiled.loops import DTYPES, loop_name, traced_loop  # not before it is needed
+        from gradcore.backends.compiled.loops import DTYPES, is_exact_step, loop_name, traced_loop  # not before it is needed
 
         if not DTYPES.issuperset(k for k in kinds if isinstance(k, np.dtype)):
             return None
@@ -185,4 +206,24 @@ class CompiledElementwise(NumpyBackend):
         function = None if found is None else getattr(self.library, loop_name(found.program), None)
         if found is None or function is None:
             return None
-        return Loop(self._run_loop, ctypes.cast(function, ctypes.c_void_p).value or 0, found)
+        if is_exact_step(found.program):
+            self._single.add(formula)
+        arrays = sum(isinstance(k, np.dtype) for k in kinds)
+        return Loop(self.library, ctypes.cast(function, ctypes.c_void_p).value or 0, found, len(kinds), arrays)
+
+
+def _is_worth_sharing(x: Any) -> bool:
+    """Whether several threads compute a single step on so many elements."""
+    return bool(x.size >= _SHARED and threads.available() > 1)
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    """Say how the functions of `elementwise.cpp` are called."""
+    for count in _ALIKE:
+        function = library[f"gradcore_run_{count}"]
+        setattr(library, f"gradcore_run_{count}", function)
+        function.argtypes = [ctypes.c_void_p, ctypes.c_int64] + [ctypes.py_object] * count
+        function.restype = ctypes.c_bool
+    library.gradcore_run_rows.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    library.gradcore_run_rows.restype = None
+

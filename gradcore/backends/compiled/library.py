@@ -24,16 +24,16 @@ import numpy as np
 
 from gradcore.backends.compiled import COMMAND, cache_folder
 
-__all__ = ["FLAGS", "SOURCES", "BuildError", "address", "build", "find", "find_compiler", "libraries", "load"]
+__all__ = ["FLAGS", "SOURCES", "BuildError", "build", "find", "find_compiler", "libraries", "load", "opened"]
 
 HERE = Path(__file__).parent
 
 #: The sources written by hand; loops are generated beside them.
-SOURCES = ("elementwise.cpp", "rows.cpp")
+SOURCES = ("elementwise.cpp", "rows.cpp", "steps.cpp", "pool.cpp")
 
 #: Results are those of IEEE arithmetic in the order that is written; only sums of rows say that theirs may change.
 FLAGS = (
-    "-std=c++17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd",
+    "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd",
     "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",
 )  # fmt: skip
 
@@ -179,9 +179,9 @@ def load() -> ctypes.CDLL | None:
             _warn(f"are built for another version of gradcore, or another CPU. To build them anew: {COMMAND}")
         return None
     try:
-        if _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
-            return ctypes.CDLL(str(path))
         problem = "the file is damaged"
+        if _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
+            return opened(path)
     except OSError as error:
         problem = str(error)
     _warn(f"cannot be loaded: {problem}. To build them anew: {COMMAND}")
@@ -193,25 +193,30 @@ def _warn(problem: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-_HEADER = object.__basicsize__
-_pointer_at = ctypes.c_void_p.from_address
+def opened(path: Path) -> ctypes.CDLL:
+    """A library, told how arrays lie in memory.
+
+    Raises
+    ------
+    OSError
+        If it is none, or if this interpreter's arrays are not as it expects.
+    """
+    library = ctypes.CDLL(str(path))
+    if sys.implementation.name != "cpython" or not _reads_arrays(library):
+        raise OSError("this interpreter's arrays are not what it expects")
+    return library
 
 
-def _address_in_header(array: Any) -> Any:
-    """What `array.ctypes.data` says, in a tenth of its time: the pointer that follows the header of the object."""
-    return _pointer_at(id(array) + _HEADER).value
-
-
-def _address(array: Any) -> Any:
-    return array.ctypes.data
-
-
-def _way_to_address() -> Any:
-    if sys.implementation.name != "cpython":
-        return _address
-    probes = [np.zeros(n) for n in (1, 7)]
-    return _address_in_header if all(_address_in_header(p) == _address(p) for p in probes) else _address
-
-
-#: Where the elements of an array are in memory.
-address = _way_to_address()
+def _reads_arrays(library: ctypes.CDLL) -> bool:
+    """Whether the library finds in arrays what they say of themselves, after it was told the size of their header."""
+    describe = library.gradcore_describe
+    describe.argtypes, describe.restype = [ctypes.c_int64, ctypes.py_object, ctypes.c_void_p], None
+    found = (ctypes.c_int64 * 6)()
+    numbers = np.arange(24.0).reshape(4, 6)
+    for array in (numbers, numbers.T, numbers[1:3], np.frombuffer(bytes(81), "f8", 10, 1)):
+        describe(object.__basicsize__, array, found)
+        flags = array.flags
+        known = array.ctypes.data, array.ndim, flags.c_contiguous, flags.aligned, array.shape[0], array.strides[0]
+        if list(found) != list(known):
+            return False
+    return True

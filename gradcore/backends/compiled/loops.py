@@ -21,7 +21,7 @@ from gradcore.backends.fusion.expressions import Unfusable
 from gradcore.backends.fusion.functions import C_TYPES, FUNCTION_NAMES
 from gradcore.backends.fusion.programs import Operand, Program, Traced, traced
 
-__all__ = ["StepLoop", "loop_name", "loop_source", "step_loop", "traced_loop"]
+__all__ = ["StepLoop", "is_exact_step", "loop_name", "loop_source", "step_loop", "traced_loop"]
 
 #: Dtypes of operands and of results.
 DTYPES = frozenset(map(np.dtype, ("f4", "f8", "?")))
@@ -31,6 +31,12 @@ KNOWN = {
     "cast", "ceil", "copysign", "exp", "expm1", "floor", "is_finite", "is_infinite", "is_nan", "larger", "log", "log1p",
     "magnitude", "maximum", "minimum", "rint", "smaller", "sqrt", "tanh", "times_log", "times_log1p", "trunc", "truth",
 }  # fmt: skip
+
+#: Those whose results may differ from NumPy's in the last places.
+NOT_EXACT = {"exp", "expm1", "log", "log1p", "tanh", "times_log", "times_log1p"}
+
+#: Of zeros of both signs, NumPy's may give either: alone, they are left to it.
+EXTREMA = {"larger", "maximum", "minimum", "smaller"}
 
 _SELECTION = re.compile(r"= (\S+) \? (\S+) : (\S+);")
 _CALLED = re.compile(r"\b([a-z_]\w*)(?=[(<])")
@@ -56,19 +62,26 @@ def traced_loop(
         found = traced("loop", lambda F, *given: (formula(F, *given),), described, bodies, tracer=LoopTracer)
     except Unfusable:
         return None
-    return found if found.results[0][0] and _is_worth_it(found.program) else None
+    return found if found.results[0][0] and _is_possible(found.program) else None
 
 
-def _is_worth_it(program: Program) -> bool:
-    """Whether a loop is faster than NumPy: several steps, or a selection."""
+def _is_possible(program: Program) -> bool:
     if program.outputs[0][1].kind != "f" or not program.operands or not _is_known(program):
         return False
-    return program.functions > 1 or " ? " in program.body[0]
+    return program.functions > 1 or not _called(program) & EXTREMA
+
+
+def is_exact_step(program: Program) -> bool:
+    """Whether a program is a single step whose result is that of NumPy bit for bit, which is as fast."""
+    return program.functions < 2 and " ? " not in program.body[0] and not _called(program) & NOT_EXACT
 
 
 def _is_known(program: Program) -> bool:
-    called = {name for line in program.body for name in _CALLED.findall(line)}
-    return not (called & FUNCTION_NAMES) - KNOWN
+    return not _called(program) - KNOWN
+
+
+def _called(program: Program) -> set[str]:
+    return {name for line in program.body for name in _CALLED.findall(line)} & FUNCTION_NAMES
 
 
 class StepLoop(NamedTuple):

@@ -4,15 +4,21 @@
 // arguments, what it writes last. Sums are taken in lanes over some elements at a time, and in double precision over
 // these sums.
 
-#include <utility>
-
-#include "elements.h"
+#include "arrays.h"
+#include "pool.h"
 
 namespace gradcore {
 
+// What a kernel is called for, beside its arrays: the shape of the matrices, into how many parts the work is divided
+// (as a rule rows), and a number whose meaning is the kernel's own.
+struct Work {
+    i64 parts, height, width;
+    double number;
+};
+
 // The sum of `value(i)` for all `i` below n, taken in lanes of type S over some of them at a time.
 template <class S, class F>
-inline double sum_of(i64 n, F value) {
+INLINE double sum_of(i64 n, F value) {
     constexpr i64 some = 1024;
     double total = 0;
     for (i64 start = 0; start < n; start += some) {
@@ -27,7 +33,7 @@ inline double sum_of(i64 n, F value) {
 
 // The largest of numbers; NaN are left out.
 template <class T>
-inline T largest(const T* x, i64 n) {
+INLINE T largest(const T* x, i64 n) {
     constexpr i64 lanes = 32;
     T top[lanes];
     for (i64 k = 0; k < lanes; ++k) top[k] = -infinity<T>();
@@ -43,14 +49,15 @@ inline T largest(const T* x, i64 n) {
 
 // out = exp(x - top), and its sum. Where the logarithm of the sum is the result, S is double: it may be close to one.
 template <class S, class T>
-inline T exponentials(const T* x, i64 n, T top, T* out) {
+INLINE T exponentials(const T* x, i64 n, T top, T* out) {
     return static_cast<T>(sum_of<S>(n, [=](i64 i) { return out[i] = exp(x[i] - top); }));
 }
 
 // ------------------------------------------------------------------------------------------------------------- softmax
 
 template <class T>
-void softmax(i64 start, i64 stop, i64 width, const T* x, T* out) {
+void softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T* a = x + row * width;
         T* b = out + row * width;
@@ -61,7 +68,8 @@ void softmax(i64 start, i64 stop, i64 width, const T* x, T* out) {
 }
 
 template <class T>
-void softmax_backward(i64 start, i64 stop, i64 width, const T* t, const T* y, T* out) {
+void softmax_backward(const Work& work, i64 start, i64 stop, const T* t, const T* y, T* out) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T *a = t + row * width, *b = y + row * width;
         T* c = out + row * width;
@@ -72,7 +80,8 @@ void softmax_backward(i64 start, i64 stop, i64 width, const T* t, const T* y, T*
 }
 
 template <class T>
-void log_softmax(i64 start, i64 stop, i64 width, const T* x, T* out) {
+void log_softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T* a = x + row * width;
         T* b = out + row * width;
@@ -84,7 +93,8 @@ void log_softmax(i64 start, i64 stop, i64 width, const T* x, T* out) {
 }
 
 template <class T>
-void log_softmax_backward(i64 start, i64 stop, i64 width, const T* t, const T* y, T* out) {
+void log_softmax_backward(const Work& work, i64 start, i64 stop, const T* t, const T* y, T* out) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T *a = t + row * width, *b = y + row * width;
         T* c = out + row * width;
@@ -96,7 +106,8 @@ void log_softmax_backward(i64 start, i64 stop, i64 width, const T* t, const T* y
 
 // The exponentials of rows less their largest elements, these, and the exponentials' sums.
 template <class T>
-void row_powers(i64 start, i64 stop, i64 width, const T* x, T* powers, T* top, T* total) {
+void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T* top, T* total) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T* a = x + row * width;
         top[row] = largest(a, width);
@@ -107,7 +118,7 @@ void row_powers(i64 start, i64 stop, i64 width, const T* x, T* powers, T* top, T
 // ------------------------------------------------------------------------------------------------------- normalization
 
 template <class T>
-inline void statistics_of(const T* x, i64 width, T& mean, T& variance) {
+INLINE void statistics_of(const T* x, i64 width, T& mean, T& variance) {
     const T center = static_cast<T>(sum_of<T>(width, [=](i64 i) { return x[i]; }) / width);
     const double squares = sum_of<T>(width, [=](i64 i) { return (x[i] - center) * (x[i] - center); });
     mean = center;
@@ -115,45 +126,52 @@ inline void statistics_of(const T* x, i64 width, T& mean, T& variance) {
 }
 
 template <class T>
-void row_statistics(i64 start, i64 stop, i64 width, const T* x, T* mean, T* variance) {
+void row_statistics(const Work& work, i64 start, i64 stop, const T* x, T* mean, T* variance) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) statistics_of(x + row * width, width, mean[row], variance[row]);
 }
 
 template <class T>
-void layer_norm(i64 start, i64 stop, i64 width, const T* x, const T* weight, const T* bias, const T* eps, T* out, T* mean,
+void layer_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weight, const T* bias, T* out, T* mean,
                 T* variance) {
+    const i64 width = work.width;
+    const T eps = static_cast<T>(work.number);
     for (i64 row = start; row < stop; ++row) {
         const T* a = x + row * width;
         T* b = out + row * width;
         statistics_of(a, width, mean[row], variance[row]);
-        const T center = mean[row], scale = 1 / sqrt(variance[row] + *eps);
+        const T center = mean[row], scale = 1 / sqrt(variance[row] + eps);
 #pragma omp simd
         for (i64 i = 0; i < width; ++i) b[i] = (a[i] - center) * scale * weight[i] + bias[i];
     }
 }
 
-// `to_weight` and `to_bias` are sums over these rows.
+// A part of the work is several rows, whose sums come into a row of `to_weight` and of `to_bias`.
 template <class T>
-void layer_norm_backward(i64 start, i64 stop, i64 width, const T* grad, const T* x, const T* weight, const T* mean,
-                         const T* variance, const T* eps, T* out, T* to_weight, T* to_bias) {
+void layer_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* weight,
+                         const T* mean, const T* variance, T* out, T* to_weight, T* to_bias) {
+    const i64 width = work.width;
+    const T eps = static_cast<T>(work.number);
+    for (i64 part = start; part < stop; ++part) {
+        T *weights = to_weight + part * width, *biases = to_bias + part * width;
+        for (i64 i = 0; i < width; ++i) weights[i] = biases[i] = 0;
+        for (i64 row = work.height * part / work.parts; row < work.height * (part + 1) / work.parts; ++row) {
+            const T *g = grad + row * width, *a = x + row * width;
+            T* b = out + row * width;
+            const T center = mean[row], scale = 1 / sqrt(variance[row] + eps);
+            const double along_x = sum_of<T>(width, [=](i64 i) {
+                weights[i] += g[i] * (a[i] - center) * scale;
+                return g[i] * weight[i] * (a[i] - center);
+            });
+            const double along_one = sum_of<T>(width, [=](i64 i) {
+                biases[i] += g[i];
+                return g[i] * weight[i];
+            });
+            const T slope = static_cast<T>(along_x / width) * (scale * scale * scale);
+            const T shift = static_cast<T>(along_one / width) * scale;
 #pragma omp simd
-    for (i64 i = 0; i < width; ++i) to_weight[i] = to_bias[i] = 0;
-    for (i64 row = start; row < stop; ++row) {
-        const T *g = grad + row * width, *a = x + row * width;
-        T* b = out + row * width;
-        const T center = mean[row], scale = 1 / sqrt(variance[row] + *eps);
-        const double along_x = sum_of<T>(width, [=](i64 i) {
-            to_weight[i] += g[i] * (a[i] - center) * scale;
-            return g[i] * weight[i] * (a[i] - center);
-        });
-        const double along_one = sum_of<T>(width, [=](i64 i) {
-            to_bias[i] += g[i];
-            return g[i] * weight[i];
-        });
-        const T slope = static_cast<T>(along_x / width) * (scale * scale * scale);
-        const T shift = static_cast<T>(along_one / width) * scale;
-#pragma omp simd
-        for (i64 i = 0; i < width; ++i) b[i] = g[i] * weight[i] * scale - ((a[i] - center) * slope + shift);
+            for (i64 i = 0; i < width; ++i) b[i] = g[i] * weight[i] * scale - ((a[i] - center) * slope + shift);
+        }
     }
 }
 
@@ -161,7 +179,8 @@ void layer_norm_backward(i64 start, i64 stop, i64 width, const T* grad, const T*
 
 // The sums of x less the plane's center, and of the squares.
 template <class T>
-void plane_moments(i64 start, i64 stop, i64 width, const T* x, const T* center, T* total, T* squares) {
+void plane_moments(const Work& work, i64 start, i64 stop, const T* x, const T* center, T* total, T* squares) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T *a = x + row * width, middle = center[row];
         total[row] = static_cast<T>(sum_of<T>(width, [=](i64 i) { return a[i] - middle; }));
@@ -171,7 +190,8 @@ void plane_moments(i64 start, i64 stop, i64 width, const T* x, const T* center, 
 
 // (x - center) * scale + shift
 template <class T>
-void plane_line(i64 start, i64 stop, i64 width, const T* x, const T* center, const T* scale, const T* shift, T* out) {
+void plane_line(const Work& work, i64 start, i64 stop, const T* x, const T* center, const T* scale, const T* shift, T* out) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T *a = x + row * width, middle = center[row], factor = scale[row], term = shift[row];
         T* b = out + row * width;
@@ -182,7 +202,8 @@ void plane_line(i64 start, i64 stop, i64 width, const T* x, const T* center, con
 
 // The sums of grad, and of grad times x less the plane's center.
 template <class T>
-void plane_products(i64 start, i64 stop, i64 width, const T* grad, const T* x, const T* center, T* total, T* product) {
+void plane_products(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* center, T* total, T* product) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T *g = grad + row * width, *a = x + row * width, middle = center[row];
         total[row] = static_cast<T>(sum_of<T>(width, [=](i64 i) { return g[i]; }));
@@ -192,8 +213,9 @@ void plane_products(i64 start, i64 stop, i64 width, const T* grad, const T* x, c
 
 // grad * scale + ((x - center) * slope + shift)
 template <class T>
-void plane_plane(i64 start, i64 stop, i64 width, const T* grad, const T* x, const T* center, const T* scale,
+void plane_plane(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* center, const T* scale,
                  const T* slope, const T* shift, T* out) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T *g = grad + row * width, *a = x + row * width;
         const T middle = center[row], factor = scale[row], along = slope[row], term = shift[row];
@@ -207,7 +229,7 @@ void plane_plane(i64 start, i64 stop, i64 width, const T* grad, const T* x, cons
 
 // Some rows at a time, as an addition waits for the one before it.
 template <class T, int rows>
-inline void accumulate(i64 width, bool reverse, const T* x, T* out) {
+INLINE void accumulate(i64 width, bool reverse, const T* x, T* out) {
     double sums[rows] = {};
     for (i64 k = 0; k < width; ++k) {
         const i64 i = reverse ? width - 1 - k : k;
@@ -216,39 +238,38 @@ inline void accumulate(i64 width, bool reverse, const T* x, T* out) {
 }
 
 template <class T>
-void cumulative_sum(i64 start, i64 stop, i64 width, const T* x, const bool* reverse, T* out) {
+void cumulative_sum(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    const i64 width = work.width;
     i64 row = start;
-    for (; row + 4 <= stop; row += 4) accumulate<T, 4>(width, *reverse, x + row * width, out + row * width);
-    for (; row < stop; ++row) accumulate<T, 1>(width, *reverse, x + row * width, out + row * width);
+    for (; row + 4 <= stop; row += 4) accumulate<T, 4>(width, work.number != 0, x + row * width, out + row * width);
+    for (; row < stop; ++row) accumulate<T, 1>(width, work.number != 0, x + row * width, out + row * width);
 }
+
+// What Python calls for a kernel: numbers, then its arrays, objects of NumPy.
+template <auto kernel>
+struct Entry;
+
+template <class... A, void (*kernel)(const Work&, i64, i64, A...)>
+struct Entry<kernel> {
+    template <class>
+    using Object = const void*;
+
+    static void run(i64 parts, i64 height, i64 width, i64 grain, i64 threads, double number, Object<A>... objects) {
+        const Work work = {parts, height, width, number};
+        spread(parts, grain, 1, threads, [&](i64 start, i64 stop) {
+            kernel(work, start, stop, reinterpret_cast<A>(array_of(objects).data)...);
+        });
+    }
+};
 
 }  // namespace gradcore
 
-// Every kernel as a function `(start, stop, width, arrays)` for each type.
+// The addresses of these functions, by kernel and type.
 
-namespace {
-
-template <class... A, std::size_t... I>
-void call(void (*kernel)(gradcore::i64, gradcore::i64, gradcore::i64, A...), const gradcore::i64* rows, void* const* arrays,
-          std::index_sequence<I...>) {
-    kernel(rows[0], rows[1], rows[2], static_cast<A>(arrays[I])...);
-}
-
-template <class... A>
-void call(void (*kernel)(gradcore::i64, gradcore::i64, gradcore::i64, A...), gradcore::i64 start, gradcore::i64 stop,
-          gradcore::i64 width, void* const* arrays) {
-    const gradcore::i64 rows[] = {start, stop, width};
-    call(kernel, rows, arrays, std::index_sequence_for<A...>());
-}
-
-}  // namespace
-
-#define KERNEL(name)                                                                                               \
-    extern "C" void name##_f(gradcore::i64 start, gradcore::i64 stop, gradcore::i64 width, void* const* arrays) {  \
-        call(&gradcore::name<float>, start, stop, width, arrays);                                                  \
-    }                                                                                                              \
-    extern "C" void name##_d(gradcore::i64 start, gradcore::i64 stop, gradcore::i64 width, void* const* arrays) {  \
-        call(&gradcore::name<double>, start, stop, width, arrays);                                                 \
+#define KERNEL(name)                                                                                      \
+    extern "C" {                                                                                          \
+    const void* name##_f = reinterpret_cast<const void*>(&gradcore::Entry<&gradcore::name<float>>::run);  \
+    const void* name##_d = reinterpret_cast<const void*>(&gradcore::Entry<&gradcore::name<double>>::run); \
     }
 
 KERNEL(softmax)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from gradcore.backends.compiled.library import address
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.backends.numpy.rows import in_blocks, number_of_blocks, rows_of
+from gradcore.backends.numpy.rows import rows_of
 
 __all__ = ["CompiledRows"]
 
 Triple = tuple[Any, Any, Any]
 
-#: Elements from which a kernel is faster than NumPy's functions, and of which one is worth a thread.
-_LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 17
+#: Elements from which a kernel is faster than NumPy's functions, and that are worth a thread.
+_LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
+#: Elements of the rows whose gradients of weights are added one after the other.
+_PART = 1 << 15
 #: The width of rows, or the points of a channel, from which a kernel is faster than NumPy's functions: in short rows
 #: the lanes of the CPU have little to do.
 _WIDTHS = {
@@ -39,23 +40,22 @@ class CompiledRows(NumpyBackend):
     def _functions(self) -> dict[tuple[str, str], Any]:
         return {}
 
-    def _function(self, name: str, char: str) -> Any:
+    def _function(self, name: str, char: str, arrays: int) -> Callable[..., None]:
+        """A kernel of `rows.cpp`: ``(parts, height, width, grain, threads, number, *arrays)``."""
         function = self._functions.get((name, char))
         if function is None:
-            function = self._functions[name, char] = getattr(self.library, f"{name}_{char}")
-            function.argtypes, function.restype = [ctypes.c_int64] * 3 + [ctypes.c_void_p], None
-        return function
+            place = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0
+            kinds = [ctypes.c_int64] * 5 + [ctypes.c_double] + [ctypes.py_object] * arrays
+            function = self._functions[name, char] = ctypes.CFUNCTYPE(None, *kinds)(place)
+        return function  # type: ignore[no-any-return]
 
-    def _run(self, name: str, shape: tuple[int, int], *arrays: Any) -> None:
-        """Run a kernel of `rows.cpp` on all rows; arrays are contiguous, of one dtype, and held by the caller."""
+    def _run(self, name: str, shape: tuple[int, int], *arrays: Any, number: float = 0, parts: int | None = None) -> None:
+        """Run a kernel on all rows; arrays are contiguous and of one dtype."""
         height, width = shape
-        function = self._function(name, arrays[-1].dtype.char)
-        places = (ctypes.c_void_p * len(arrays))(*[address(a) for a in arrays])
-        worth = height * width // _WORTH_A_THREAD
-        if worth < 2:
-            function(0, height, width, places)
-        else:
-            threads.spread(lambda start, stop: function(start, stop, width, places), height, worth)
+        function = self._function(name, arrays[-1].dtype.char, len(arrays))
+        parts = parts or height
+        grain = max(1, _WORTH_A_THREAD * parts // (height * width))
+        function(parts, height, width, grain, threads.available(), number, *arrays)
 
     # -- softmax ---------------------------------------------------------------------------------------------
 
@@ -94,9 +94,9 @@ class CompiledRows(NumpyBackend):
     def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
         if not _fits("cumulative_sum", x, dim) or (dtype is not None and dtype.numpy != x.dtype):
             return super().cumsum_along(x, dim, reverse, dtype)
-        rows, flag = rows_of(x), np.array(reverse)
+        rows = rows_of(x)
         out = np.empty(rows.shape, rows.dtype)
-        self._run("cumulative_sum", rows.shape, rows, flag, out)
+        self._run("cumulative_sum", rows.shape, rows, out, number=reverse)
         return out.reshape(x.shape)
 
     # -- normalization over the last dims --------------------------------------------------------------------
@@ -108,7 +108,7 @@ class CompiledRows(NumpyBackend):
         rows = _matrix(x, prod(last))
         out, (mean, var) = np.empty(rows.shape, x.dtype), np.empty((2, len(rows)), x.dtype)
         factors, terms = _vector(weight, 1, rows), _vector(bias, 0, rows)
-        self._run("layer_norm", rows.shape, rows, factors, terms, np.array(eps, x.dtype), out, mean, var)
+        self._run("layer_norm", rows.shape, rows, factors, terms, out, mean, var, number=eps)
         kept = lead + (1,) * ndims
         return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
 
@@ -126,21 +126,15 @@ class CompiledRows(NumpyBackend):
         needs: Sequence[bool],
     ) -> Triple:
         last = x.shape[x.ndim - ndims :]
-        width, given = prod(last), (grad_mean, grad_var)
-        if given != (None, None) or not _usual("layer_norm_backward", width, x, grad, weight):
+        width = prod(last)
+        if (grad_mean, grad_var) != (None, None) or not _usual("layer_norm_backward", width, x, grad, weight):
             return super().layer_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, ndims, eps, needs)
         rows, grads = _matrix(x, width), _matrix(grad, width)
         factors, means, variances = _vector(weight, 1, rows), *(np.ascontiguousarray(a) for a in (mean, var))
-        epsilon, out = np.array(eps, x.dtype), np.empty(rows.shape, x.dtype)
-        to_weight, to_bias = np.empty((2, number_of_blocks(rows), width), x.dtype)
-        function = self._function("layer_norm_backward", x.dtype.char)
-
-        def work(part: slice, i: int) -> None:
-            arrays = grads, rows, factors, means, variances, epsilon, out, to_weight[i], to_bias[i]
-            start, stop, _ = part.indices(len(rows))
-            function(start, stop, width, (ctypes.c_void_p * len(arrays))(*[address(a) for a in arrays]))
-
-        in_blocks(work, rows)
+        out, parts = np.empty(rows.shape, x.dtype), min(max(rows.size // _PART, 1), len(rows))
+        to_weight, to_bias = np.empty((2, parts, width), x.dtype)
+        given = grads, rows, factors, means, variances, out, to_weight, to_bias
+        self._run("layer_norm_backward", rows.shape, *given, number=eps, parts=parts)
         return (
             out.reshape(x.shape) if needs[0] else None,
             to_weight.sum(0).reshape(last) if needs[1] else None,

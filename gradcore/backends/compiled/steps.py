@@ -1,4 +1,4 @@
-"""Steps of optimisers by loops of the compiled library: one pass over parameter, gradient and states."""
+"""Steps of optimisers by loops of the compiled library: one pass over parameters, gradients and states."""
 
 from __future__ import annotations
 
@@ -6,16 +6,88 @@ import ctypes
 from functools import cached_property
 from typing import Any
 
-from gradcore.backends.compiled.library import address
 from gradcore.backends.compiled.symbols import is_number
+from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.optimizers import Batch, Formula
 
 __all__ = ["CompiledSteps"]
 
+#: Elements that are worth a thread.
+_WORTH_A_THREAD = 1 << 15
+#: The most arrays that a loop takes.
+_MOST_ARRAYS = 16
+
+
+class _Batch(ctypes.Structure):
+    """What `gradcore_step` reads of a batch."""
+
+    _fields_ = (
+        ("params", ctypes.c_int64), ("states", ctypes.c_int64), ("offsets", ctypes.c_void_p),
+        ("objects", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class _Step(ctypes.Structure):
+    """What `gradcore_step` reads of a loop."""
+
+    _fields_ = (
+        ("loop", ctypes.c_void_p), ("grain", ctypes.c_int64), ("item", ctypes.c_int64), ("arrays", ctypes.c_int64),
+        ("positions", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class _Prepared:
+    """The arrays of a batch as `gradcore_step` takes them."""
+
+    def __init__(self, batch: Batch) -> None:
+        held = *batch.params, *batch.states
+        self.offsets = (ctypes.c_int64 * len(batch.offsets))(*batch.offsets)
+        self.objects = (ctypes.c_void_p * len(held))(*map(id, held))
+        places = map(ctypes.addressof, (self.offsets, self.objects))
+        self.batch = _Batch(len(batch.params), len(batch.states), *places)
+        self.grads: Any = ctypes.c_void_p * len(batch.params)
+
+
+class StepFunction:
+    """A loop of the library as the step of a batch.
+
+    Parameters
+    ----------
+    library : CDLL
+        The library.
+    function : int
+        The loop's address.
+    loop : StepLoop
+        What it takes.
+    dtype : dtype
+        That of all arrays.
+    """
+
+    def __init__(self, library: ctypes.CDLL, function: int, loop: Any, dtype: Any) -> None:
+        positions = [_position(name) for name in loop.names]
+        self.hows = [parameter.how for parameter in loop.parameters]
+        self.numbers: Any = ctypes.c_double * len(self.hows)
+        self.positions = (ctypes.c_int64 * len(positions))(*positions)
+        place = ctypes.addressof(self.positions)
+        self.step = _Step(function, _WORTH_A_THREAD, dtype.itemsize, len(positions), place)
+        self.run = library.gradcore_step
+        self.run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
+        self.run.restype = ctypes.c_bool
+
+    def __call__(self, batch: Batch, settings: dict[str, Any]) -> bool:
+        """Do the step; False if the arrays are not contiguous, and nothing was done."""
+        prepared = batch.prepared
+        if prepared is None:
+            prepared = batch.prepared = _Prepared(batch)
+        grads = prepared.grads(*map(id, batch.grads))
+        numbers = self.numbers(*[how(settings) for how in self.hows])
+        place, of_batch = ctypes.byref(self.step), ctypes.byref(prepared.batch)
+        return self.run(place, of_batch, threads.available(), grads, numbers)  # type: ignore[no-any-return]
+
 
 class CompiledSteps(NumpyBackend):
-    """How the formula of a step runs on flat arrays."""
+    """How the formula of a step runs."""
 
     library: ctypes.CDLL
 
@@ -24,7 +96,9 @@ class CompiledSteps(NumpyBackend):
         ours = formula.__module__.startswith("gradcore.optim.")  # what it does with settings is known
         of_each = any(self.is_tensor(value) for value in settings.values())
         if ours and not of_each and formula.__name__ not in self.fused_steps and dtype.char in "fd":
-            formula = self._step(formula, dtype, len(batch.states), settings) or formula
+            function = self._step(formula, dtype, len(batch.states), settings)
+            if function is not None and function(batch, settings):
+                return
         super()._step_all(formula, batch, settings)
 
     @cached_property
@@ -32,37 +106,22 @@ class CompiledSteps(NumpyBackend):
         """Functions and the loops they are of, by formula and what is not a number among the settings."""
         return {}
 
-    def _step(self, formula: Formula, dtype: Any, states: int, settings: dict[str, Any]) -> Formula | None:
-        """A function that does what the formula does; None if there is no loop for it."""
+    def _step(self, formula: Formula, dtype: Any, states: int, settings: dict[str, Any]) -> StepFunction | None:
+        """The function that does what the formula does; None if there is no loop for it."""
         key = formula, dtype, states, *[float if is_number(v) else v for v in settings.values()]
         known = self._steps.setdefault(key, [])
-        for function, found in known:
-            if found is None or all(guard(settings) for guard in found.guards):
-                return None if function is None else _on_arrays(function, found, settings, formula)
+        for function, guards in known:
+            if all([guard(settings) for guard in guards]):
+                return function  # type: ignore[no-any-return]
         from gradcore.backends.compiled.loops import loop_name, step_loop
 
         found = step_loop(formula, dtype, states, settings, self.bodies)
-        function = None if found is None else getattr(self.library, loop_name(found.program), None)
-        if function is not None:
-            function.argtypes, function.restype = [ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p], None
-        known.append((function, found))
-        return None if function is None else _on_arrays(function, found, settings, formula)
-
-
-def _on_arrays(function: Any, loop: Any, settings: dict[str, Any], formula: Formula) -> Formula:
-    """A loop as a function of flat arrays, with the parameters that follow from settings."""
-    parameters = [parameter.how(settings) for parameter in loop.parameters]
-    numbers = (ctypes.c_double * len(parameters))(*parameters)
-    places: Any = ctypes.c_void_p * len(loop.names)
-    positions = [_position(name) for name in loop.names]
-
-    def step(F: Any, *arrays: Any, **settings: Any) -> None:
-        if all(a.flags.c_contiguous and a.flags.aligned and a.dtype == arrays[0].dtype for a in arrays):
-            function(arrays[0].size, places(*[address(arrays[i]) for i in positions]), numbers)
-        else:
-            formula(F, *arrays, **settings)
-
-    return step
+        loop = None if found is None else getattr(self.library, loop_name(found.program), None)
+        made = None
+        if found is not None and loop is not None and len(found.names) <= _MOST_ARRAYS:
+            made = StepFunction(self.library, ctypes.cast(loop, ctypes.c_void_p).value or 0, found, dtype)
+        known.append((made, () if found is None else found.guards))
+        return made
 
 
 def _position(name: str) -> int:

@@ -19,12 +19,19 @@ __all__ = ["Helper", "Pool", "works_in_parts"]
 
 Work = Callable[[], None]
 
-_here = threading.local()
+
+class _Here(threading.local):
+    """What is so in a thread."""
+
+    part = False
+
+
+_here = _Here()
 
 
 def works_in_parts() -> bool:
     """Whether the current thread does a part of something that is shared already."""
-    return getattr(_here, "part", False)
+    return _here.part
 
 
 class Helper:

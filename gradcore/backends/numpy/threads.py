@@ -77,6 +77,11 @@ def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = 
         _pool.run(lambda: work(numbers), others)
 
 
+def available() -> int:
+    """The number of threads for work that begins here: one in a thread that does a part of other work."""
+    return 1 if works_in_parts() else _pool.size + 1
+
+
 def spread(work: Callable[[int, int], None], count: int, most: int | None = None) -> None:
     """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, one a thread, and wait for all.
 

@@ -43,6 +43,7 @@ class Batch:
         self.offsets = [0, *itertools.accumulate(p.size for p in params)]
         #: Filled in by the backend that runs the batch, at the first step.
         self.cut: Cut | None = None
+        self.prepared: Any = None
 
 
 class Optimizers:

@@ -1,0 +1,30 @@
+// Threads for the kernels of this library, which wake within microseconds: Python's take some fifty.
+
+#pragma once
+
+#include <cstdint>
+
+namespace gradcore {
+
+// Call `function(work, i)` for every i below `count`, each once, in the calling thread and in up to `threads` - 1
+// others, and wait for all. Whoever is free takes the next number, so a thread that comes late does less. If the others
+// are at work for another caller, the calling thread does all of it alone.
+void share(int64_t count, int64_t threads, void (*function)(const void* work, int64_t i), const void* work);
+
+// Call `work(start, stop)` for parts of range(count), in up to `threads` threads. A part has `grain` elements at least,
+// and begins at a multiple of `step`.
+template <class F>
+void spread(int64_t count, int64_t grain, int64_t step, int64_t threads, const F& work) {
+    constexpr int64_t parts_of_a_thread = 4;
+    const int64_t steps = count / step, most = count / grain, wanted = threads * parts_of_a_thread;
+    int64_t parts = most < wanted ? most : wanted;
+    parts = steps < parts ? steps : parts;
+    if (threads < 2 || parts < 2) return work(int64_t(0), count);
+    const auto part = [=, &work](int64_t i) {
+        work(steps * i / parts * step, i + 1 == parts ? count : steps * (i + 1) / parts * step);
+    };
+    using Part = decltype(part);
+    share(parts, threads, [](const void* w, int64_t i) { (*static_cast<Part*>(w))(i); }, &part);
+}
+
+}  // namespace gradcore

@@ -1,0 +1,65 @@
+// Steps of optimisers: one pass over all parameters of a batch, their gradients and states.
+
+#include <algorithm>
+
+#include "arrays.h"
+#include "pool.h"
+
+using gradcore::Array;
+using gradcore::array_of;
+using gradcore::i64;
+
+namespace {
+
+constexpr i64 most_arrays = 16;
+
+using Loop = void (*)(i64, void* const*, const double*);
+
+// What does not change between steps of a batch; filled in by Python.
+struct Batch {
+    i64 params, states;
+    const i64* offsets;          // of each parameter in the states, and the end of the last
+    const void* const* objects;  // arrays: the parameters, then the states
+};
+
+// Which arrays a loop takes, and where: the parameter, the gradient or a state, counted in this order.
+struct Step {
+    Loop loop;
+    i64 grain, item, arrays;
+    const i64* positions;
+};
+
+bool fits(const Array& a, i64 size) { return a.is_contiguous() && a.is_aligned() && a.size() == size; }
+
+}  // namespace
+
+// Whether the step was done: all arrays are contiguous.
+extern "C" bool gradcore_step(const void* step_, const void* batch_, i64 threads, const void* const* grads,
+                              const double* numbers) {
+    const Step& step = *static_cast<const Step*>(step_);
+    const Batch& batch = *static_cast<const Batch*>(batch_);
+    const i64 *offsets = batch.offsets, total = offsets[batch.params];
+    for (i64 i = 0; i < batch.params; ++i) {
+        const i64 size = offsets[i + 1] - offsets[i];
+        if (!fits(array_of(batch.objects[i]), size) || !fits(array_of(grads[i]), size)) return false;
+    }
+    for (i64 k = 0; k < batch.states; ++k) {
+        if (!fits(array_of(batch.objects[batch.params + k]), total)) return false;
+    }
+    gradcore::spread(total, step.grain, 16, threads, [&](i64 start, i64 stop) {
+        for (i64 i = std::upper_bound(offsets, offsets + batch.params, start) - offsets - 1; start < stop; ++i) {
+            const i64 end = std::min(stop, offsets[i + 1]), inside = start - offsets[i];
+            void* places[most_arrays];
+            for (i64 k = 0; k < step.arrays; ++k) {
+                const i64 position = step.positions[k];
+                const void* object = position == 0   ? batch.objects[i]
+                                     : position == 1 ? grads[i]
+                                                     : batch.objects[batch.params + position - 2];
+                places[k] = array_of(object).data + (position < 2 ? inside : start) * step.item;
+            }
+            step.loop(end - start, places, numbers);
+            start = end;
+        }
+    });
+    return true;
+}
