@@ -28,12 +28,12 @@ DTYPES = frozenset(map(np.dtype, ("f4", "f8", "?")))
 
 #: The functions of `elements.h`.
 KNOWN = {
-    "cast", "ceil", "copysign", "exp", "expm1", "floor", "is_finite", "is_infinite", "is_nan", "larger", "log", "log1p",
+    "cast", "ceil", "copysign", "erf", "exp", "expm1", "floor", "is_finite", "is_infinite", "is_nan", "larger", "log", "log1p",
     "magnitude", "maximum", "minimum", "rint", "smaller", "sqrt", "tanh", "times_log", "times_log1p", "trunc", "truth",
 }  # fmt: skip
 
 #: Those whose results may differ from NumPy's in the last places.
-NOT_EXACT = {"exp", "expm1", "log", "log1p", "tanh", "times_log", "times_log1p"}
+NOT_EXACT = {"erf", "exp", "expm1", "log", "log1p", "tanh", "times_log", "times_log1p"}
 
 #: Of zeros of both signs, NumPy's may give either: alone, they are left to it.
 EXTREMA = {"larger", "maximum", "minimum", "smaller"}

@@ -1,56 +1,26 @@
 // Kernels of rows, of a weight for each of their elements, and of planes, the rows of channels, of a number for each.
 //
 // A kernel works on the rows from `start` to before `stop` of contiguous matrices. What it reads comes first in its
-// arguments, what it writes last. Sums are taken in lanes over some elements at a time, and in double precision over
-// these sums.
+// arguments, what it writes last.
 
 #include "arrays.h"
 #include "pool.h"
+#include "sums.h"
 
 namespace gradcore {
 
 // What a kernel is called for, beside its arrays: the shape of the matrices, into how many parts the work is divided
-// (as a rule rows), and a number whose meaning is the kernel's own.
+// (as a rule rows), and numbers whose meaning is the kernel's own.
 struct Work {
-    i64 parts, height, width;
+    i64 parts, height, width, inner, cycle;
     double number;
 };
 
-// The sum of `value(i)` for all `i` below n, taken in lanes of type S over some of them at a time.
-template <class S, class F>
-INLINE double sum_of(i64 n, F value) {
-    constexpr i64 some = 1024;
-    double total = 0;
-    for (i64 start = 0; start < n; start += some) {
-        const i64 stop = start + some < n ? start + some : n;
-        S sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (i64 i = start; i < stop; ++i) sum += value(i);
-        total += sum;
-    }
-    return total;
-}
-
-// The largest of numbers; NaN are left out.
+// out = exp(x - top), none of which is above one.
 template <class T>
-INLINE T largest(const T* x, i64 n) {
-    constexpr i64 lanes = 32;
-    T top[lanes];
-    for (i64 k = 0; k < lanes; ++k) top[k] = -infinity<T>();
-    i64 i = 0;
-    for (; i + lanes <= n; i += lanes) {
+INLINE void exponentials(const T* x, i64 n, T top, T* out) {
 #pragma omp simd
-        for (i64 k = 0; k < lanes; ++k) top[k] = chosen(x[i + k] > top[k], x[i + k], top[k]);
-    }
-    for (; i < n; ++i) top[0] = x[i] > top[0] ? x[i] : top[0];
-    for (i64 k = 1; k < lanes; ++k) top[0] = top[k] > top[0] ? top[k] : top[0];
-    return top[0];
-}
-
-// out = exp(x - top), and its sum. Where the logarithm of the sum is the result, S is double: it may be close to one.
-template <class S, class T>
-INLINE T exponentials(const T* x, i64 n, T top, T* out) {
-    return static_cast<T>(sum_of<S>(n, [=](i64 i) { return out[i] = exp(x[i] - top); }));
+    for (i64 i = 0; i < n; ++i) out[i] = exponential_below_one(x[i] - top);
 }
 
 // ------------------------------------------------------------------------------------------------------------- softmax
@@ -61,9 +31,10 @@ void softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     for (i64 row = start; row < stop; ++row) {
         const T* a = x + row * width;
         T* b = out + row * width;
-        const T total = exponentials<T>(a, width, largest(a, width), b);
+        exponentials(a, width, largest(a, width), b);
+        const T scale = static_cast<T>(1 / sum_of(width, b));
 #pragma omp simd
-        for (i64 i = 0; i < width; ++i) b[i] /= total;
+        for (i64 i = 0; i < width; ++i) b[i] *= scale;
     }
 }
 
@@ -73,7 +44,7 @@ void softmax_backward(const Work& work, i64 start, i64 stop, const T* t, const T
     for (i64 row = start; row < stop; ++row) {
         const T *a = t + row * width, *b = y + row * width;
         T* c = out + row * width;
-        const T dot = static_cast<T>(sum_of<T>(width, [=](i64 i) { return a[i] * b[i]; }));
+        const T dot = static_cast<T>(sum_of<T>(width, [](auto p, auto q) { return p * q; }, a, b));
 #pragma omp simd
         for (i64 i = 0; i < width; ++i) c[i] = (a[i] - dot) * b[i];
     }
@@ -86,7 +57,8 @@ void log_softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
         const T* a = x + row * width;
         T* b = out + row * width;
         const T top = largest(a, width);
-        const T total = log(static_cast<T>(sum_of<double>(width, [=](i64 i) { return exp(a[i] - top); })));
+        exponentials(a, width, top, b);
+        const T total = static_cast<T>(std::log(sum_of(width, b)));
 #pragma omp simd
         for (i64 i = 0; i < width; ++i) b[i] = (a[i] - top) - total;
     }
@@ -98,9 +70,9 @@ void log_softmax_backward(const Work& work, i64 start, i64 stop, const T* t, con
     for (i64 row = start; row < stop; ++row) {
         const T *a = t + row * width, *b = y + row * width;
         T* c = out + row * width;
-        const T total = static_cast<T>(sum_of<T>(width, [=](i64 i) { return a[i]; }));
+        const T total = static_cast<T>(sum_of(width, a));
 #pragma omp simd
-        for (i64 i = 0; i < width; ++i) c[i] = a[i] - exp(b[i]) * total;
+        for (i64 i = 0; i < width; ++i) c[i] = a[i] - exponential_below_one(b[i]) * total;
     }
 }
 
@@ -110,8 +82,10 @@ void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T*
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T* a = x + row * width;
+        T* b = powers + row * width;
         top[row] = largest(a, width);
-        total[row] = exponentials<double>(a, width, top[row], powers + row * width);
+        exponentials(a, width, top[row], b);
+        total[row] = static_cast<T>(sum_of(width, b));
     }
 }
 
@@ -119,16 +93,9 @@ void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T*
 
 template <class T>
 INLINE void statistics_of(const T* x, i64 width, T& mean, T& variance) {
-    const T center = static_cast<T>(sum_of<T>(width, [=](i64 i) { return x[i]; }) / width);
-    const double squares = sum_of<T>(width, [=](i64 i) { return (x[i] - center) * (x[i] - center); });
+    const T center = static_cast<T>(sum_of(width, x) / width);
     mean = center;
-    variance = static_cast<T>(squares / width);
-}
-
-template <class T>
-void row_statistics(const Work& work, i64 start, i64 stop, const T* x, T* mean, T* variance) {
-    const i64 width = work.width;
-    for (i64 row = start; row < stop; ++row) statistics_of(x + row * width, width, mean[row], variance[row]);
+    variance = static_cast<T>(sum_of<T>(width, [=](auto a) { return (a - center) * (a - center); }, x) / width);
 }
 
 template <class T>
@@ -146,31 +113,97 @@ void layer_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weig
     }
 }
 
+// Some rows of layer norm's gradient, whose contributions to the gradients of weight and bias are added together.
+template <int rows, class T>
+INLINE void layer_norm_rows(const Work& work, i64 row, const T* grad, const T* x, const T* weight, const T* mean,
+                            const T* variance, T* out, T* to_weight, T* to_bias) {
+    const i64 width = work.width;
+    const T *g = grad + row * width, *a = x + row * width;
+    T *b = out + row * width, center[rows], scale[rows], slope[rows], shift[rows];
+    for (int r = 0; r < rows; ++r) {
+        const T middle = center[r] = mean[row + r], s = scale[r] = 1 / sqrt(variance[row + r] + T(work.number));
+        const auto values = [=](auto t, auto y, auto w) {
+            const auto along = t * w;
+            return Two<decltype(along + along)>{along * (y - middle), along};
+        };
+        const Two<double> sums = sums_of<T>(width, values, g + r * width, a + r * width, weight);
+        slope[r] = static_cast<T>(sums.first / width) * (s * s * s);
+        shift[r] = static_cast<T>(sums.second / width) * s;
+    }
+#pragma omp simd
+    for (i64 i = 0; i < width; ++i) {
+        T of_weight = to_weight[i], of_bias = to_bias[i];
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; ++r) {
+            const T t = g[r * width + i], y = a[r * width + i] - center[r];
+            of_weight += t * y * scale[r];
+            of_bias += t;
+            b[r * width + i] = t * weight[i] * scale[r] - (y * slope[r] + shift[r]);
+        }
+        to_weight[i] = of_weight, to_bias[i] = of_bias;
+    }
+}
+
 // A part of the work is several rows, whose sums come into a row of `to_weight` and of `to_bias`.
 template <class T>
 void layer_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* weight,
                          const T* mean, const T* variance, T* out, T* to_weight, T* to_bias) {
     const i64 width = work.width;
-    const T eps = static_cast<T>(work.number);
     for (i64 part = start; part < stop; ++part) {
         T *weights = to_weight + part * width, *biases = to_bias + part * width;
         for (i64 i = 0; i < width; ++i) weights[i] = biases[i] = 0;
-        for (i64 row = work.height * part / work.parts; row < work.height * (part + 1) / work.parts; ++row) {
-            const T *g = grad + row * width, *a = x + row * width;
-            T* b = out + row * width;
-            const T center = mean[row], scale = 1 / sqrt(variance[row] + eps);
-            const double along_x = sum_of<T>(width, [=](i64 i) {
-                weights[i] += g[i] * (a[i] - center) * scale;
-                return g[i] * weight[i] * (a[i] - center);
-            });
-            const double along_one = sum_of<T>(width, [=](i64 i) {
-                biases[i] += g[i];
-                return g[i] * weight[i];
-            });
-            const T slope = static_cast<T>(along_x / width) * (scale * scale * scale);
-            const T shift = static_cast<T>(along_one / width) * scale;
+        const i64 end = work.height * (part + 1) / work.parts;
+        i64 row = work.height * part / work.parts;
+        for (; row + 4 <= end; row += 4) {
+            layer_norm_rows<4>(work, row, grad, x, weight, mean, variance, out, weights, biases);
+        }
+        for (; row < end; ++row) {
+            layer_norm_rows<1>(work, row, grad, x, weight, mean, variance, out, weights, biases);
+        }
+    }
+}
+
+// A row is a group of channels, of `inner` points each; after `cycle` groups, those of the next image follow.
+template <class T>
+void group_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weight, const T* bias, T* out, T* mean,
+                T* variance) {
+    const i64 width = work.width, points = work.inner, channels = width / points;
+    for (i64 row = start; row < stop; ++row) {
+        statistics_of(x + row * width, width, mean[row], variance[row]);
+        const T center = mean[row], scale = 1 / sqrt(variance[row] + T(work.number));
+        for (i64 c = 0; c < channels; ++c) {
+            const T* a = x + row * width + c * points;
+            T* b = out + row * width + c * points;
+            const i64 channel = row % work.cycle * channels + c;
+            const T factor = scale * weight[channel], term = bias[channel];
 #pragma omp simd
-            for (i64 i = 0; i < width; ++i) b[i] = g[i] * weight[i] * scale - ((a[i] - center) * slope + shift);
+            for (i64 i = 0; i < points; ++i) b[i] = (a[i] - center) * factor + term;
+        }
+    }
+}
+
+// `to_weight` and `to_bias` are those of each image.
+template <class T>
+void group_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* weight,
+                         const T* mean, const T* variance, T* out, T* to_weight, T* to_bias) {
+    const i64 width = work.width, points = work.inner, channels = width / points;
+    for (i64 row = start; row < stop; ++row) {
+        const T center = mean[row], scale = 1 / sqrt(variance[row] + T(work.number));
+        const T *weights = weight + row % work.cycle * channels, *g = grad + row * width, *a = x + row * width;
+        T *b = out + row * width, *of_weight = to_weight + row * channels, *of_bias = to_bias + row * channels;
+        double along_x = 0, along_one = 0;
+        for (i64 c = 0; c < channels; ++c) {
+            const auto values = [=](auto t, auto y) { return Two<decltype(t + t)>{t * (y - center), t}; };
+            const Two<double> sums = sums_of<T>(points, values, g + c * points, a + c * points);
+            of_weight[c] = static_cast<T>(sums.first * scale), of_bias[c] = static_cast<T>(sums.second);
+            along_x += sums.first * weights[c], along_one += sums.second * weights[c];
+        }
+        const T slope = static_cast<T>(along_x / width) * (scale * scale * scale);
+        const T shift = static_cast<T>(along_one / width) * scale;
+        for (i64 c = 0; c < channels; ++c) {
+            const T factor = scale * weights[c];
+#pragma omp simd
+            for (i64 i = c * points; i < (c + 1) * points; ++i) b[i] = g[i] * factor - ((a[i] - center) * slope + shift);
         }
     }
 }
@@ -180,17 +213,18 @@ void layer_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, c
 // The sums of x less the plane's center, and of the squares.
 template <class T>
 void plane_moments(const Work& work, i64 start, i64 stop, const T* x, const T* center, T* total, T* squares) {
-    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
-        const T *a = x + row * width, middle = center[row];
-        total[row] = static_cast<T>(sum_of<T>(width, [=](i64 i) { return a[i] - middle; }));
-        squares[row] = static_cast<T>(sum_of<T>(width, [=](i64 i) { return (a[i] - middle) * (a[i] - middle); }));
+        const T middle = center[row];
+        const auto values = [=](auto a) { return Two<decltype(a + a)>{a - middle, (a - middle) * (a - middle)}; };
+        const Two<double> sums = sums_of<T>(work.width, values, x + row * work.width);
+        total[row] = static_cast<T>(sums.first), squares[row] = static_cast<T>(sums.second);
     }
 }
 
 // (x - center) * scale + shift
 template <class T>
-void plane_line(const Work& work, i64 start, i64 stop, const T* x, const T* center, const T* scale, const T* shift, T* out) {
+void plane_line(const Work& work, i64 start, i64 stop, const T* x, const T* center, const T* scale, const T* shift,
+                T* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T *a = x + row * width, middle = center[row], factor = scale[row], term = shift[row];
@@ -202,12 +236,14 @@ void plane_line(const Work& work, i64 start, i64 stop, const T* x, const T* cent
 
 // The sums of grad, and of grad times x less the plane's center.
 template <class T>
-void plane_products(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* center, T* total, T* product) {
+void plane_products(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* center, T* total,
+                    T* product) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
-        const T *g = grad + row * width, *a = x + row * width, middle = center[row];
-        total[row] = static_cast<T>(sum_of<T>(width, [=](i64 i) { return g[i]; }));
-        product[row] = static_cast<T>(sum_of<T>(width, [=](i64 i) { return g[i] * (a[i] - middle); }));
+        const T middle = center[row];
+        const auto values = [=](auto t, auto y) { return Two<decltype(t + t)>{t, t * (y - middle)}; };
+        const Two<double> sums = sums_of<T>(width, values, grad + row * width, x + row * width);
+        total[row] = static_cast<T>(sums.first), product[row] = static_cast<T>(sums.second);
     }
 }
 
@@ -237,13 +273,17 @@ INLINE void accumulate(i64 width, bool reverse, const T* x, T* out) {
     }
 }
 
+// Backwards if the number is not zero.
 template <class T>
 void cumulative_sum(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     const i64 width = work.width;
+    const bool reverse = work.number != 0;
     i64 row = start;
-    for (; row + 4 <= stop; row += 4) accumulate<T, 4>(width, work.number != 0, x + row * width, out + row * width);
-    for (; row < stop; ++row) accumulate<T, 1>(width, work.number != 0, x + row * width, out + row * width);
+    for (; row + 4 <= stop; row += 4) accumulate<T, 4>(width, reverse, x + row * width, out + row * width);
+    for (; row < stop; ++row) accumulate<T, 1>(width, reverse, x + row * width, out + row * width);
 }
+
+// ------------------------------------------------------------------------------------------------------------ calls
 
 // What Python calls for a kernel: numbers, then its arrays, objects of NumPy.
 template <auto kernel>
@@ -254,10 +294,9 @@ struct Entry<kernel> {
     template <class>
     using Object = const void*;
 
-    static void run(i64 parts, i64 height, i64 width, i64 grain, i64 threads, double number, Object<A>... objects) {
-        const Work work = {parts, height, width, number};
-        spread(parts, grain, 1, threads, [&](i64 start, i64 stop) {
-            kernel(work, start, stop, reinterpret_cast<A>(array_of(objects).data)...);
+    static void run(const Work* work, i64 grain, i64 threads, Object<A>... objects) {
+        spread(work->parts, grain, 1, threads, [&](i64 start, i64 stop) {
+            kernel(*work, start, stop, reinterpret_cast<A>(array_of(objects).data)...);
         });
     }
 };
@@ -277,9 +316,10 @@ KERNEL(softmax_backward)
 KERNEL(log_softmax)
 KERNEL(log_softmax_backward)
 KERNEL(row_powers)
-KERNEL(row_statistics)
 KERNEL(layer_norm)
 KERNEL(layer_norm_backward)
+KERNEL(group_norm)
+KERNEL(group_norm_backward)
 KERNEL(plane_moments)
 KERNEL(plane_line)
 KERNEL(plane_products)

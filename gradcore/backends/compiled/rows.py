@@ -31,6 +31,15 @@ _WIDTHS = {
 }  # fmt: skip
 
 
+class _Work(ctypes.Structure):
+    """What the kernels of `rows.cpp` are called for."""
+
+    _fields_ = (
+        ("parts", ctypes.c_int64), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("inner", ctypes.c_int64),
+        ("cycle", ctypes.c_int64), ("number", ctypes.c_double),
+    )  # fmt: skip
+
+
 class CompiledRows(NumpyBackend):
     """Kernels of contiguous rows of float32 and float64."""
 
@@ -41,21 +50,21 @@ class CompiledRows(NumpyBackend):
         return {}
 
     def _function(self, name: str, char: str, arrays: int) -> Callable[..., None]:
-        """A kernel of `rows.cpp`: ``(parts, height, width, grain, threads, number, *arrays)``."""
+        """A kernel of `rows.cpp`: ``(work, grain, threads, *arrays)``."""
         function = self._functions.get((name, char))
         if function is None:
             place = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0
-            kinds = [ctypes.c_int64] * 5 + [ctypes.c_double] + [ctypes.py_object] * arrays
+            kinds = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64] + [ctypes.py_object] * arrays
             function = self._functions[name, char] = ctypes.CFUNCTYPE(None, *kinds)(place)
         return function  # type: ignore[no-any-return]
 
-    def _run(self, name: str, shape: tuple[int, int], *arrays: Any, number: float = 0, parts: int | None = None) -> None:
-        """Run a kernel on all rows; arrays are contiguous and of one dtype."""
+    def _run(self, name: str, shape: tuple[int, int], *arrays: Any, parts: int | None = None, **more: Any) -> None:
+        """Run a kernel on all rows, or on parts of more rows; arrays are contiguous and of one dtype."""
         height, width = shape
         function = self._function(name, arrays[-1].dtype.char, len(arrays))
         parts = parts or height
         grain = max(1, _WORTH_A_THREAD * parts // (height * width))
-        function(parts, height, width, grain, threads.available(), number, *arrays)
+        function(ctypes.byref(_Work(parts, height, width, **more)), grain, threads.available(), *arrays)
 
     # -- softmax ---------------------------------------------------------------------------------------------
 
@@ -107,7 +116,7 @@ class CompiledRows(NumpyBackend):
             return super().native_layer_norm(x, weight, bias, ndims, eps)
         rows = _matrix(x, prod(last))
         out, (mean, var) = np.empty(rows.shape, x.dtype), np.empty((2, len(rows)), x.dtype)
-        factors, terms = _vector(weight, 1, rows), _vector(bias, 0, rows)
+        factors, terms = _vector(weight, 1, rows.shape[1], x.dtype), _vector(bias, 0, rows.shape[1], x.dtype)
         self._run("layer_norm", rows.shape, rows, factors, terms, out, mean, var, number=eps)
         kept = lead + (1,) * ndims
         return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
@@ -130,7 +139,7 @@ class CompiledRows(NumpyBackend):
         if (grad_mean, grad_var) != (None, None) or not _usual("layer_norm_backward", width, x, grad, weight):
             return super().layer_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, ndims, eps, needs)
         rows, grads = _matrix(x, width), _matrix(grad, width)
-        factors, means, variances = _vector(weight, 1, rows), *(np.ascontiguousarray(a) for a in (mean, var))
+        factors, means, variances = _vector(weight, 1, width, x.dtype), *(np.ascontiguousarray(a) for a in (mean, var))
         out, parts = np.empty(rows.shape, x.dtype), min(max(rows.size // _PART, 1), len(rows))
         to_weight, to_bias = np.empty((2, parts, width), x.dtype)
         given = grads, rows, factors, means, variances, out, to_weight, to_bias
@@ -148,10 +157,10 @@ class CompiledRows(NumpyBackend):
         if not _usual("group_norm", points, x, weight, bias):
             return super().native_group_norm(x, weight, bias, groups, eps)
         rows = _matrix(x, channels // groups * points)
-        mean, var = np.empty((2, batch, groups), x.dtype)
-        self._run("row_statistics", rows.shape, rows, mean, var)
-        scale = 1 / np.sqrt(var + x.dtype.type(eps))
-        return self._line(x, _repeated(mean, channels), _repeated(scale, channels), weight, bias), mean, var
+        out, (mean, var) = np.empty(rows.shape, x.dtype), np.empty((2, batch, groups), x.dtype)
+        given = rows, _vector(weight, 1, channels, x.dtype), _vector(bias, 0, channels, x.dtype), out, mean, var
+        self._run("group_norm", rows.shape, *given, inner=points, cycle=groups, number=eps)
+        return out.reshape(x.shape), mean, var
 
     def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
@@ -185,22 +194,18 @@ class CompiledRows(NumpyBackend):
     ) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         given = grad_mean, grad_var
-        if given != (None, None) or not _usual("group_norm_backward", points, x, grad, weight):
+        if given != (None, None) or not _usual("group_norm_backward", points, x, grad, weight, mean, var):
             return super().group_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, groups, eps, needs)
-        r = 1 / np.sqrt(var + x.dtype.type(eps))
-        center, scale = _repeated(mean, channels), _repeated(r, channels)
-        total, product = self._products(grad, x, center)
-        to_weight = (product * scale).sum(0) if needs[1] else None
-        to_bias = total.sum(0) if needs[2] else None
-        if not needs[0]:
-            return None, to_weight, to_bias
-        if weight is not None:
-            total, product, scale = total * weight, product * weight, scale * weight
-        count, of_group = channels // groups * points, (batch, groups, channels // groups)
-        slope = product.reshape(of_group).sum(2) * (r * r * r) / -count
-        shift = total.reshape(of_group).sum(2) * r / -count
-        lines = center, scale, _repeated(slope, channels), _repeated(shift, channels)
-        return self._plane(grad, x, *lines), to_weight, to_bias
+        rows, grads = (_matrix(a, channels // groups * points) for a in (x, grad))
+        means, variances = (np.ascontiguousarray(a) for a in (mean, var))
+        out, (to_weight, to_bias) = np.empty(rows.shape, x.dtype), np.empty((2, batch, channels), x.dtype)
+        arrays = grads, rows, _vector(weight, 1, channels, x.dtype), means, variances, out, to_weight, to_bias
+        self._run("group_norm_backward", rows.shape, *arrays, inner=points, cycle=groups, number=eps)
+        return (
+            out.reshape(x.shape) if needs[0] else None,
+            to_weight.sum(0) if needs[1] else None,
+            to_bias.sum(0) if needs[2] else None,
+        )
 
     def batch_norm_backward(
         self,
@@ -285,11 +290,6 @@ def _matrix(x: Any, width: int) -> Any:
     return np.ascontiguousarray(x).reshape(-1, width)
 
 
-def _vector(x: Any, default: int, rows: Any) -> Any:
-    """A number for each element of a row, `default` where there are none."""
-    return np.full(rows.shape[1], default, rows.dtype) if x is None else np.ascontiguousarray(x)
-
-
-def _repeated(x: Any, channels: int) -> Any:
-    """Numbers for each image and group as numbers for each image and channel."""
-    return np.repeat(x, channels // x.shape[1], axis=1)
+def _vector(x: Any, default: int, count: int, dtype: Any) -> Any:
+    """Numbers in a row, `default` where there are none."""
+    return np.full(count, default, dtype) if x is None else np.ascontiguousarray(x)

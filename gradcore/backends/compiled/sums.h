@@ -1,0 +1,127 @@
+// Sums and maxima of rows in several registers at a time, which compilers do not arrange by themselves.
+
+#pragma once
+
+#include "elements.h"
+
+namespace gradcore {
+
+// A vector of 64 bytes: one register of the CPU, or some.
+template <class T>
+struct Lanes {
+    static constexpr i64 count = 64 / sizeof(T);
+    typedef T Vector __attribute__((vector_size(64)));
+
+    INLINE static Vector load(const T* place) {
+        Vector v;
+        __builtin_memcpy(&v, place, sizeof v);
+        return v;
+    }
+    // `v` with zeros in its first lanes.
+    INLINE static Vector from_lane(i64 first, Vector v) {
+        for (i64 k = 0; k < count; ++k) v[k] = k < first ? T(0) : v[k];
+        return v;
+    }
+};
+
+// A sum in double precision, of vectors.
+class Total {
+public:
+    INLINE void add(Lanes<double>::Vector v) { low_ += v; }
+    INLINE void add(Lanes<float>::Vector v) {
+        typedef float Half __attribute__((vector_size(32)));
+        Half low, high;
+        __builtin_memcpy(&low, &v, 32);
+        __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + 32, 32);
+        low_ += __builtin_convertvector(low, Lanes<double>::Vector);
+        high_ += __builtin_convertvector(high, Lanes<double>::Vector);
+    }
+    INLINE void add_number(double x) { rest_ += x; }
+    INLINE double sum() const {
+        const Lanes<double>::Vector v = low_ + high_;
+        return rest_ + (((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7])));
+    }
+
+private:
+    Lanes<double>::Vector low_ = {}, high_ = {};
+    double rest_ = 0;
+};
+
+template <class V>
+struct Two {
+    V first, second;
+};
+
+// The two sums of what `values` makes of the elements of `n` places in rows: for one number of each row, or a vector.
+template <class T, class F, class... Rows>
+INLINE Two<double> sums_of(i64 n, F values, const Rows*... rows) {
+    using L = Lanes<T>;
+    constexpr i64 lanes = L::count;
+    Total first, second;
+    i64 i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {  // four vectors in their own precision, these in double precision
+        const auto a = values(L::load(rows + i)...), b = values(L::load(rows + i + lanes)...);
+        const auto c = values(L::load(rows + i + 2 * lanes)...), d = values(L::load(rows + i + 3 * lanes)...);
+        first.add((a.first + b.first) + (c.first + d.first));
+        second.add((a.second + b.second) + (c.second + d.second));
+    }
+    for (; i + lanes <= n; i += lanes) {
+        const auto a = values(L::load(rows + i)...);
+        first.add(a.first), second.add(a.second);
+    }
+    if (i < n && n >= lanes) {  // the last vector, without what was added already
+        const auto a = values(L::load(rows + n - lanes)...);
+        first.add(L::from_lane(lanes - (n - i), a.first)), second.add(L::from_lane(lanes - (n - i), a.second));
+        i = n;
+    }
+    for (; i < n; ++i) {
+        const auto a = values(rows[i]...);
+        first.add_number(a.first), second.add_number(a.second);
+    }
+    return {first.sum(), second.sum()};
+}
+
+// The sum of `value(x[i], ...)`.
+template <class T, class F, class... Rows>
+INLINE double sum_of(i64 n, F value, const Rows*... rows) {
+    const auto values = [=](auto... x) {
+        const auto found = value(x...);
+        return Two<decltype(value(x...))>{found, decltype(value(x...)){}};
+    };
+    return sums_of<T>(n, values, rows...).first;
+}
+
+template <class T>
+INLINE double sum_of(i64 n, const T* x) {
+    return sum_of<T>(n, [](auto a) { return a; }, x);
+}
+
+// The largest of numbers; NaN are left out.
+template <class T>
+INLINE T largest(const T* x, i64 n) {
+    using L = Lanes<T>;
+    constexpr i64 lanes = L::count;
+    T found = -infinity<T>();
+    if (n < lanes) {
+        for (i64 i = 0; i < n; ++i) found = x[i] > found ? x[i] : found;
+        return found;
+    }
+    typename L::Vector a = found + typename L::Vector{}, b = a;
+    i64 i = 0;
+    for (; i + 2 * lanes <= n; i += 2 * lanes) {
+        const auto c = L::load(x + i), d = L::load(x + i + lanes);
+        a = c > a ? c : a;
+        b = d > b ? d : b;
+    }
+    if (i + lanes <= n) {
+        const auto c = L::load(x + i);
+        a = c > a ? c : a;
+    }
+    const auto last = L::load(x + n - lanes);
+    b = last > b ? last : b;
+    a = b > a ? b : a;
+    for (i64 k = 0; k < lanes; ++k) found = a[k] > found ? a[k] : found;
+    return found;
+}
+
+}  // namespace gradcore
