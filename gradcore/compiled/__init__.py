@@ -55,14 +55,14 @@ def is_used() -> bool:
 
 
 def remove() -> int:
-    """Delete all libraries that were built, for whatever version and CPU.
+    """Delete all libraries that were built, by whatever environment, for whatever version and CPU.
 
     Returns
     -------
     int
         How many there were. Processes that use one go on using it.
     """
-    found = library.libraries()
+    found = library.libraries(of_all=True)
     for path in found:
         path.unlink(missing_ok=True)
     return len(found)

@@ -87,13 +87,28 @@ def test_what_is_no_library_is_not_loaded(cache: Path, run: Run) -> None:
 
 def test_a_library_of_another_version_is_not_loaded(cache: Path, run: Run) -> None:
     (library,) = cache.iterdir()
-    made_of = library.name.split("-")[1]
+    made_of = library.name.split("-")[2]
     library.rename(cache / library.name.replace(made_of, "0" * len(made_of)))
     done = run(cache, "-c", USED)
     assert done.stdout.strip() == "False"
     assert "are built for another version of gradcore, or another CPU" in done.stderr
     assert "Removed: 1" in run(cache, "-m", "gradcore.compiled", "remove").stdout
     assert not list(cache.iterdir())
+
+
+def test_a_library_of_another_environment_is_left_alone(cache: Path, run: Run) -> None:
+    """It is not loaded, nothing is said of it, and to build another does not delete it."""
+    (library,) = cache.iterdir()
+    others = library.rename(cache / library.name.replace(library.name.split("-")[1], "0" * 16))
+    done = run(cache, "-W", "error", "-c", USED)
+    assert (done.stdout.strip(), done.stderr) == ("False", "")
+    assert "are not built" in run(cache, "-m", "gradcore.compiled", "status").stdout
+    others.rename(library)
+    outdated = library.rename(cache / library.name.replace(library.name.split("-")[2], "0" * 16))
+    shutil.copy(outdated, others)
+    assert run(cache, "-m", "gradcore.compiled", GRADCORE_COMPILED="0").returncode == 0
+    assert set(cache.iterdir()) == {library, others}
+    assert "Removed: 2" in run(cache, "-m", "gradcore.compiled", "remove").stdout
 
 
 def test_without_a_compiler_the_command_says_so(tmp_path: Path, run: Run) -> None:

@@ -310,14 +310,14 @@ INLINE T hyperbolic_tangent(T x) {
     }
 }
 
-// x * p(x**2) / q(x**2), fitted by least squares, weighted anew until the error was even: 2.5e-8.
+// x * p(x**2) / q(x**2), fitted by least squares, weighted anew until the error was even, and then to its own rounding.
 INLINE float erf(float x) {
     const float a = chosen(x > 4, 4.0f, chosen(x < -4, -4.0f, x)), z = a * a;
-    float p = 1.9867958e-6f, q = 3.74203192e-5f;
-    p = fused(fused(fused(p, z, 2.84565931e-4f), z, 3.88331519e-3f), z, 5.31016528e-2f);
-    q = fused(fused(fused(q, z, 1.18556557e-3f), z, 1.52071906e-2f), z, 0.115349691f);
-    p = fused(fused(p, z, 0.193544294f), z, 1.12837914f);
-    q = fused(fused(q, z, 0.504856721f), z, 1.0f);
+    float p = 1.98679504e-6f, q = 3.74203009e-5f;
+    p = fused(fused(fused(p, z, 2.84565933e-4f), z, 3.88331478e-3f), z, 5.31016514e-2f);
+    q = fused(fused(fused(q, z, 1.1855656e-3f), z, 1.5207191e-2f), z, 0.115349695f);
+    p = fused(fused(p, z, 0.193544313f), z, 1.12837911f);
+    q = fused(fused(q, z, 0.504856706f), z, 1.0f);
     const float result = a * p / q;
     return chosen(result > 1, 1.0f, chosen(result < -1, -1.0f, result));
 }

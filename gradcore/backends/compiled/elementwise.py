@@ -45,7 +45,8 @@ class _Call(ctypes.Structure):
     """What `gradcore_run_2` and its like read."""
 
     _fields_ = (
-        ("loop", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("grain", ctypes.c_int64), ("sizes", ctypes.c_void_p),
+        ("loop", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("grain", ctypes.c_int64),
+        ("sizes", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -101,7 +102,7 @@ class Loop:
             if len(self.launches) >= _MOST_LAYOUTS:
                 self.launches.clear()
             launch = self.launches[key] = self._prepared(operands)
-        if launch is None or not all([a.flags.aligned for a in arrays]):  # the compiler takes elements to be aligned
+        if launch is None or not all(a.flags.aligned for a in arrays):  # the compiler takes elements to be aligned
             return None
         size, shape, order, call = launch
         if order is None:
@@ -198,7 +199,12 @@ class CompiledElementwise(NumpyBackend):
         return loop
 
     def _found(self, formula: Callable[..., Any], kinds: list[Any]) -> Loop | None:
-        from gradcore.backends.compiled.loops import DTYPES, is_exact_step, loop_name, traced_loop  # not before it is needed
+        from gradcore.backends.compiled.loops import (
+            DTYPES,
+            is_exact_step,
+            loop_name,
+            traced_loop,
+        )  # not before it is needed
 
         if not DTYPES.issuperset(k for k in kinds if isinstance(k, np.dtype)):
             return None
@@ -222,8 +228,7 @@ def _declare(library: ctypes.CDLL) -> None:
     for count in _ALIKE:
         function = library[f"gradcore_run_{count}"]
         setattr(library, f"gradcore_run_{count}", function)
-        function.argtypes = [ctypes.c_void_p, ctypes.c_int64] + [ctypes.py_object] * count
+        function.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * count]
         function.restype = ctypes.c_bool
     library.gradcore_run_rows.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
     library.gradcore_run_rows.restype = None
-

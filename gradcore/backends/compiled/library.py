@@ -1,8 +1,9 @@
 """The compiled library: where it is kept, how it is made, and its functions.
 
-Its name holds two digests. The first is of what it is made of: gradcore's version, the files of this folder, the
-compiler's options and the CPU. After an update, or on another machine, it is another, and the kernels of NumPy take
-over. The second is of the library itself, so that one that is damaged is not loaded.
+Its name holds three digests. The first is of the environment that built it; those of others, which may have another
+version of gradcore, are left alone. The second is of what it is made of: gradcore's version, the files of this folder,
+the compiler's options and the CPU. After an update, or on another machine, it is another, and the kernels of NumPy take
+over. The third is of the library itself, so that one that is damaged is not loaded.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ SOURCES = ("elementwise.cpp", "rows.cpp", "steps.cpp", "pool.cpp")
 
 #: Results are those of IEEE arithmetic in the order that is written; only sums of rows say that theirs may change.
 FLAGS = (
-    "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd",
-    "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",
+    "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
+    "-fopenmp-simd", "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",
 )  # fmt: skip
 
 
@@ -60,6 +61,12 @@ def _processor() -> str:
 
 
 @functools.cache
+def _environment() -> str:
+    """The digest of where Python's packages are, and where this one is."""
+    return _digest(f"{sys.prefix}\n{HERE}".encode())
+
+
+@functools.cache
 def _made_of() -> str:
     """The digest of what the library for this version, these options and this CPU is made of."""
     digest = hashlib.sha256(repr((FLAGS, _processor())).encode())
@@ -73,14 +80,14 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def libraries() -> list[Path]:
-    """All libraries that were built, for whatever version and CPU."""
-    return sorted(Path(cache_folder()).glob("compiled-*.so"))
+def libraries(of_all: bool = False) -> list[Path]:
+    """The libraries that this environment has built, or all environments have, for whatever version and CPU."""
+    return sorted(Path(cache_folder()).glob("compiled-*.so" if of_all else f"compiled-{_environment()}-*.so"))
 
 
 def find() -> Path | None:
     """The library for this version, these options and this CPU; None if it was not built."""
-    return next(iter(Path(cache_folder()).glob(f"compiled-{_made_of()}-*.so")), None)
+    return next((path for path in libraries() if path.name.split("-")[2] == _made_of()), None)
 
 
 # -- making it ----------------------------------------------------------------------------------------------------
@@ -149,10 +156,12 @@ def build(loops: Iterable[str], parts: int) -> Path:
         _run_all(commands, parts)
         library = Path(folder, "library.so")
         _run_all([[compiler, "-shared", *objects, "-o", str(library)]], 1)
-        old, target = find(), cache / f"compiled-{_made_of()}-{_digest(library.read_bytes())}.so"
+        name = f"compiled-{_environment()}-{_made_of()}-{_digest(library.read_bytes())}.so"
+        old, target = libraries(), cache / name
         os.replace(library, target)
-    if old is not None and old != target:
-        old.unlink(missing_ok=True)
+    for path in old:
+        if path != target:
+            path.unlink(missing_ok=True)
     return target
 
 

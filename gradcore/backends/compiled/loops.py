@@ -28,8 +28,9 @@ DTYPES = frozenset(map(np.dtype, ("f4", "f8", "?")))
 
 #: The functions of `elements.h`.
 KNOWN = {
-    "cast", "ceil", "copysign", "erf", "exp", "expm1", "floor", "is_finite", "is_infinite", "is_nan", "larger", "log", "log1p",
-    "magnitude", "maximum", "minimum", "rint", "smaller", "sqrt", "tanh", "times_log", "times_log1p", "trunc", "truth",
+    "cast", "ceil", "copysign", "erf", "exp", "expm1", "floor", "is_finite", "is_infinite", "is_nan", "larger", "log",
+    "log1p", "magnitude", "maximum", "minimum", "rint", "smaller", "sqrt", "tanh", "times_log", "times_log1p", "trunc",
+    "truth",
 }  # fmt: skip
 
 #: Those whose results may differ from NumPy's in the last places.

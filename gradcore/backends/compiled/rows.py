@@ -56,7 +56,7 @@ class CompiledRows(NumpyBackend):
             place = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0
             kinds = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64] + [ctypes.py_object] * arrays
             function = self._functions[name, char] = ctypes.CFUNCTYPE(None, *kinds)(place)
-        return function  # type: ignore[no-any-return]
+        return function
 
     def _run(self, name: str, shape: tuple[int, int], *arrays: Any, parts: int | None = None, **more: Any) -> None:
         """Run a kernel on all rows, or on parts of more rows; arrays are contiguous and of one dtype."""

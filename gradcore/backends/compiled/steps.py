@@ -44,7 +44,7 @@ class _Prepared:
         held = *batch.params, *batch.states
         self.offsets = (ctypes.c_int64 * len(batch.offsets))(*batch.offsets)
         self.objects = (ctypes.c_void_p * len(held))(*map(id, held))
-        places = map(ctypes.addressof, (self.offsets, self.objects))
+        places = ctypes.addressof(self.offsets), ctypes.addressof(self.objects)
         self.batch = _Batch(len(batch.params), len(batch.states), *places)
         self.grads: Any = ctypes.c_void_p * len(batch.params)
 
@@ -111,7 +111,7 @@ class CompiledSteps(NumpyBackend):
         key = formula, dtype, states, *[float if is_number(v) else v for v in settings.values()]
         known = self._steps.setdefault(key, [])
         for function, guards in known:
-            if all([guard(settings) for guard in guards]):
+            if all(guard(settings) for guard in guards):
                 return function  # type: ignore[no-any-return]
         from gradcore.backends.compiled.loops import loop_name, step_loop
 

@@ -1,0 +1,175 @@
+"""The threads that compiled kernels share work with: results do not depend on them, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.backends.compiled import rows, steps
+from gradcore.backends.numpy import threads
+from gradcore.backends.portable.optimizers import Batch
+from tests.backends.test_tiles import derivative, numbers, same_bits
+from tests.compiled.conftest import Run
+
+SIZE = 300_000
+
+
+@pytest.fixture(autouse=True)
+def _many_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(rows, "_WORTH_A_THREAD", 2000)
+    monkeypatch.setattr(steps, "_WORTH_A_THREAD", 2000)
+    before = gc.get_num_threads()
+    yield
+    gc.set_num_threads(before)
+
+
+def matrix(seed: int) -> Any:
+    return np.random.default_rng(seed).standard_normal((300, 1000)).astype("f4")
+
+
+def elementwise(backend: Any) -> Any:
+    return backend.by_loop(derivative("gelu"), (numbers(0, size=SIZE), numbers(1, size=SIZE), "none"))
+
+
+def strided(backend: Any) -> Any:
+    return backend.by_loop(derivative("gelu"), (matrix(0)[:, ::2], matrix(1)[:, ::-2], "none"))
+
+
+def softmax(backend: Any) -> Any:
+    return backend.softmax_product(matrix(0), backend.softmax_along(matrix(1), 1), 1)
+
+
+def layer_norm(backend: Any) -> Any:
+    x, weight = matrix(0), matrix(1)[0]
+    y, mean, var = backend.native_layer_norm(x, weight, None, 1, 1e-5)
+    grads = backend.layer_norm_backward(y, None, None, x, weight, mean, var, 1, 1e-5, (True, True, True))
+    return np.concatenate([y, grads[0], *(g[None] for g in grads[1:])])
+
+
+def group_norm(backend: Any) -> Any:
+    x = matrix(0).reshape(10, 30, 10, 100)
+    y, mean, var = backend.native_group_norm(x, None, None, 3, 1e-5)
+    return backend.group_norm_backward(y, None, None, x, None, mean, var, 3, 1e-5, (True, True, True))[0]
+
+
+def step(backend: Any) -> Any:
+    batch = Batch([matrix(0), matrix(1)[:7, :9].copy()], [np.zeros(SIZE + 63, "f4")])
+    batch.grads = [matrix(2), matrix(3)[:7, :9].copy()]
+    settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0, "nesterov": False, "maximize": False, "new": None}
+    for _ in range(3):
+        backend.optimizer_step(gc.optim.SGD.formula, batch, settings)
+    return np.concatenate([batch.params[0].ravel(), batch.params[1].ravel(), batch.states[0]])
+
+
+WORK: list[Callable[[Any], Any]] = [elementwise, strided, softmax, layer_norm, group_norm, step]
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_results_do_not_depend_on_the_number_of_threads(compiled: Any, work: Callable[[Any], Any]) -> None:
+    gc.set_num_threads(1)
+    expected = work(compiled)
+    for count in (2, 5, 3, 1, 4):  # the pool grows, and then is larger than what is asked for
+        gc.set_num_threads(count)
+        for _ in range(5):
+            assert same_bits(work(compiled), expected)
+
+
+def test_threads_of_the_program_work_at_the_same_time(compiled: Any) -> None:
+    """One of them has the pool at a time; the others work alone."""
+    gc.set_num_threads(3)
+    expected = [work(compiled) for work in WORK]
+    wrong: list[str] = []
+
+    def some(first: int) -> None:
+        for i in range(first, first + 30):
+            work, right = WORK[i % len(WORK)], expected[i % len(WORK)]
+            wrong.extend([] if same_bits(work(compiled), right) else [work.__name__])
+
+    users = [threading.Thread(target=some, args=(i,)) for i in range(4)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join(60)
+    assert not any(user.is_alive() for user in users)
+    assert not wrong
+
+
+def test_work_within_work_stays_in_its_thread(compiled: Any) -> None:
+    gc.set_num_threads(2)
+    expected, found, counts = softmax(compiled), [], []
+
+    def work(start: int, stop: int) -> None:
+        counts.append(threads.available())
+        found.append(softmax(compiled))
+
+    threads.spread(work, 2)
+    assert counts.count(1) >= 1  # in the thread that is not the caller's
+    assert threads.available() == 2
+    assert all(same_bits(f, expected) for f in found)
+
+
+def test_pauses_between_calls(compiled: Any) -> None:
+    """The threads look for work, then sleep, and are woken again."""
+    gc.set_num_threads(2)
+    expected = softmax(compiled)
+    for pause in (0, 2e-5, 1e-4, 1.1e-4, 1e-3, 0.02):
+        for _ in range(10):
+            threading.Event().wait(pause)
+            assert same_bits(softmax(compiled), expected)
+
+
+PROGRAM = """
+import os, sys, threading
+import gradcore as gc
+gc.set_num_threads(3)
+x = gc.linspace(-3, 3, 300_000).view(300, 1000)
+def work():
+    return gc.nn.functional.gelu(x).softmax(1)
+expected = work()
+"""
+
+
+def test_the_end_of_the_process(built: tuple[Path, str], run: Run) -> None:
+    """It ends while threads look for work, while they sleep, and while a thread of the program has them at work."""
+    for code in (
+        "",
+        "import time; time.sleep(0.01)",
+        "threading.Thread(target=lambda: [work() for _ in iter(int, 1)], daemon=True).start()",
+    ):
+        done = run(built[0], "-c", PROGRAM + code)
+        assert (done.returncode, done.stderr) == (0, ""), code
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_children_have_threads_of_their_own(built: tuple[Path, str], run: Run) -> None:
+    """Also if another thread has the pool at work while the process forks, and in children of children."""
+    code = """
+stop = threading.Event()
+def busy():
+    while not stop.is_set():
+        work()
+other = threading.Thread(target=busy)
+other.start()
+for _ in range(10):
+    child = os.fork()
+    if child == 0:
+        right = gc.equal(work(), expected)
+        grandchild = os.fork()
+        if grandchild == 0:
+            os._exit(0 if gc.equal(work(), expected) else 1)
+        os._exit(0 if right and os.waitpid(grandchild, 0)[1] == 0 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+stop.set()
+other.join()
+assert gc.equal(work(), expected)
+print("done")
+"""
+    done = run(built[0], "-W", "ignore", "-c", PROGRAM + code)
+    assert done.stdout.strip() == "done", done.stderr
