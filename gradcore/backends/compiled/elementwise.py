@@ -20,7 +20,7 @@ __all__ = ["CompiledElementwise", "Forward"]
 #: The least width of rows that are copied to be contiguous: a row costs as much as some 20 elements.
 _NARROW = 16
 #: Elements times steps that are worth a thread, and its least elements; elements of which threads share a single step.
-_WORTH_A_THREAD, _LEAST, _SHARED = 1 << 16, 1 << 13, 1 << 15
+_WORTH_A_THREAD, _LEAST, _SHARED = 1 << 16, 1 << 13, 1 << 16
 #: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
 #: of a loop that are remembered.
 _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000

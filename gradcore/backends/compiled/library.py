@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore import config
 from gradcore.backends.compiled import COMMAND, cache_folder
 
 __all__ = ["FLAGS", "SOURCES", "BuildError", "build", "find", "find_compiler", "libraries", "load", "opened"]
@@ -213,6 +214,8 @@ def opened(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     if sys.implementation.name != "cpython" or not _reads_arrays(library):
         raise OSError("this interpreter's arrays are not what it expects")
+    library.gradcore_place_threads.argtypes = [ctypes.c_bool]
+    library.gradcore_place_threads(config.PLACE_THREADS)
     return library
 
 

@@ -4,6 +4,7 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -11,8 +12,12 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 namespace gradcore {
+
+bool place_threads = true;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -24,6 +29,9 @@ constexpr microseconds patience{100}, patience_of_caller{50};
 // themselves (threads of BLAS keep theirs busy for some time after a product), and callers work alone for a while: the
 // first of these times, or twice as long as the last time.
 constexpr microseconds lateness{200}, first_rest{2000}, longest_rest{64000};
+
+// Into how many sections numbers are divided at most.
+constexpr int64_t most_sections = 64;
 
 thread_local bool at_work = false;  // for `share`: what it is called for in turn stays in its thread
 
@@ -53,20 +61,25 @@ public:
     void run(int64_t count, int64_t threads, void (*function)(const void*, int64_t), const void* work);
 
 private:
-    void take_numbers() {
-        for (int64_t i; (i = next_++) < count_;) function_(work_, i);
-    }
+    void take_numbers(int64_t own);
+    void start(int64_t others);
+    void place();
     void live(int64_t number);
     void wait_for_others();
     void judge(Clock::duration worked, Clock::duration waited);
 
     std::mutex caller_;  // held by the one caller that the others work for
+    std::vector<pthread_t> threads_;
+    int away_from_ = -1;  // the core that they are kept away from
 
     // What is to be done; written while `open_` is false and nobody is `inside_`.
     void (*function_)(const void*, int64_t) = nullptr;
     const void* work_ = nullptr;
-    int64_t count_ = 0, wanted_ = 0, started_ = 0;
-    std::atomic<int64_t> next_{0};
+    int64_t count_ = 0, wanted_ = 0, sections_ = 0;
+    struct alignas(64) Next {
+        std::atomic<int64_t> number{0};
+    };
+    Next next_[most_sections];
 
     std::atomic<bool> open_{false};     // whether others may come in
     std::atomic<int64_t> inside_{0};    // how many are there
@@ -86,17 +99,13 @@ void alone(int64_t count, void (*function)(const void*, int64_t), const void* wo
 
 void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int64_t), const void* work) {
     const std::unique_lock<std::mutex> held(caller_, std::try_to_lock);
-    const auto start = Clock::now();
-    if (!held || start < rests_until_) return alone(count, function, work);
-    for (; started_ < threads - 1; ++started_) {
-        try {
-            std::thread([this, number = started_] { live(number); }).detach();
-        } catch (const std::system_error&) {  // there are as many as the system allows
-            break;
-        }
-    }
+    const auto begin = Clock::now();
+    if (!held || begin < rests_until_) return alone(count, function, work);
+    start(threads - 1);
+    place();
     function_ = function, work_ = work, count_ = count, wanted_ = threads - 1;
-    next_ = 0;
+    sections_ = threads < most_sections ? threads : most_sections;
+    for (int64_t s = 0; s < sections_; ++s) next_[s].number = count * s / sections_;
     open_ = true;
     ++job_;
     if (sleeping_ > 0) {
@@ -104,12 +113,54 @@ void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int
         wake_.notify_all();
     }
     at_work = true;
-    take_numbers();
+    take_numbers(0);
     at_work = false;
     open_ = false;
     const auto end = Clock::now();
     wait_for_others();
-    judge(end - start, Clock::now() - end);
+    judge(end - begin, Clock::now() - end);
+}
+
+// Each thread begins with a section of its own, which is the same in the next call: what it wrote there is in its cache.
+void Pool::take_numbers(int64_t own) {
+    for (int64_t k = 0; k < sections_; ++k) {
+        const int64_t section = (own + k) % sections_, end = count_ * (section + 1) / sections_;
+        for (int64_t i; (i = next_[section].number++) < end;) function_(work_, i);
+    }
+}
+
+void Pool::start(int64_t others) {
+    while (static_cast<int64_t>(threads_.size()) < others) {
+        try {
+            std::thread made([this, number = static_cast<int64_t>(threads_.size())] { live(number); });
+            threads_.push_back(made.native_handle());
+            made.detach();
+            away_from_ = -1;
+        } catch (const std::system_error&) {  // there are as many as the system allows
+            return;
+        }
+    }
+}
+
+// Keep the threads away from the caller's core, and from each other's: Linux wakes a thread on the core of its waker,
+// where the two take turns.
+void Pool::place() {
+#if defined(__linux__)
+    const int core = place_threads ? sched_getcpu() : -1;
+    cpu_set_t allowed;
+    if (core == away_from_ || core < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    away_from_ = core;
+    CPU_CLR(core, &allowed);
+    const int cores = CPU_COUNT(&allowed), others = static_cast<int>(threads_.size());
+    for (int number = 0; cores > 0 && number < others; ++number) {
+        cpu_set_t own;
+        CPU_ZERO(&own);
+        for (int c = 0, seen = 0; c < CPU_SETSIZE; ++c) {
+            if (CPU_ISSET(c, &allowed) && seen++ % others == number % cores) CPU_SET(c, &own);
+        }
+        pthread_setaffinity_np(threads_[number], sizeof own, &own);
+    }
+#endif
 }
 
 void Pool::wait_for_others() {
@@ -142,7 +193,7 @@ void Pool::live(int64_t number) {
         }
         seen = job_;
         ++inside_;
-        if (open_ && number < wanted_) take_numbers();
+        if (open_ && number < wanted_) take_numbers(number + 1);
         if (--inside_ == 0 && waited_for_) {
             { const std::lock_guard<std::mutex> lock(sleep_); }
             done_.notify_all();
@@ -172,3 +223,6 @@ void share(int64_t count, int64_t threads, void (*function)(const void*, int64_t
 }
 
 }  // namespace gradcore
+
+// Whether threads are kept on different cores.
+extern "C" void gradcore_place_threads(bool place) { gradcore::place_threads = place; }

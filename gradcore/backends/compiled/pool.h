@@ -11,15 +11,15 @@ namespace gradcore {
 // are at work for another caller, the calling thread does all of it alone.
 void share(int64_t count, int64_t threads, void (*function)(const void* work, int64_t i), const void* work);
 
-// Call `work(start, stop)` for parts of range(count), in up to `threads` threads. A part has `grain` elements at least,
-// and begins at a multiple of `step`.
+// Call `work(start, stop)` for parts of range(count), each of which begins at a multiple of `step`, in up to `threads`
+// threads: one for every `grain` elements.
 template <class F>
 void spread(int64_t count, int64_t grain, int64_t step, int64_t threads, const F& work) {
     constexpr int64_t parts_of_a_thread = 4;
-    const int64_t steps = count / step, most = count / grain, wanted = threads * parts_of_a_thread;
-    int64_t parts = most < wanted ? most : wanted;
-    parts = steps < parts ? steps : parts;
-    if (threads < 2 || parts < 2) return work(int64_t(0), count);
+    const int64_t steps = count / step, most = count / grain;
+    threads = most < threads ? most : threads;
+    if (threads < 2 || steps < 2) return work(int64_t(0), count);
+    const int64_t wanted = threads * parts_of_a_thread, parts = steps < wanted ? steps : wanted;
     const auto part = [=, &work](int64_t i) {
         work(steps * i / parts * step, i + 1 == parts ? count : steps * (i + 1) / parts * step);
     };
