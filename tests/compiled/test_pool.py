@@ -81,6 +81,17 @@ def test_results_do_not_depend_on_the_number_of_threads(compiled: Any, work: Cal
             assert same_bits(work(compiled), expected)
 
 
+def test_a_parameter_that_is_there_twice_steps_twice(compiled: Any) -> None:
+    gc.set_num_threads(3)
+    p, g = np.zeros(SIZE, "f4"), np.ones(SIZE, "f4")
+    batch = Batch([p, p], [])
+    settings = {"lr": 1.0, "momentum": 0, "weight_decay": 0, "nesterov": False, "maximize": False, "new": None}
+    for _ in range(50):
+        batch.grads = [g, g]
+        compiled.optimizer_step(gc.optim.SGD.formula, batch, settings)
+    np.testing.assert_array_equal(p, -100)
+
+
 def test_threads_of_the_program_work_at_the_same_time(compiled: Any) -> None:
     """One of them has the pool at a time; the others work alone."""
     gc.set_num_threads(3)

@@ -47,6 +47,8 @@ class _Prepared:
         places = ctypes.addressof(self.offsets), ctypes.addressof(self.objects)
         self.batch = _Batch(len(batch.params), len(batch.states), *places)
         self.grads: Any = ctypes.c_void_p * len(batch.params)
+        #: A parameter that is there twice takes its steps one after the other.
+        self.in_order = len({id(p) for p in batch.params}) < len(batch.params)
 
 
 class StepFunction:
@@ -82,8 +84,9 @@ class StepFunction:
             prepared = batch.prepared = _Prepared(batch)
         grads = prepared.grads(*map(id, batch.grads))
         numbers = self.numbers(*[how(settings) for how in self.hows])
-        place, of_batch = ctypes.byref(self.step), ctypes.byref(prepared.batch)
-        return self.run(place, of_batch, threads.available(), grads, numbers)  # type: ignore[no-any-return]
+        step, of_batch = ctypes.byref(self.step), ctypes.byref(prepared.batch)
+        most = 1 if prepared.in_order else threads.available()
+        return self.run(step, of_batch, most, grads, numbers)  # type: ignore[no-any-return]
 
 
 class CompiledSteps(NumpyBackend):
