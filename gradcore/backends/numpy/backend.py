@@ -13,6 +13,7 @@ from gradcore.backends.numpy import memory, threads, tiles
 from gradcore.backends.numpy.attention import NumpyAttention
 from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.numpy.flash_attention import NumpyFlashAttention
+from gradcore.backends.numpy.fourier import NumpyFourier
 from gradcore.backends.numpy.lapack import Lapack
 from gradcore.backends.numpy.normalization import NumpyNormalization
 from gradcore.backends.numpy.products import NumpyProducts
@@ -41,6 +42,7 @@ class NumpyBackend(
     NumpyAttention,
     NumpyFlashAttention,
     NumpyWindows,
+    NumpyFourier,
     NumpyProducts,
     Lapack,
     Backend,
@@ -84,13 +86,6 @@ class NumpyBackend(
         import scipy.special
 
         return scipy.special
-
-    @property
-    def transforms(self) -> Any:
-        """scipy.fft, imported when first used: much faster than numpy.fft in single precision and in several dims."""
-        import scipy.fft
-
-        return scipy.fft
 
     def from_host(self, array: Any) -> Any:
         return array

@@ -17,17 +17,19 @@ class Fourier:
         """The module with ``fftn``, ``rfftn`` and their inverses."""
         return self.xp.fft
 
+    def transform(self, name: str, x: Any, dims: tuple[int, ...], norm: str, **settings: Any) -> Any:
+        """The transform of that name along dims."""
+        return getattr(self.transforms, name)(x, axes=dims, norm=norm, **settings)
+
     def fft_c2c(self, x: Any, dims: tuple[int, ...], norm: str, forward: bool) -> Any:
-        run = self.transforms.fftn if forward else self.transforms.ifftn
-        return run(x, axes=dims, norm=norm)
+        return self.transform("fftn" if forward else "ifftn", x, dims, norm)
 
     def fft_r2c(self, x: Any, dims: tuple[int, ...], norm: str, onesided: bool) -> Any:
-        run = self.transforms.rfftn if onesided else self.transforms.fftn
-        return run(x, axes=dims, norm=norm)
+        return self.transform("rfftn" if onesided else "fftn", x, dims, norm)
 
     def fft_c2r(self, x: Any, dims: tuple[int, ...], norm: str, last: int) -> Any:
         sizes = (*(x.shape[d] for d in dims[:-1]), last)
-        return self.transforms.irfftn(x, s=sizes, axes=dims, norm=norm)
+        return self.transform("irfftn", x, dims, norm, s=sizes)
 
     def half_weighted(self, x: Any, dim: int, n: int, weight: float) -> Any:
         """The body of that name, in one copy."""

@@ -1,0 +1,61 @@
+"""Fourier transforms that are shared among threads are those of one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from gradcore import get_num_threads, set_num_threads
+from gradcore.backends.numpy import fourier
+from gradcore.backends.portable.fourier import Fourier
+from gradcore.backends.registry import CPU
+
+
+@pytest.fixture(autouse=True)
+def _three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(fourier, "_MANY", 1)
+    before = get_num_threads()
+    set_num_threads(3)
+    yield
+    set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [((7, 12), (1,)), ((12, 7), (0,)), ((4, 6, 8), (1, 2)), ((4, 6, 8), (0, 2)), ((9, 8), (0, 1)), ((1, 30), (1,))],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_equal_to_one_thread(shape: tuple[int, ...], dims: tuple[int, ...], dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(shape).astype(dtype)
+    z = (x + 1j * rng.standard_normal(shape)).astype("complex64" if dtype == "float32" else "complex128")
+
+    def results() -> list[np.ndarray]:
+        backend = CPU.backend
+        return [
+            backend.fft_c2c(z, dims, "backward", True),
+            backend.fft_c2c(z, dims, "ortho", False),
+            backend.fft_r2c(x, dims, "backward", True),
+            backend.fft_r2c(x, dims, "forward", False),
+            backend.fft_c2r(z, dims, "backward", 2 * shape[dims[-1]] - 2),
+        ]
+
+    shared = results()
+    set_num_threads(1)
+    for found, expected in zip(shared, results(), strict=True):
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found, expected)
+
+
+def test_a_batch_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = []
+
+    def transform(self, name, x, dims, norm, **settings):
+        parts.append(x.shape)
+        return np.fft.rfftn(x, axes=dims)
+
+    monkeypatch.setattr(Fourier, "transform", transform)
+    assert CPU.backend.fft_r2c(np.ones((5, 6, 4)), (2,), "backward", True).shape == (5, 6, 3)
+    assert sorted(parts) == [(1, 6, 4), (2, 6, 4), (2, 6, 4)]
