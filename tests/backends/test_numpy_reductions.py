@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcore import get_num_threads, set_num_threads
 from gradcore.backends.base import Backend
+from gradcore.backends.numpy import reductions
 from gradcore.backends.registry import CPU
 
 FAST = CPU.backend
@@ -163,3 +165,34 @@ def test_order(shape: tuple[int, ...], dtype: str, kind: str) -> None:
                         assert (np.diff(np.sort(index, axis=dim), axis=dim) > 0).all()
             middle = (x.shape[dim] + 1) // 2
             agree(FAST.kthvalue_along(x, dim, middle), SLOW.kthvalue_along(x, dim, middle))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", [(1_000_000,), (300, 1000), (7, 33_333)])
+def test_large_cumulative_sums_in_threads(shape: tuple[int, ...], reverse: bool) -> None:
+    x = np.random.default_rng(0).uniform(0, 1, shape).astype("float32")
+    expected = x.astype("float64")
+    expected = expected[..., ::-1].cumsum(-1)[..., ::-1] if reverse else expected.cumsum(-1)
+    before, results = get_num_threads(), []
+    try:
+        for number in (1, 2):
+            set_num_threads(number)
+            results.append(reductions._cumsum_by_blocks(x, reverse))
+    finally:
+        set_num_threads(before)
+    np.testing.assert_allclose(results[0], expected, rtol=1e-5)
+    assert np.array_equal(*results)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_largest_of_many_rows_in_threads(largest: bool) -> None:
+    x = np.random.default_rng(0).standard_normal((600, 900)).astype("float32")
+    before = get_num_threads()
+    set_num_threads(2)
+    try:
+        values, index = FAST.topk_along(x, 1, 9, largest)
+    finally:
+        set_num_threads(before)
+    order = np.sort(x, axis=1)
+    assert np.array_equal(values, order[:, :-10:-1] if largest else order[:, :9])
+    assert np.array_equal(np.take_along_axis(x, index, 1), values)

@@ -161,14 +161,28 @@ def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
         rows = np.zeros((len(rows), n + -n % block), x.dtype)
         rows[:, :n] = x.reshape(-1, n)
     triangle = np.tri(block, dtype=x.dtype)
-    out = (rows.reshape(-1, block) @ (triangle if reverse else triangle.T)).reshape(len(rows), -1, block)
-    sums = out[:, :, 0 if reverse else -1]
+    triangle = triangle if reverse else triangle.T
+    blocks = rows.reshape(-1, block)
+    out = np.empty(blocks.shape, x.dtype)
+
+    def sum_in_blocks(part: slice, _: int) -> None:
+        np.matmul(blocks[part], triangle, out[part])
+
+    in_blocks(sum_in_blocks, blocks)
+    sums = out[:, 0 if reverse else -1].reshape(len(rows), -1)
     if not np.isfinite(sums).all():
         return None
+    before = np.zeros(sums.shape, x.dtype)
     if reverse:
-        out[:, :-1] += np.cumsum(sums[:, :0:-1], axis=1)[:, ::-1, None]
+        before[:, :-1] = np.cumsum(sums[:, :0:-1], axis=1)[:, ::-1]
     else:
-        out[:, 1:] += np.cumsum(sums[:, :-1], axis=1)[:, :, None]
+        before[:, 1:] = np.cumsum(sums[:, :-1], axis=1)
+    before = before.reshape(-1, 1)
+
+    def add_before(part: slice, _: int) -> None:
+        np.add(out[part], before[part], out[part])
+
+    in_blocks(add_before, out)
     return np.ascontiguousarray(out.reshape(len(rows), -1)[:, :n]).reshape(x.shape)
 
 

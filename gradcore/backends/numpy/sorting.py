@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.numpy import threads
 from gradcore.backends.portable.sorting import Sorting
 
 __all__ = ["NumpySorting"]
@@ -14,6 +15,8 @@ __all__ = ["NumpySorting"]
 SMALL = 2048
 #: Up to this many of the largest elements are found one after the other.
 FEW = 16
+#: Elements that are looked at, again and again, in the time that is worth a thread.
+WORTH_A_THREAD = 1 << 20
 
 
 def _order_keys(x: Any, descending: bool) -> Any:
@@ -115,16 +118,19 @@ def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
     """
     shape, n = rows.shape[:-1], rows.shape[-1]
     rows = rows.reshape(-1, n)
-    left = rows.copy()
-    number = np.arange(len(rows))
     index = np.empty((len(rows), k), np.int64)
     info = np.finfo(rows.dtype) if rows.dtype.kind == "f" else np.iinfo(rows.dtype)
     struck = (-np.inf if largest else np.inf) if rows.dtype.kind == "f" else (info.min if largest else info.max)
-    for i in range(k):
-        place = left.argmax(axis=1) if largest else left.argmin(axis=1)
-        index[:, i] = place
-        left[number, place] = struck
-    values = rows[number[:, None], index]
+
+    def some(start: int, stop: int) -> None:
+        left, number = rows[start:stop].copy(), np.arange(stop - start)
+        for i in range(k):
+            place = left.argmax(axis=1) if largest else left.argmin(axis=1)
+            index[start:stop, i] = place
+            left[number, place] = struck
+
+    threads.spread(some, len(rows), k * rows.size // WORTH_A_THREAD)
+    values = rows[np.arange(len(rows))[:, None], index]
     if (values == struck).any() or (not largest and np.isnan(values).any()):
         return None
     return values.reshape(*shape, k), index.reshape(*shape, k)

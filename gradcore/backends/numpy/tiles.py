@@ -20,8 +20,8 @@ __all__ = ["Program", "compute"]
 #: The bytes of a tile of one array.
 TILE = 1 << 18
 
-#: Elements times steps that are worth a thread, which takes some 50 microseconds to wake.
-WORTH_A_THREAD = 1 << 21
+#: Elements times steps that are worth a thread, which takes some 30 microseconds to wake.
+WORTH_A_THREAD = 1 << 20
 
 #: From how many steps a program is faster for arrays that fit into a cache; from how many bytes they do not, and from
 #: how many steps it is faster for those.
