@@ -14,6 +14,7 @@ from gradcore.backends.numpy.attention import NumpyAttention
 from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.numpy.flash_attention import NumpyFlashAttention
 from gradcore.backends.numpy.fourier import NumpyFourier
+from gradcore.backends.numpy.functions import SLOW, in_threads
 from gradcore.backends.numpy.lapack import Lapack
 from gradcore.backends.numpy.normalization import NumpyNormalization
 from gradcore.backends.numpy.products import NumpyProducts
@@ -66,9 +67,14 @@ class NumpyBackend(
         return "in_tiles" in vars(type(self))
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        """The kernel of an operation, on large arrays tile by tile if it is elementwise and takes several steps."""
+        """The kernel of an operation: on large arrays tile by tile if it is elementwise and takes several steps.
+
+        Slow functions of NumPy are shared among threads.
+        """
         plain = super().kernel_of(name)
         formula = _SEVERAL_STEPS.get(name) or getattr(plain, "func", None)  # of a body, without this backend
+        if name in SLOW and isinstance(plain, np.ufunc) and self._tiles:
+            return in_threads(plain)
         if name not in self.elementwise or formula is None or not self._tiles:
             return plain
 

@@ -1,0 +1,55 @@
+"""Functions of one array that take long enough for each element to be shared among threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.numpy import threads
+
+__all__ = ["SLOW", "in_threads"]
+
+#: Kernels that take half a nanosecond for an element, or many times that.
+SLOW = frozenset({
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
+    "cos", "cosh", "digamma", "exp", "exp2", "expm1", "i0", "i0e", "i1", "i1e", "lgamma", "log", "log10", "log1p",
+    "log2", "log_ndtr", "ndtri", "sin", "sinh", "tan", "tanh",
+})  # fmt: skip
+
+#: Elements that are computed at a time, and those that are worth a thread.
+_PART, _WORTH_A_THREAD = 1 << 16, 1 << 17
+
+
+def in_threads(function: Any) -> Callable[..., Any]:
+    """A universal function, of one array, that shares large arrays among threads."""
+
+    def kernel(x: Any, out: Any = None) -> Any:
+        if x.size < 2 * _WORTH_A_THREAD or threads.get_num_threads() < 2 or not _fits(x, out):
+            return function(x, out)
+        result = np.empty_like(x) if out is None else out
+        source, target = (x.ravel("K") for x in (x, result))
+
+        def some(numbers: Iterator[int]) -> None:
+            for i in numbers:
+                part = slice(i * _PART, i * _PART + _PART)
+                function(source[part], target[part])
+
+        threads.share(some, -(-x.size // _PART), x.size // _WORTH_A_THREAD)
+        return result
+
+    kernel.nout = function.nout  # type: ignore[attr-defined]
+    return kernel
+
+
+def _fits(x: Any, out: Any) -> bool:
+    """Whether an array, and what is written to if it is given, are floats that lie in one piece and in one order."""
+    if x.dtype.char not in "fd":
+        return False
+    if out is None:
+        return bool(x.flags.forc)
+    same = x.shape == out.shape and x.dtype == out.dtype
+    return same and bool(
+        (x.flags.c_contiguous and out.flags.c_contiguous) or (x.flags.f_contiguous and out.flags.f_contiguous)
+    )
