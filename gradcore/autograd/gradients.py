@@ -12,7 +12,7 @@ from gradcore.autograd.engine import run_backward
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.nodes import Node
-from gradcore.autograd.roots import edge_of, edges_of, roots_of
+from gradcore.autograd.roots import edge_of, edges_of, root_of, roots_of
 from gradcore.autograd.variables import Subclasses, Variable
 
 __all__ = ["ExecutionEngine", "backward", "grad"]
@@ -115,12 +115,14 @@ def backward(
     >>> x.grad
     tensor([ 2., 40.])
     """
-    if local.state.transforms:
+    state = local.state
+    if state.transforms:
         raise RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use func.grad or func.vjp "
             "instead or call backward() outside of functorch transforms."
         )
-    if (found := _takers(tensors, inputs)) is not None:
+    intercepted = Subclasses.used or state.mode & FUNCTIONS
+    if intercepted and (found := _takers(tensors, inputs)) is not None:
         settings = {
             "grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs
         }  # fmt: skip
@@ -130,7 +132,7 @@ def backward(
         _warn_of_cycles()
     if grad_tensors is None and inputs is None and grad_variables is None and isinstance(tensors, Variable):
         retain = create_graph if retain_graph is None else retain_graph
-        run_backward(roots_of((tensors,), (None,)), retain_graph=retain, create_graph=create_graph)
+        run_backward((root_of(tensors),), retain_graph=retain, create_graph=create_graph)
         return
     if grad_variables is not None:
         warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)

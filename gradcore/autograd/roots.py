@@ -10,7 +10,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.nodes import Node, gradient_edge
 from gradcore.autograd.variables import Variable, wrap
 
-__all__ = ["edge_of", "edges_of", "roots_of"]
+__all__ = ["edge_of", "edges_of", "root_of", "roots_of"]
 
 
 def edges_of(values: Any) -> tuple[Any, ...]:
@@ -59,6 +59,14 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
             grad = _checked(kind, grad, i)
         roots.append((*edge, grad))
     return roots
+
+
+def root_of(output: Any) -> tuple[Node, int, Any]:
+    """The node to start from for one tensor of one element, with a gradient of one."""
+    edge = gradient_edge(output)
+    if edge is None:
+        return roots_of((output,), (None,))[0]  # which raises
+    return (*edge, _one((output._array.shape, output._dtype, output._device)))
 
 
 def _one(kind: tuple[Any, ...] | None) -> Any:
