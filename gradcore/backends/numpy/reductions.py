@@ -10,13 +10,13 @@ for 1,000 and 65,536 rows), `BLOCK` rows are added at a time, and then the block
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from gradcore.backends.numpy.products_in_threads import blas_alone
-from gradcore.backends.numpy.rows import in_blocks, ones, row_maxima, rows_of, transposed
+from gradcore.backends.numpy.rows import in_blocks, ones, row_maxima, row_sums, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
 
@@ -226,6 +226,16 @@ class NumpyReductions(Reductions, Cumulative):
             total = _sum_run(total, reduced[start], reduced[stop - 1] + 1)
             stop = start
         return total.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)]) if keepdim else total
+
+    def sum_to_size(self, x: Any, shape: Sequence[int]) -> Any:
+        """Sums of a matrix over one of its dims, without the search for dims."""
+        if x.ndim == 2 and x.dtype.char in "fd":
+            height, width = x.shape
+            if shape == (width,):
+                return self.sum_over(x, (0,))
+            if shape == (height, 1) and width > 1:
+                return row_sums(x).reshape(shape)
+        return super().sum_to_size(x, shape)
 
     def sum_rows(self, x: Any) -> Any:
         rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
