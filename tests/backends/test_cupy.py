@@ -20,6 +20,7 @@ import gradcore as gc
 from gradcore.backends.cupy import indexing as cupy_indexing
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.random import philox
+from gradcore.random import log_standard_gamma
 from tests.strict import api
 from tests.strict.device import COUNTS
 
@@ -367,6 +368,8 @@ def test_random_tensors_are_those_of_the_cpu(strict: str) -> None:
         lambda d, g: gc.randperm(100, generator=g, device=d),
         lambda d, g: gc.rand(5, generator=g, device=d, dtype=gc.complex64),
         lambda d, g: gc.poisson(gc.full((50,), 20.0, device=d), generator=g),
+        lambda d, g: log_standard_gamma(gc.tensor([0.3, 1.0, 5.0] * 9, device=d, dtype=gc.float64), g),
+        lambda d, g: gc.binomial(gc.full((20,), 30.0, device=d), gc.full((), 0.4, device=d), generator=g),
         lambda d, g: gc.multinomial(gc.ones(3, 8, device=d), 4, generator=g),
         lambda d, g: gc.bernoulli(gc.full((50,), 0.3, device=d), generator=g),
         lambda d, g: gc.empty(40, device=d).exponential_(generator=g),
