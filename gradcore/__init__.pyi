@@ -622,7 +622,7 @@ def histc(
 ) -> Tensor: ...
 def histogram(
     input: Tensor,
-    bins: Tensor | Number,
+    bins: Tensor | Number = ...,
     *,
     range: Any = ...,
     weight: Tensor | Number | None = ...,

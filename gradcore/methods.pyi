@@ -335,7 +335,7 @@ class Methods:
     def histc(self, bins: builtins.int = ..., min: builtins.float = ..., max: builtins.float = ...) -> Tensor: ...
     def histogram(
         self,
-        bins: Tensor | Number,
+        bins: Tensor | Number = ...,
         *,
         range: Any = ...,
         weight: Tensor | Number | None = ...,

@@ -49,6 +49,44 @@ def test_the_scaler_of_mixed_precision_is_at_the_top():
 
 
 @pytest.mark.parametrize(
+    ("call", "plain"),
+    [
+        (lambda x: gc.sum(x, axis=0, keepdims=True), lambda x: gc.sum(x, 0, True)),
+        (lambda x: x.split(split_size=1), lambda x: x.split(1)),
+        (lambda x: gc.hsplit(x, sections=2), lambda x: gc.hsplit(x, 2)),
+        (lambda x: gc.tensor_split(x, indices=(1,)), lambda x: gc.tensor_split(x, (1,))),
+        (lambda x: gc.where(x > 0, input=x, other=-x), lambda x: gc.where(x > 0, x, -x)),
+        (lambda x: gc.isin(x, test_element=1.0), lambda x: gc.isin(x, 1.0)),
+        (lambda x: gc.linalg.det(input=x), lambda x: gc.linalg.det(A=x)),
+        (lambda x: gc.linalg.lstsq(input=x, b=x)[0], lambda x: gc.linalg.lstsq(x, x)[0]),
+        (lambda x: gc.linalg.tensorsolve(input=x, other=x[0]), lambda x: gc.linalg.tensorsolve(A=x, B=x[0])),
+        (lambda x: x.view(dtype=gc.int32), lambda x: x.view(gc.int32)),
+        (lambda x: gc.histogram(x)[0], lambda x: gc.histogram(x, 100)[0]),
+        (lambda x: x.clone().uniform_(**{"from": 2.0, "to": 2.0}), lambda x: gc.full_like(x, 2.0)),
+    ],
+)
+def test_parameters_have_pytorchs_other_names(call, plain):
+    x = gc.tensor([[2.0, 1.0], [-1.0, 3.0]])
+    found, expected = call(x), plain(x)
+    for a, b in zip(*((v if isinstance(v, tuple) else (v,)) for v in (found, expected)), strict=True):
+        assert gc.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: gc.linalg.det(), r"det\(\) missing required argument: 'A'"),
+        (lambda x: gc.linalg.det(x, other=x), r"det\(\) got an unexpected keyword argument 'other'"),
+        (lambda x: x.view(shape=4), "unexpected keyword argument 'shape'"),
+        (lambda x: x.split(), "missing"),
+    ],
+)
+def test_parameters_of_no_known_name_are_refused(call, message):
+    with pytest.raises(TypeError, match=message):
+        call(gc.ones(2, 2))
+
+
+@pytest.mark.parametrize(
     ("module", "name", "cls"),
     [
         ("activation", "ReLU", gc.nn.ReLU),

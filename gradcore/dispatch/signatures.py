@@ -24,6 +24,28 @@ __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", 
 #: NumPy's names for parameters, which PyTorch takes, too.
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
+#: Further names that PyTorch takes for parameters of single operations.
+FURTHER_NAMES: dict[str, dict[str, str]] = {
+    **{name: {"sections": "indices_or_sections", "indices": "indices_or_sections"} for name in ("hsplit", "vsplit",
+       "dsplit")},
+    "isin": {"element": "elements", "test_element": "test_elements"},
+    "linalg_lstsq": {"input": "A", "b": "B"},
+    "linalg_tensorsolve": {"input": "A", "other": "B"},
+    "split": {"split_size": "split_size_or_sections"},
+    "tensor_split": {
+        "sections": "indices_or_sections", "indices": "indices_or_sections",
+        "tensor_indices_or_sections": "indices_or_sections",
+    },
+    "view": {"dtype": "size"},
+    "where": {"input": "self"},
+}  # fmt: skip
+
+
+def _other_names(op: Op) -> dict[str, str]:
+    """Names of parameters beside the declared ones; a matrix is called both A and input."""
+    matrix = {"input": "A"} if op.names and op.names[0] == "A" else {}
+    return {**NUMPY_NAMES, **matrix, **FURTHER_NAMES.get(op.name, {})}
+
 
 class _Required:
     """In the place of a default: the parameter must be given, under one of its names."""
@@ -91,11 +113,12 @@ class _Signature:
         #: Whether the last parameter takes sizes that are given one by one.
         self.variadic = method and bool(parameters) and parameters[-1].annotation == "Sizes"
         self.out = not method and not op.view and not op.path.startswith("nn.")
-        dim = op.position.get("dim")
-        #: Where NumPy's names are known, those of the parameters from `dim` on that must be given.
+        #: Where other names are known, those of the parameters from the first of these on that must be given.
         self.required: tuple[int, ...] | None = None
-        if dim is not None:
-            self.required = tuple(i for i, p in enumerate(parameters) if i >= dim and p.default is p.empty)
+        renamed = [op.position[name] for name in _other_names(op).values() if name in op.position]
+        if renamed and not self.variadic:
+            first = min(renamed)
+            self.required = tuple(i for i, p in enumerate(parameters) if i >= first and p.default is p.empty)
         keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
         self.positional = len(names) - len(keyword_only)
         self.names = [*names, "out"] if self.out else names
@@ -176,10 +199,11 @@ def _names(op: Op) -> str:
 
 
 def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any]:
-    """The arguments with those put in their places that were given by NumPy's names."""
+    """The arguments with those put in their places that were given by other names."""
     full, name = list(args), op.path.rpartition(".")[2]
+    others = _other_names(op)
     for alias, value in aliases.items():
-        position = op.position.get(NUMPY_NAMES.get(alias, ""))
+        position = op.position.get(others.get(alias, ""))
         if position is None:
             raise TypeError(f"{name}() got an unexpected keyword argument '{alias}'")
         full[position] = value
@@ -192,9 +216,10 @@ def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any
 def _sizes(op: Op, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The sizes out of a call with one argument, which may hold all of them, or with their name."""
     if named:
-        if values or list(named) != [op.names[-1]]:
-            raise TypeError(f"{op.name}() got an unexpected keyword argument {next(iter(named))!r}")
-        values = (named[op.names[-1]],)
+        name, value = next(iter(named.items()))
+        if values or len(named) > 1 or _other_names(op).get(name, name) != op.names[-1]:
+            raise TypeError(f"{op.name}() got an unexpected keyword argument {name!r}")
+        values = (value,)
     if len(values) != 1:
         return values
     value = values[0]

@@ -181,7 +181,7 @@ def histogramdd(
     samples=lambda: [case(floats(9), 3), case(floats(3, 4), 4, range=(-0.5, 1.0), density=True), case(floats(0), 2)],
 )  # fmt: skip
 def histogram(
-    F, input, bins, *, range: Sequence[float] | None = None, weight=None, density: bool = False
+    F, input, bins=100, *, range: Sequence[float] | None = None, weight=None, density: bool = False
 ):  # fmt: skip
     """How many elements lie in each interval, as a named tuple ``(hist, bin_edges)``.
 

@@ -128,7 +128,9 @@ METHODS: dict[str, Callable[..., Tensor]] = {
     "multinomial": _multinomial,
     "normal_": _filler(philox.normal, "Fill with normal numbers.", _check_std, mean=0.0, std=1.0),
     "random_": _random_,
-    "uniform_": _filler(philox.uniform, "Fill with numbers from [low, high).", _check_uniform, from_=0.0, to=1.0),
+    "uniform_": _filler(
+        philox.uniform, "Fill with numbers from [low, high).", _check_uniform, **{"from": 0.0, "to": 1.0}
+    ),
 }
 for _name, _method in METHODS.items():
     _method.__name__, _method.__qualname__ = _name, f"Tensor.{_name}"
