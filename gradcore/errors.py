@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["DeviceFallbackWarning", "LinAlgError", "OutOfMemoryError", "Unavailable", "caller_depth"]
+__all__ = [
+    "DeviceFallbackWarning",
+    "LinAlgError",
+    "OutOfBoundsError",
+    "OutOfMemoryError",
+    "Unavailable",
+    "caller_depth",
+]
 
 
 class DeviceFallbackWarning(UserWarning):
@@ -13,6 +20,10 @@ class DeviceFallbackWarning(UserWarning):
 
 class LinAlgError(RuntimeError):
     """A matrix cannot be factored, inverted or solved with: it is singular, not positive definite, not finite."""
+
+
+class OutOfBoundsError(IndexError, RuntimeError):
+    """An index is outside of its dim: PyTorch raises an error of one or the other kind, by the operation."""
 
 
 class OutOfMemoryError(RuntimeError):

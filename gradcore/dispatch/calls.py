@@ -23,8 +23,10 @@ from gradcore.dispatch.operands import (
     constant,
     in_batches_of,
     index_array,
+    no_tensors,
     on_device,
     shape_error,
+    type_error,
 )
 from gradcore.dispatch.overriding import foreign, overloaded, routed, takes_over
 from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node
@@ -107,7 +109,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
                 raw[p] = t._array
     if device is None:
         if op.sequence and not args[0]:
-            raise RuntimeError(f"{op.path}(): expected a non-empty list of Tensors")
+            raise no_tensors(op)
         device = CPU
     if not same_device:
         device = common_device([t for t in tensors if t is not None])
@@ -258,5 +260,18 @@ def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    results = op.body(TENSORS, *args)  # type: ignore[misc]
+    try:
+        results = op.body(TENSORS, *args)  # type: ignore[misc]
+    except AttributeError:
+        _check_tensors(op, args)
+        raise
     return results if op.output_type is None else OUTPUT_TYPES[op.output_type](*results)
+
+
+def _check_tensors(op: Op, args: tuple[Any, ...]) -> None:
+    """Refuse what a composite operation cannot take in a tensor's place, once its body has failed on it."""
+    for p in op.tensors:
+        value = args[p]
+        left_out = value is None and op.parameters[p].default is None
+        if not (left_out or isinstance(value, Variable) or (op.sequence and not p)):
+            raise type_error(op, p, value) from None

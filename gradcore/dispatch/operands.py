@@ -26,6 +26,7 @@ __all__ = [
     "constant",
     "in_batches_of",
     "index_array",
+    "no_tensors",
     "on_device",
     "shape_error",
     "type_error",
@@ -42,10 +43,17 @@ def type_error(op: Op, position: int, value: Any) -> TypeError:
     """PyTorch's words for an argument that should be a tensor."""
     name = op.names[position]
     name = "input" if name == "self" else name
+    function = op.path.rpartition(".")[2].removesuffix("_tensor")  # one of the operations of a function
     return TypeError(
-        f"{op.path.rpartition('.')[2]}(): argument '{name}' (position {position + 1}) must be Tensor, "
-        f"not {type(value).__name__}"
+        f"{function}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}"
     )
+
+
+def no_tensors(op: Op) -> Exception:
+    """PyTorch's words for an empty list of tensors."""
+    if op.name == "cat":
+        return ValueError("torch.cat(): expected a non-empty list of Tensors")
+    return RuntimeError(f"{op.path} expects a non-empty TensorList")
 
 
 def common_device(tensors: Sequence[Any]) -> Any:

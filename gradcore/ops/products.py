@@ -73,8 +73,9 @@ def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
 ])  # fmt: skip
 def matmul(F, self, other):
     """The matrix product; vectors take part as rows or columns, further dims are batches and broadcast."""
+    ndim = self.ndim
     try:
-        ndim, other_ndim = self.ndim, other.ndim
+        other_ndim = other.ndim
     except AttributeError:
         raise TypeError(f"matmul(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}") from None
     if ndim == 2 and other_ndim == 2:

@@ -273,3 +273,30 @@ def test_equal_points_have_no_direction() -> None:
     x = gc.ones(3, 2, requires_grad=True)
     gc.cdist(x, x.detach()).sum().backward()
     assert x.grad.tolist() == [[0, 0]] * 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: gc.matmul([1.0], gc.ones(2)), r"matmul\(\): argument 'input' \(position 1\) must be Tensor, not list"),
+        (lambda: gc.cross([1.0], gc.ones(3)), r"cross\(\): argument 'input' \(position 1\) must be Tensor, not list"),
+        (lambda: gc.flatten([1.0]), r"flatten\(\): argument 'input' \(position 1\) must be Tensor, not list"),
+        (lambda: gc.pow([1.0], gc.ones(2)), r"pow\(\): argument 'input' \(position 1\) must be Tensor, not list"),
+    ],
+)
+def test_what_is_no_tensor_is_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_empty_lists_of_tensors():
+    with pytest.raises(ValueError, match=r"torch.cat\(\): expected a non-empty list of Tensors"):
+        gc.cat([])
+    with pytest.raises(RuntimeError, match="stack expects a non-empty TensorList"):
+        gc.stack([])
+
+
+def test_indices_out_of_bounds_are_errors_of_both_kinds():
+    for error in (IndexError, RuntimeError):
+        with pytest.raises(error, match="index 5 is out of bounds for dimension 0 with size 2"):
+            gc.ones(2).gather(0, gc.tensor([5]))

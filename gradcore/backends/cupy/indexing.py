@@ -14,6 +14,7 @@ from gradcore import config, determinism
 from gradcore.backends import waiting
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
+from gradcore.errors import OutOfBoundsError
 
 __all__ = ["CudaIndexing"]
 
@@ -119,7 +120,7 @@ class CudaIndexing(CudaKernels, Indexing):
         watch.first.fill(0)
         back = watch.total - number
         message, dim, size = latest[-1 - back] if back < len(latest) else (OUT_OF_BOUNDS, "?", "?")
-        raise IndexError(
+        raise OutOfBoundsError(
             f"{message.format(index=index, dim=dim, size=size)} (found on the device by an operation that ran before; "
             "after gradcore.cuda.set_index_checks('now') that operation itself raises)"
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.errors import OutOfBoundsError
 
 __all__ = ["Indexing", "distinct", "linear"]
 
@@ -132,7 +133,7 @@ class Indexing:
             bad = int(index.view(UNSIGNED[index.itemsize]).max()) >= size
         if bad:
             wrong = index[(index >= size) | (index < low)].reshape(-1)[0]
-            raise IndexError(message.format(index=int(wrong), dim=dim, size=size))
+            raise OutOfBoundsError(message.format(index=int(wrong), dim=dim, size=size))
 
     def masked_write(self, out: Any, mask: Any, source: Any) -> None:
         """Write the first elements of a vector to where the mask holds."""
