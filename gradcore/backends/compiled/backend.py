@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.elementwise import CompiledElementwise
 from gradcore.backends.compiled.rows import CompiledRows
 from gradcore.backends.compiled.steps import CompiledSteps
@@ -9,7 +10,7 @@ from gradcore.backends.compiled.steps import CompiledSteps
 __all__ = ["CompiledBackend"]
 
 
-class CompiledBackend(CompiledElementwise, CompiledRows, CompiledSteps):
+class CompiledBackend(CompiledConvolution, CompiledElementwise, CompiledRows, CompiledSteps):
     """NumPy, with kernels of the compiled library in the place of some."""
 
     in_tiles = True

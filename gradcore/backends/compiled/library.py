@@ -30,10 +30,12 @@ __all__ = ["FLAGS", "SOURCES", "BuildError", "build", "find", "find_compiler", "
 
 HERE = Path(__file__).parent
 
-#: The sources written by hand; loops are generated beside them.
-SOURCES = ("elementwise.cpp", "rows.cpp", "steps.cpp", "pool.cpp")
+#: The sources written by hand, with options of their own; loops are generated beside them.
+SOURCES: dict[str, tuple[str, ...]] = {
+    "convolution.cpp": ("-ffp-contract=fast",), "elementwise.cpp": (), "rows.cpp": (), "steps.cpp": (), "pool.cpp": (),
+}  # fmt: skip
 
-#: Results are those of IEEE arithmetic in the order that is written; only sums of rows say that theirs may change.
+#: Results are those of IEEE arithmetic in the order that is written; only sums say that theirs may change.
 FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
     "-fopenmp-simd", "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",
@@ -151,7 +153,7 @@ def build(loops: Iterable[str], parts: int) -> Path:
             sources.append(path)
         objects = [str(Path(folder, source.stem + ".o")) for source in sources]
         commands = [
-            [compiler, *FLAGS, f"-I{HERE}", "-c", str(source), "-o", compiled]
+            [compiler, *FLAGS, *SOURCES.get(source.name, ()), f"-I{HERE}", "-c", str(source), "-o", compiled]
             for source, compiled in zip(sources, objects, strict=True)
         ]
         _run_all(commands, parts)

@@ -1,0 +1,438 @@
+// Convolution of one to three spatial dims, and its gradient of the weight, without columns of windows.
+//
+// The elements of an image that a tap reads for all positions of the output are a shift of the padded image, if the
+// image is split by the residues of the stride (phases). So a tile of the result, for some outputs and for some
+// positions in the order in which the padded image lies in memory, stays in registers while all channels and taps are
+// added up. Positions between two rows are computed, and thrown away; where sums run over positions, they count zero.
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "elements.h"
+#include "pool.h"
+
+namespace gradcore {
+
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64, registers = 32;
+#elif defined(__AVX__)
+constexpr int register_bytes = 32, registers = 16;
+#elif defined(__aarch64__)
+constexpr int register_bytes = 16, registers = 32;
+#else
+constexpr int register_bytes = 16, registers = 16;
+#endif
+
+// A tile of the result has so many registers of positions, of so many outputs; one of the weight's gradient two
+// registers of outputs, of so many taps. Both fill three quarters of the registers, the others hold operands.
+constexpr int tile_positions = 3, tile_outputs = registers / 4, tile_taps = registers * 3 / 8;
+
+// The padded part of an image that stays in the second level of cache, in bytes; positions of a part at least.
+constexpr i64 part_bytes = 1 << 18, part_positions = 192;
+
+// A register of numbers, and one that may be anywhere in memory.
+template <class T>
+struct Lanes;
+
+template <>
+struct Lanes<float> {
+    static constexpr int count = register_bytes / 4;
+    typedef float Type __attribute__((vector_size(register_bytes)));
+    typedef float Anywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
+};
+
+template <>
+struct Lanes<double> {
+    static constexpr int count = register_bytes / 8;
+    typedef double Type __attribute__((vector_size(register_bytes)));
+    typedef double Anywhere __attribute__((vector_size(register_bytes), aligned(8), may_alias));
+};
+
+template <class T>
+INLINE typename Lanes<T>::Type load(const T* from) {
+    return *reinterpret_cast<const typename Lanes<T>::Anywhere*>(from);
+}
+
+template <class T>
+INLINE void store(T* to, typename Lanes<T>::Type lanes) {
+    *reinterpret_cast<typename Lanes<T>::Anywhere*>(to) = lanes;
+}
+
+// What does not change between calls; written by `convolution.py`. Channels and outputs are those of a group. Element t
+// of a phase is element stride * t + start of the image; a tap reads at its shift in its phase.
+struct Tap {
+    i64 phase, shift[3];
+};
+
+struct Geometry {
+    i64 images, groups, channels, outputs, taps, phases;
+    i64 spatial[3], reach[3], size[3], stride[3];
+    i64 along;  // the dim in which images are divided
+    const i64* starts() const { return reinterpret_cast<const i64*>(this + 1); }
+    const Tap* tap(i64 i) const { return reinterpret_cast<const Tap*>(starts() + 3 * phases) + i; }
+};
+
+// Some rows of the output, and the padded image that they read.
+struct Part {
+    const Geometry& g;
+    i64 first, spatial[3], extent[3], phase, channel;
+
+    Part(const Geometry& geometry, i64 start, i64 stop) : g(geometry), first(start) {
+        for (int d = 0; d < 3; ++d) spatial[d] = d == g.along ? stop - start : g.spatial[d];
+        for (int d = 0; d < 3; ++d) extent[d] = spatial[d] + g.reach[d];
+        phase = extent[0] * extent[1] * extent[2];
+        channel = phase * g.phases;
+    }
+
+    // From the first position to behind the last one.
+    i64 positions() const { return ((spatial[0] - 1) * extent[1] + spatial[1] - 1) * extent[2] + spatial[2]; }
+    i64 offset(const Tap& tap) const {
+        return tap.phase * phase + (tap.shift[0] * extent[1] + tap.shift[1]) * extent[2] + tap.shift[2];
+    }
+    std::vector<i64> offsets() const {
+        std::vector<i64> found(g.taps);
+        for (i64 i = 0; i < g.taps; ++i) found[i] = offset(*g.tap(i));
+        return found;
+    }
+
+    // Calls `work` with the first position of each row of the output.
+    template <class F>
+    INLINE void for_rows(const F& work) const {
+        for (i64 i = 0; i < spatial[0]; ++i)
+            for (i64 j = 0; j < spatial[1]; ++j) work((i * extent[1] + j) * extent[2]);
+    }
+
+    // Copies channels of an image to `room`, zero around it.
+    template <class T>
+    void pad(const T* x, i64 channels, T* room) const {
+        const i64 plane = g.size[0] * g.size[1] * g.size[2];
+        for (i64 c = 0; c < channels; ++c)
+            for (i64 f = 0; f < g.phases; ++f)
+                pad_plane(x + c * plane, g.starts() + 3 * f, room + c * channel + f * phase);
+    }
+
+  private:
+    template <class T>
+    void pad_plane(const T* x, const i64* starts, T* to) const {
+        for (i64 i = 0; i < extent[0]; ++i) {
+            for (i64 j = 0; j < extent[1]; ++j, to += extent[2]) {
+                const i64 t[3] = {i, j, 0};
+                i64 at[3];
+                bool inside = true;
+                for (int d = 0; d < 3; ++d) {
+                    at[d] = g.stride[d] * (t[d] + (d == g.along ? first : 0)) + starts[d];
+                    inside &= d == 2 || (at[d] >= 0 && at[d] < g.size[d]);
+                }
+                if (inside) {
+                    pad_row(x + (at[0] * g.size[1] + at[1]) * g.size[2], at[2], to);
+                } else {
+                    std::memset(to, 0, extent[2] * sizeof(T));
+                }
+            }
+        }
+    }
+    template <class T>
+    void pad_row(const T* row, i64 start, T* to) const {
+        const i64 step = g.stride[2], n = extent[2];
+        i64 begin = start < 0 ? (-start + step - 1) / step : 0;
+        i64 end = g.size[2] > start ? (g.size[2] - start + step - 1) / step : 0;
+        end = end < n ? end : n;
+        begin = begin < end ? begin : end;
+        std::memset(to, 0, begin * sizeof(T));
+        if (step == 1) {
+            std::memcpy(to + begin, row + start + begin, (end - begin) * sizeof(T));
+        } else {
+            for (i64 t = begin; t < end; ++t) to[t] = row[start + t * step];
+        }
+        std::memset(to + end, 0, (n - end) * sizeof(T));
+    }
+};
+
+// Memory for some elements, and for what tiles read behind them, which is zero.
+template <class T>
+std::unique_ptr<T[]> memory(i64 elements) {
+    constexpr i64 behind = (tile_positions + 1) * Lanes<T>::count;
+    std::unique_ptr<T[]> made(new T[elements + behind]);
+    std::memset(made.get() + elements, 0, behind * sizeof(T));
+    return made;
+}
+
+// ------------------------------------------------------------------------------------------------------- the output
+
+// O outputs at V registers of positions: the sums over channels and taps of weights, which lie in this order.
+template <class T, int O, int V>
+void output_tile(const T* x, i64 channels, i64 channel, const i64* offsets, i64 taps, const T* weights, T* out) {
+    typename Lanes<T>::Type sums[O][V] = {};
+    for (i64 c = 0; c < channels; ++c, x += channel) {
+        for (i64 t = 0; t < taps; ++t, weights += O) {
+            typename Lanes<T>::Type read[V];
+            for (int v = 0; v < V; ++v) read[v] = load(x + offsets[t] + v * Lanes<T>::count);
+            for (int o = 0; o < O; ++o)
+                for (int v = 0; v < V; ++v) sums[o][v] += read[v] * weights[o];
+        }
+    }
+    for (int o = 0; o < O; ++o)
+        for (int v = 0; v < V; ++v) store(out + (o * V + v) * Lanes<T>::count, sums[o][v]);
+}
+
+template <class T>
+using OutputTile = void (*)(const T*, i64, i64, const i64*, i64, const T*, T*);
+
+template <class T, int V>
+OutputTile<T> output_tile_of(i64 outputs) {
+    switch (outputs) {
+        case 8: return output_tile<T, 8, V>;
+        case 4: return output_tile<T, 4, V>;
+        case 2: return output_tile<T, 2, V>;
+        default: return output_tile<T, 1, V>;
+    }
+}
+
+template <class T>
+OutputTile<T> output_tile_of(i64 outputs, i64 registers_of_positions) {
+    switch (registers_of_positions) {
+        case 3: return output_tile_of<T, 3>(outputs);
+        case 2: return output_tile_of<T, 2>(outputs);
+        default: return output_tile_of<T, 1>(outputs);
+    }
+}
+
+// How many of the outputs that are left are computed at a time: a power of two.
+inline i64 outputs_at_a_time(i64 left) {
+    i64 some = tile_outputs;
+    while (some > left) some /= 2;
+    return some;
+}
+
+// The weights in the order in which tiles read them.
+template <class T>
+std::unique_ptr<T[]> packed(const Geometry& g, const T* weight) {
+    const i64 depth = g.channels * g.taps;
+    std::unique_ptr<T[]> made(new T[g.groups * g.outputs * depth]);
+    T* to = made.get();
+    for (i64 group = 0; group < g.groups; ++group, weight += g.outputs * depth)
+        for (i64 o = 0, some; o < g.outputs; o += some) {
+            some = outputs_at_a_time(g.outputs - o);
+            for (i64 i = 0; i < depth; ++i)
+                for (i64 k = 0; k < some; ++k) *to++ = weight[(o + k) * depth + i];
+        }
+    return made;
+}
+
+// Where the output is: steps, in elements, from image to image, output to output and along the dims.
+struct Steps {
+    i64 image, output, spatial[3];
+};
+
+// The rows of the output that a tile has positions of.
+template <class T>
+void write_tile(const Part& part, i64 from, i64 count, i64 outputs, const T* tile, T* out, const Steps& steps) {
+    const i64 width = part.extent[2], stop = from + count;
+    for (i64 row = from / width; row * width < stop && row < part.spatial[0] * part.extent[1]; ++row) {
+        const i64 i = row / part.extent[1], j = row % part.extent[1];
+        const i64 begin = from > row * width ? from - row * width : 0;
+        i64 end = stop - row * width;
+        end = end < part.spatial[2] ? end : part.spatial[2];
+        if (j >= part.spatial[1] || begin >= end) continue;
+        T* to = out + i * steps.spatial[0] + j * steps.spatial[1] + begin * steps.spatial[2];
+        const T* source = tile + row * width + begin - from;
+        for (i64 o = 0; o < outputs; ++o, to += steps.output, source += count) {
+            if (steps.spatial[2] == 1) {
+                std::memcpy(to, source, (end - begin) * sizeof(T));
+            } else {
+                for (i64 k = 0; k < end - begin; ++k) to[k * steps.spatial[2]] = source[k];
+            }
+        }
+    }
+}
+
+// The part of an image's output, for one group.
+template <class T>
+void correlate_part(const Part& part, const T* x, const T* weights, T* out, const Steps& steps, T* room) {
+    const Geometry& g = part.g;
+    const i64 depth = g.channels * g.taps, lanes = Lanes<T>::count, all = part.positions();
+    const std::vector<i64> offsets = part.offsets();
+    T tile[tile_outputs * tile_positions * (register_bytes / sizeof(T))];
+    part.pad(x, g.channels, room);
+    for (i64 p = 0, wide; p < all; p += wide * lanes) {
+        wide = (all - p + lanes - 1) / lanes;
+        wide = wide < tile_positions ? wide : wide == tile_positions + 1 ? 2 : tile_positions;
+        for (i64 o = 0, some; o < g.outputs; o += some) {
+            some = outputs_at_a_time(g.outputs - o);
+            const T* of_these = weights + o * depth;
+            output_tile_of<T>(some, wide)(room + p, g.channels, part.channel, offsets.data(), g.taps, of_these, tile);
+            write_tile(part, p, wide * lanes, some, tile, out + o * steps.output, steps);
+        }
+    }
+}
+
+template <class T>
+void correlate(const Geometry& g, const Steps& steps, i64 threads, const T* x, const T* weight, T* out) {
+    const i64 rows = g.spatial[g.along], plane = g.size[0] * g.size[1] * g.size[2];
+    const i64 row = Part(g, 0, rows).positions() / rows + 1;
+    const i64 fit = part_bytes / i64(sizeof(T)) / (row * g.channels * g.phases) - g.reach[g.along];
+    // As many parts as there are threads, if they are not too small.
+    i64 parts = (rows + (fit > 1 ? fit : 1) - 1) / (fit > 1 ? fit : 1);
+    const i64 wanted = (4 * threads + g.images * g.groups - 1) / (g.images * g.groups);
+    if (threads > 1 && parts < wanted) parts = wanted;
+    i64 least = part_positions / row + 2 * g.reach[g.along] + 1;
+    i64 most = rows / least > 1 ? rows / least : 1;
+    parts = parts < most ? parts : most;
+    const std::unique_ptr<T[]> weights = packed(g, weight);
+    const auto work = [&](i64 start, i64 stop) {
+        const i64 longest = (rows + parts - 1) / parts;
+        const auto room = memory<T>(Part(g, 0, longest).channel * g.channels);
+        for (i64 i = start; i < stop; ++i) {
+            const i64 n = i / (g.groups * parts), group = i / parts % g.groups, k = i % parts;
+            const Part part(g, rows * k / parts, rows * (k + 1) / parts);
+            T* to = out + n * steps.image + group * g.outputs * steps.output + part.first * steps.spatial[g.along];
+            const T* from = x + (n * g.groups + group) * g.channels * plane;
+            correlate_part(part, from, weights.get() + group * g.outputs * g.channels * g.taps, to, steps, room.get());
+        }
+    };
+    spread(g.images * g.groups * parts, 1, 1, threads, work);
+}
+
+// ------------------------------------------------------------------------------------------- the weight's gradient
+
+// Adds to R rows of `sums` the sums over all positions of V registers of `grad`, the outputs of a position one beside the
+// other, times what R taps read there.
+template <class T, int R, int V>
+void weight_tile(const Part& part, const T* x, const i64* offsets, const T* grad, T* sums) {
+    constexpr int lanes = Lanes<T>::count;
+    typename Lanes<T>::Type found[R][V];
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < V; ++v) found[r][v] = load(sums + (r * V + v) * lanes);
+    part.for_rows([&](i64 start) {
+        const T* from = x + start;
+        for (i64 p = 0; p < part.spatial[2]; ++p, ++from, grad += V * lanes) {
+            typename Lanes<T>::Type upstream[V];
+            for (int v = 0; v < V; ++v) upstream[v] = load(grad + v * lanes);
+            for (int r = 0; r < R; ++r)
+                for (int v = 0; v < V; ++v) found[r][v] += upstream[v] * from[offsets[r]];
+        }
+    });
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < V; ++v) store(sums + (r * V + v) * lanes, found[r][v]);
+}
+
+template <class T, int V>
+void weight_rows(const Part& part, const T* x, const std::vector<i64>& offsets, const T* grad, T* sums) {
+    const i64 depth = offsets.size();
+    for (i64 i = 0, some; i < depth; i += some, sums += some * V * Lanes<T>::count) {
+        some = depth - i >= tile_taps ? tile_taps : depth - i >= 3 ? 3 : 1;
+        const auto tile = some == tile_taps ? weight_tile<T, tile_taps, V> : some == 3 ? weight_tile<T, 3, V> : weight_tile<T, 1, V>;
+        tile(part, x, offsets.data() + i, grad, sums);
+    }
+}
+
+// The gradient of a weight is computed for two registers of outputs at a time, or one if no more are left. Calls
+// `work(output, outputs, width)` for those of a group, `width` being the elements of the registers.
+template <class T, class F>
+INLINE void for_outputs(i64 outputs, const F& work) {
+    constexpr i64 lanes = Lanes<T>::count;
+    for (i64 o = 0, width; o < outputs; o += width) {
+        width = outputs - o > lanes ? 2 * lanes : lanes;
+        work(o, outputs - o < width ? outputs - o : width, width);
+    }
+}
+
+// The rows of a matrix as columns, of which there are `width`, the last ones zero.
+template <class T>
+void transpose(const T* from, i64 rows, i64 columns, T* to, i64 width) {
+    constexpr i64 block = 16;
+    for (i64 j = 0; j < columns; j += block) {
+        const i64 end = columns - j < block ? columns : j + block;
+        for (i64 q = j; q < end; ++q)
+            for (i64 k = 0; k < width; ++k) to[q * width + k] = k < rows ? from[k * columns + q] : 0;
+    }
+}
+
+// How the work is divided: channels of a group that are taken at a time, and images whose sums are added up in the end.
+// The division is the same for any number of threads, and so is the result.
+struct Division {
+    i64 channels, blocks, parts, depth, outputs, size;
+
+    template <class T>
+    static Division of(const Geometry& g) {
+        constexpr i64 lanes = Lanes<T>::count, most_channels = 32, items = 16;
+        Division d;
+        d.channels = g.channels < most_channels ? g.channels : most_channels;
+        d.blocks = (g.channels + d.channels - 1) / d.channels;
+        const i64 parts = (items + g.groups * d.blocks - 1) / (g.groups * d.blocks);
+        d.parts = parts < g.images ? parts : g.images;
+        d.depth = d.channels * g.taps;
+        d.outputs = (g.outputs + lanes - 1) / lanes * lanes;
+        d.size = d.depth * d.outputs;
+        return d;
+    }
+};
+
+// What the images of an item say about the weights of some channels: for each register of outputs a row for every
+// channel and tap.
+template <class T>
+void sum_images(const Geometry& g, const Division& d, i64 item, const T* x, const T* grad, T* sums, T* room, T* columns) {
+    const i64 plane = g.size[0] * g.size[1] * g.size[2], positions = g.spatial[0] * g.spatial[1] * g.spatial[2];
+    const i64 k = item / (g.groups * d.blocks), group = item / d.blocks % g.groups, first = item % d.blocks * d.channels;
+    const i64 channels = g.channels - first < d.channels ? g.channels - first : d.channels;
+    const Part part(g, 0, g.spatial[g.along]);
+    std::vector<i64> offsets(channels * g.taps);
+    for (i64 i = 0; i < channels * g.taps; ++i) offsets[i] = i / g.taps * part.channel + part.offset(*g.tap(i % g.taps));
+    std::memset(sums, 0, d.size * sizeof(T));
+    for (i64 n = g.images * k / d.parts; n < g.images * (k + 1) / d.parts; ++n) {
+        part.pad(x + ((n * g.groups + group) * g.channels + first) * plane, channels, room);
+        const T* upstream = grad + (n * g.groups + group) * g.outputs * positions;
+        for_outputs<T>(g.outputs, [&](i64 o, i64 outputs, i64 width) {
+            transpose(upstream + o * positions, outputs, positions, columns, width);
+            const auto rows = width == Lanes<T>::count ? weight_rows<T, 1> : weight_rows<T, 2>;
+            rows(part, room, offsets, columns, sums + o * d.depth);
+        });
+    }
+}
+
+template <class T>
+void sum_windows(const Geometry& g, i64 threads, const T* x, const T* grad, T* out) {
+    const Division d = Division::of<T>(g);
+    const i64 positions = g.spatial[0] * g.spatial[1] * g.spatial[2], items = d.parts * g.groups * d.blocks;
+    const Part part(g, 0, g.spatial[g.along]);
+    const std::unique_ptr<T[]> sums(new T[items * d.size]);
+    spread(items, 1, 1, threads, [&](i64 start, i64 stop) {
+        const auto room = memory<T>(part.channel * d.channels);
+        const std::unique_ptr<T[]> columns(new T[positions * 2 * Lanes<T>::count]);
+        for (i64 i = start; i < stop; ++i) sum_images(g, d, i, x, grad, sums.get() + i * d.size, room.get(), columns.get());
+    });
+    const i64 depth = g.channels * g.taps;
+    spread(g.groups * d.blocks, 1, 1, threads, [&](i64 start, i64 stop) {
+        for (i64 i = start; i < stop; ++i) {
+            const i64 group = i / d.blocks, first = i % d.blocks * d.depth;
+            const i64 rows = depth - first < d.depth ? depth - first : d.depth;
+            for_outputs<T>(g.outputs, [&](i64 o, i64 outputs, i64 width) {
+                T* to = out + (group * g.outputs + o) * depth + first;
+                for (i64 row = 0; row < rows; ++row)
+                    for (i64 k = 0; k < outputs; ++k) {
+                        T sum = 0;
+                        for (i64 p = 0; p < d.parts; ++p)
+                            sum += sums[(p * g.groups * d.blocks + i) * d.size + o * d.depth + row * width + k];
+                        to[k * depth + row] = sum;
+                    }
+            });
+        }
+    });
+}
+
+}  // namespace gradcore
+
+#define FUNCTIONS(T, letter)                                                                                        \
+    extern "C" void gradcore_correlate_##letter(int64_t threads, const gradcore::Geometry* g,                       \
+                                                const gradcore::Steps* steps, const T* x, const T* weight, T* out) { \
+        gradcore::correlate(*g, *steps, threads, x, weight, out);                                                   \
+    }                                                                                                               \
+    extern "C" void gradcore_sum_windows_##letter(int64_t threads, const gradcore::Geometry* g, const T* x,         \
+                                                  const T* grad, T* out) {                                          \
+        gradcore::sum_windows(*g, threads, x, grad, out);                                                           \
+    }
+
+FUNCTIONS(float, f)
+FUNCTIONS(double, d)

@@ -1,0 +1,139 @@
+"""Convolution of float32 and float64 by kernels of the compiled library; kernels of one tap are left to BLAS."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from itertools import chain, product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.convolution import Kernels
+from gradcore.backends.portable.sliding import phases
+
+__all__ = ["CompiledConvolution"]
+
+Ints = Sequence[int]
+
+#: The elements of a register, by dtype, for which kernels are written: of 64 bytes, or of less where the CPU has less.
+_LANES = {"f": 16, "d": 8}
+#: The part of the lanes that must have something to do.
+_USED = 0.4
+
+
+class CompiledConvolution(NumpyBackend):
+    """Correlation of images with weights, and the gradient of the weights."""
+
+    library: ctypes.CDLL
+
+    @cached_property
+    def conv_kernels(self) -> Kernels:  # type: ignore[override]
+        return Kernels(self._correlate, self._weight_gradient)
+
+    @cached_property
+    def _correlations(self) -> dict[str, Callable[..., None]]:
+        return self._by_dtype("gradcore_correlate", 5)
+
+    @cached_property
+    def _weight_gradients(self) -> dict[str, Callable[..., None]]:
+        return self._by_dtype("gradcore_sum_windows", 4)
+
+    def _by_dtype(self, name: str, places: int) -> dict[str, Callable[..., None]]:
+        """Functions of the library that take a number of threads and some places in memory."""
+        make = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * places)
+        return {char: make((f"{name}_{char}", self.library)) for char in _LANES}
+
+    def _correlate(
+        self,
+        xp: Any,
+        x: Any,
+        weight: Any,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        groups: int,
+        out: Any,
+    ) -> None:
+        """As `portable.convolution.correlate`."""
+        settings = tuple(stride), tuple(padding), tuple(dilation), groups
+        geometry = None
+        if x.dtype.char in _LANES and prod(weight.shape[2:]) > 1 and out.size and x.size and weight.size:
+            geometry = _geometry(x.shape, weight.shape, out.shape[2:], *settings)
+        if geometry is None or geometry.used[x.dtype.char] < _USED:
+            NumpyBackend.conv_kernels.correlate(xp, x, weight, stride, padding, dilation, groups, out)
+            return
+        x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
+        steps = [step // out.itemsize for step in out.strides]
+        steps[2:2] = [0] * (5 - len(steps))
+        where = (ctypes.c_int64 * 5)(*steps)
+        places = (a.ctypes.data for a in (x, weight, out))
+        self._correlations[x.dtype.char](threads.available(), geometry.numbers, where, *places)
+
+    def _weight_gradient(
+        self,
+        xp: Any,
+        x: Any,
+        grad: Any,
+        kernel: Ints,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        groups: int,
+    ) -> Any:
+        """As `portable.convolution.weight_gradient`."""
+        outputs, settings = grad.shape[1] // groups, (tuple(stride), tuple(padding), tuple(dilation), groups)
+        if prod(kernel) == 1 or outputs < _USED * _LANES.get(x.dtype.char, np.inf):
+            return NumpyBackend.conv_kernels.weight_gradient(xp, x, grad, kernel, *settings)
+        shape = grad.shape[1], x.shape[1] // groups, *kernel
+        geometry = _geometry(x.shape, shape, grad.shape[2:], *settings)
+        x, grad = np.ascontiguousarray(x), np.ascontiguousarray(grad)
+        out = np.empty((groups, outputs, prod(shape[1:])), x.dtype)
+        places = (a.ctypes.data for a in (x, grad, out))
+        self._weight_gradients[x.dtype.char](threads.available(), geometry.numbers, *places)
+        return out
+
+
+class Geometry(NamedTuple):
+    """What `Geometry` of `convolution.cpp` has, and the part of the lanes of tiles that have a position, by dtype."""
+
+    numbers: Any
+    used: dict[str, float]
+
+
+@lru_cache(maxsize=256)
+def _geometry(
+    x: tuple[int, ...],
+    weight: tuple[int, ...],
+    spatial: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Geometry:
+    """Of three dims the first ones are those that there are not."""
+    kernel = weight[2:]
+    missing = 3 - len(kernel)
+    by_dim = list(map(phases, kernel, stride, dilation))
+    every = list(product(*by_dim))
+    reach = [max(phase.reach for phase in each) for each in by_dim]
+    head = [x[0], groups, weight[1], weight[0] // groups, prod(kernel), len(every)]
+    dims = [[fill] * missing + list(each) for fill, each in ((1, spatial), (0, reach), (1, x[2:]), (1, stride))]
+    starts = [[0] * missing + [each.residue - p for each, p in zip(phase, padding, strict=True)] for phase in every]
+    places = {}
+    for number, phase in enumerate(every):
+        for taps in product(*[range(each.number) for each in phase]):
+            pairs = list(zip(phase, taps, strict=True))
+            shift = [each.shift + k * each.step for each, k in pairs]
+            places[tuple(each.first + k * each.period for each, k in pairs)] = [number, *[0] * missing, *shift]
+    reads = [places[tap] for tap in product(*map(range, kernel))]
+    numbers = [*head, *chain(*dims), missing, *chain(*starts), *chain(*reads)]
+    last = 0
+    for n, r in zip(spatial, reach, strict=True):
+        last = last * (n + r) + n - 1
+    used = {char: prod(spatial) / (-(-(last + 1) // lanes) * lanes) for char, lanes in _LANES.items()}
+    return Geometry((ctypes.c_int64 * len(numbers))(*numbers), used)
