@@ -98,6 +98,8 @@ def on_device(t: Any, device: Any) -> Any:
 
 
 _constants: dict[Any, Any] = {}
+#: Loops may have a number for each of their steps; a constant takes 500 bytes.
+MOST_CONSTANTS = 4096
 
 
 def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
@@ -105,14 +107,15 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
     key = (value, dtype, device._name)
     t = _constants.get(key)
     if t is None:
-        device = device.real
+        if device.levels:
+            device = device.real
         t = new(tensor_type.cls)
         t._array = local.state.run(device.backend.scalar, value, dtype.numpy)
         t._device, t._dtype = device, dtype
         t._edge = t._meta = t._vc = None
         t._constant = True
         if value and value == value:  # -0.0 equals 0.0, and nan nothing: not as keys
-            if len(_constants) > 1000:
+            if len(_constants) >= MOST_CONSTANTS:
                 _constants.clear()
             _constants[key] = t
     return t
