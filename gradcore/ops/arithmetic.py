@@ -21,7 +21,7 @@ def _by_number(name, position):
 
 @elementwise(
     self=lambda F, t: t,
-    other=lambda F, t, alpha: _scaled(t, alpha),
+    other=lambda F, t, alpha: t if alpha == 1 else t * alpha,
     kernel="add_scaled",
     promotion="add",
     numbers=("self", "other"),

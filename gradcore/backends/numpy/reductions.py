@@ -202,7 +202,9 @@ class NumpyReductions(Reductions, Cumulative):
         if dtype is None and kind in "fc":
             small = x.size < SMALL
             if dims == (0,) and x.ndim == 2 and not keepdim and x.dtype.char in "fd":
-                if small or (len(x) < BLOCK * 2 and x.flags.forc):
+                if small:
+                    return ones(len(x), x.dtype).dot(x)
+                if len(x) < BLOCK * 2 and x.flags.forc:
                     with blas_alone(x.size):
                         return ones(len(x), x.dtype).dot(x)
             elif small:
