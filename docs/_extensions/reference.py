@@ -90,6 +90,7 @@ PAGES = (
     )),
     ("testing", "Testing", (("", "gradcore.testing", "gradcore.testing"),)),
     ("utils", "Utilities", (("Checkpointing", "gradcore.utils.checkpoint", "gradcore.utils.checkpoint"),)),
+    ("data", "Batches of data", (("", "gradcore.utils.data", "gradcore.utils.data"),)),
     ("serialization", "Saving and loading", (
         ("", "gradcore", "gradcore.serialization"),
         ("What files may contain", "gradcore.serialization", "gradcore.serialization"),

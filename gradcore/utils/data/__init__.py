@@ -1,0 +1,55 @@
+"""Datasets, samplers and the loader of batches, as ``torch.utils.data`` has them; workers are threads.
+
+Examples
+--------
+>>> import gradcore
+>>> from gradcore.utils.data import DataLoader, TensorDataset, random_split
+>>> x = gradcore.randn(100, 3)
+>>> training, validation = random_split(TensorDataset(x, x.sum(1)), [80, 20])
+>>> batches = DataLoader(training, batch_size=32, shuffle=True)
+>>> [len(target) for features, target in batches]
+[32, 32, 16]
+"""
+
+from gradcore.utils.data.collation import default_collate, default_convert
+from gradcore.utils.data.datasets import (
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from gradcore.utils.data.loading import DataLoader
+from gradcore.utils.data.samplers import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from gradcore.utils.data.workers import get_worker_info
+
+__all__ = [
+    "BatchSampler",
+    "ChainDataset",
+    "ConcatDataset",
+    "DataLoader",
+    "Dataset",
+    "IterableDataset",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "StackDataset",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
+    "default_collate",
+    "default_convert",
+    "get_worker_info",
+    "random_split",
+]

@@ -1,0 +1,96 @@
+"""Samples into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation import as_tensor, tensor
+from gradcore.dtypes import float64
+from gradcore.tensor import Tensor
+
+__all__ = ["default_collate", "default_convert"]
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays in nested containers as tensors, everything else as it is."""
+    if isinstance(data, np.ndarray) and data.dtype.kind in "US":
+        return data
+    if isinstance(data, (np.ndarray, np.generic)):
+        return as_tensor(data)
+    return _mapped(data, default_convert)
+
+
+def _mapped(data: Any, function: Any) -> Any:
+    """A function of each element of a container; what is none stays as it is."""
+    if isinstance(data, Mapping):
+        return _like(data, {key: function(value) for key, value in data.items()})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*map(function, data))
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return [function(value) for value in data]
+    return data
+
+
+def _like(data: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
+    """A mapping of the class of another one, where that can be made of a dictionary."""
+    try:
+        return type(data)(made)  # type: ignore[call-arg]
+    except TypeError:
+        return made
+
+
+def default_collate(batch: Any) -> Any:
+    """A batch of samples: tensors, arrays and numbers are stacked, within nested containers.
+
+    Parameters
+    ----------
+    batch : list
+        Samples of one structure.
+
+    Returns
+    -------
+    object
+        Of that structure; strings stay lists.
+
+    Raises
+    ------
+    TypeError
+        If a sample is nothing that can be stacked.
+    RuntimeError
+        If sequences have different lengths.
+
+    Examples
+    --------
+    >>> from gradcore.utils.data import default_collate
+    >>> default_collate([{"x": 1, "name": "a"}, {"x": 2, "name": "b"}])
+    {'x': tensor([1, 2]), 'name': ['a', 'b']}
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return TENSORS.stack(list(batch))
+    if isinstance(first, (np.ndarray, np.generic)):
+        if first.dtype.kind in "USO":
+            raise TypeError(_refusal(first.dtype))
+        return TENSORS.stack([as_tensor(value) for value in batch])
+    if isinstance(first, float):
+        return tensor(batch, dtype=float64)
+    if isinstance(first, (int, complex)):
+        return tensor(batch)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        return _like(first, {key: default_collate([sample[key] for sample in batch]) for key in first})
+    if isinstance(first, Sequence):
+        if any(len(sample) != len(first) for sample in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        parts = [default_collate(values) for values in zip(*batch, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else parts
+    raise TypeError(_refusal(type(first)))
+
+
+def _refusal(kind: Any) -> str:
+    return f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {kind}"

@@ -1,0 +1,232 @@
+"""Datasets: samples by number, or one after the other."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from gradcore.random import Generator, randperm
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "ChainDataset",
+    "ConcatDataset",
+    "Dataset",
+    "IterableDataset",
+    "StackDataset",
+    "Subset",
+    "TensorDataset",
+    "random_split",
+]
+
+Sample = TypeVar("Sample", covariant=True)
+
+
+class Dataset(Generic[Sample]):
+    """Samples by number. Subclasses define ``__getitem__``, and ``__len__`` where samplers need it.
+
+    A method ``__getitems__``, from a list of numbers to a list of samples, is used where there is one.
+    """
+
+    def __getitem__(self, index: Any) -> Sample:
+        raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
+
+    def __add__(self, other: Dataset[Any]) -> ConcatDataset:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[Sample]):
+    """Samples one after the other. Subclasses define ``__iter__``."""
+
+    def __iter__(self) -> Iterator[Sample]:
+        raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
+
+    def __add__(self, other: Dataset[Any]) -> ChainDataset:  # type: ignore[override]
+        return ChainDataset([self, other])
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
+    """The rows of tensors, taken together.
+
+    Parameters
+    ----------
+    *tensors : Tensor
+        Of the same length.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.utils.data import TensorDataset
+    >>> TensorDataset(gradcore.tensor([[1, 2], [3, 4]]), gradcore.tensor([0, 1]))[1]
+    (tensor([3, 4]), tensor(1))
+    """
+
+    def __init__(self, *tensors: Tensor) -> None:
+        if any(len(tensors[0]) != len(t) for t in tensors):
+            raise AssertionError("Size mismatch between tensors")
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+        return tuple(t[index] for t in self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+
+class StackDataset(Dataset[Any]):
+    """The samples of several datasets, taken together as tuples or dictionaries.
+
+    Parameters
+    ----------
+    *args : Dataset
+        For tuples.
+    **kwargs : Dataset
+        For dictionaries.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, but both "
+                "types are given."
+            )
+        self.datasets: Any = args or kwargs
+        if not self.datasets:
+            raise ValueError("At least one dataset should be passed")
+        every = list(args or kwargs.values())
+        if any(len(d) != len(every[0]) for d in every):
+            raise ValueError("Size mismatch between datasets")
+        self._length = len(every[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: dataset[index] for name, dataset in self.datasets.items()}
+        return tuple(dataset[index] for dataset in self.datasets)
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class ConcatDataset(Dataset[Any]):
+    """Several datasets, one behind the other.
+
+    Parameters
+    ----------
+    datasets : iterable of Dataset
+    """
+
+    def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
+        self.datasets: list[Any] = list(datasets)
+        if not self.datasets:
+            raise AssertionError("datasets should not be an empty iterable")
+        if any(isinstance(d, IterableDataset) for d in self.datasets):
+            raise AssertionError("ConcatDataset does not support IterableDataset")
+        #: Where each dataset ends.
+        self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        if index < 0:
+            if -index > len(self):
+                raise ValueError("absolute value of index should not exceed dataset length")
+            index += len(self)
+        number = bisect.bisect_right(self.cumulative_sizes, index)
+        start = self.cumulative_sizes[number - 1] if number else 0
+        return self.datasets[number][index - start]
+
+
+class ChainDataset(IterableDataset[Any]):
+    """Several iterable datasets, one behind the other.
+
+    Parameters
+    ----------
+    datasets : iterable of IterableDataset
+    """
+
+    def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
+        self.datasets: Any = list(datasets)
+
+    def __iter__(self) -> Iterator[Any]:
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
+            yield from dataset
+
+    def __len__(self) -> int:
+        return sum(map(len, self.datasets))
+
+
+class Subset(Dataset[Sample]):
+    """Some samples of a dataset.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    indices : sequence of int
+        Their numbers.
+    """
+
+    def __init__(self, dataset: Dataset[Sample], indices: Sequence[int]) -> None:
+        self.dataset, self.indices = dataset, indices
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
+        return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        numbers = [self.indices[i] for i in indices]
+        several = getattr(self.dataset, "__getitems__", None)
+        return several(numbers) if callable(several) else [self.dataset[i] for i in numbers]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(
+    dataset: Dataset[Sample], lengths: Sequence[float], generator: Generator | None = None
+) -> list[Subset[Sample]]:
+    """Parts of a dataset, drawn without replacement.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    lengths : sequence of int or float
+        Of the parts; or which share of the samples each has, where what is left over goes round.
+    generator : Generator, optional
+        By default the one of all random numbers.
+
+    Returns
+    -------
+    list of Subset
+
+    Raises
+    ------
+    ValueError
+        If the lengths do not add up.
+    """
+    size = len(dataset)  # type: ignore[arg-type]
+    counts = list(lengths)
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+        for i, share in enumerate(lengths):
+            if not 0 <= share <= 1:
+                raise ValueError(f"Fraction at index {i} is not between 0 and 1")
+        counts = [math.floor(size * share) for share in lengths]
+        for i in range(size - int(sum(counts))):
+            counts[i % len(counts)] += 1
+        for i, count in enumerate(counts):
+            if not count:
+                warnings.warn(
+                    f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2
+                )
+    if sum(counts) != size:
+        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
+    order = randperm(size, generator=generator).tolist()
+    ends = itertools.accumulate(map(int, counts))
+    return [Subset(dataset, order[end - int(count) : end]) for end, count in zip(ends, counts, strict=True)]

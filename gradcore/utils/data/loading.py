@@ -1,0 +1,229 @@
+"""The data loader: batches of a dataset in an order, made by this thread or by workers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gradcore import cuda
+from gradcore.random import Generator, randint
+from gradcore.tensor import Tensor
+from gradcore.utils.data.collation import default_collate, default_convert
+from gradcore.utils.data.datasets import IterableDataset
+from gradcore.utils.data.samplers import BatchSampler, RandomSampler, SequentialSampler
+from gradcore.utils.data.workers import END, Workers
+from gradcore.utils.trees import map_leaves
+
+__all__ = ["DataLoader"]
+
+#: Attributes that cannot be changed once a loader has been made.
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
+
+class DataLoader:
+    """Goes through a dataset in batches.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Samples by number, or an `IterableDataset`.
+    batch_size : int or None
+        Samples of a batch; None for samples one by one, as the dataset gives them.
+    shuffle : bool, optional
+        Whether samples come in a random order, another one each time.
+    sampler : Sampler or iterable, optional
+        The order of samples.
+    batch_sampler : Sampler or iterable, optional
+        Lists of the numbers of a batch's samples.
+    num_workers : int
+        How many threads make batches ahead; 0 for none.
+    collate_fn : callable, optional
+        Makes a batch of a list of samples; by default `default_collate`.
+    pin_memory : bool
+        Whether the tensors of batches are copied to page-locked memory, where there is CUDA.
+    drop_last : bool
+        Whether a last batch that is not full is left out.
+    timeout : float
+        Seconds to wait for a worker; 0 for as long as it takes.
+    worker_init_fn : callable, optional
+        Called with the number of each worker in its thread.
+    multiprocessing_context
+        Ignored: workers are threads.
+    generator : Generator, optional
+        For `shuffle`, and for the workers' seeds; by default the one of all random numbers.
+    prefetch_factor : int, optional
+        Batches that each worker makes ahead, 2 by default.
+    persistent_workers : bool
+        Whether workers stay from one time through the dataset to the next.
+    pin_memory_device : str
+        Ignored.
+    in_order : bool
+        Ignored: batches always come in their order.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.utils.data import DataLoader, TensorDataset
+    >>> dataset = TensorDataset(gradcore.arange(5), gradcore.arange(5) ** 2)
+    >>> for x, y in DataLoader(dataset, batch_size=2):
+    ...     print(x, y)
+    tensor([0, 1]) tensor([0, 1])
+    tensor([2, 3]) tensor([4, 9])
+    tensor([4]) tensor([16])
+    """
+
+    _made = False
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], object] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        self._iterable = isinstance(dataset, IterableDataset)
+        if self._iterable:
+            given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+            for name, value in given.items():
+                if value is not None:
+                    raise ValueError(
+                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
+                    )
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+        if sampler is None and not self._iterable:
+            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+        if batch_size is not None and batch_sampler is None:
+            source = itertools.count() if self._iterable else sampler
+            batch_sampler = BatchSampler(source, batch_size, drop_last)
+        self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
+        self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
+        self.num_workers, self.timeout, self.worker_init_fn = num_workers, timeout, worker_init_fn
+        self.prefetch_factor, self.persistent_workers = prefetch_factor, persistent_workers
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.multiprocessing_context, self.in_order = multiprocessing_context, in_order
+        self.collate_fn = collate_fn or (default_convert if batch_sampler is None else default_collate)
+        self._workers: Workers | None = None
+        self._made = True
+
+    @staticmethod
+    def _check_workers(count: int, timeout: float, ahead: int | None, persistent: bool) -> None:
+        if count < 0:
+            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+        if timeout < 0:
+            raise ValueError("timeout option should be non-negative")
+        if not count and ahead is not None:
+            raise ValueError(
+                "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
+                "multiprocessing, otherwise set prefetch_factor to None."
+            )
+        if ahead is not None and ahead < 0:
+            raise ValueError("prefetch_factor option should be non-negative")
+        if persistent and not count:
+            raise ValueError("persistent_workers option needs num_workers > 0")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._made and name in _FIXED:
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    def __len__(self) -> int:
+        if not self._iterable:
+            return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
+        samples = len(self.dataset)
+        if self.batch_size is None:
+            return samples
+        whole, rest = divmod(samples, self.batch_size)
+        return whole if self.drop_last else whole + bool(rest)
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = self._with_workers() if self.num_workers else self._here()
+        return map(_pinned, batches) if self.pin_memory and cuda.is_available() else batches
+
+    # -- without workers -------------------------------------------------------------------------------------
+
+    def _here(self) -> Iterator[Any]:
+        if not self._iterable:
+            for keys in self.sampler if self.batch_sampler is None else self.batch_sampler:
+                yield self._fetched(keys)
+            return
+        samples = iter(self.dataset)
+        while (batch := self._next_of(samples)) is not END:
+            yield batch
+
+    def _fetched(self, keys: Any) -> Any:
+        """The batch of some keys, or the sample of one."""
+        if self.batch_sampler is None:
+            return self.collate_fn(self.dataset[keys])
+        several = getattr(self.dataset, "__getitems__", None)
+        return self.collate_fn(several(keys) if callable(several) else [self.dataset[key] for key in keys])
+
+    def _next_of(self, samples: Iterator[Any]) -> Any:
+        """The next batch, or sample, of an iterable dataset, or `END`."""
+        if self.batch_size is None:
+            sample = next(samples, END)
+            return sample if sample is END else self.collate_fn(sample)
+        batch = list(itertools.islice(samples, self.batch_size))
+        if not batch or (self.drop_last and len(batch) < self.batch_size):
+            return END
+        return self.collate_fn(batch)
+
+    # -- with workers ----------------------------------------------------------------------------------------
+
+    def _with_workers(self) -> Iterator[Any]:
+        workers = self._workers
+        if workers is None:
+            seed = int(randint(2**62, (), generator=self.generator))
+            workers = Workers(self.dataset, self.num_workers, self.worker_init_fn, seed)
+            if self.persistent_workers:
+                self._workers = workers
+        ahead = self.num_workers * (2 if self.prefetch_factor is None else max(1, self.prefetch_factor))
+        try:
+            yield from workers.run(self._tasks(), ahead, self.timeout)
+        finally:
+            if workers is not self._workers:
+                workers.stop()
+
+    def _tasks(self) -> Iterator[Callable[[int], Any]]:
+        """What workers are to do, each called with the worker's number."""
+        if not self._iterable:
+            for keys in self.sampler if self.batch_sampler is None else self.batch_sampler:
+                yield lambda number, keys=keys: self._fetched(keys)  # type: ignore[misc]
+            return
+        samples: dict[int, Iterator[Any]] = {}
+
+        def following(number: int) -> Any:
+            if number not in samples:
+                samples[number] = iter(self.dataset)
+            return self._next_of(samples[number])
+
+        while True:
+            yield following
+
+
+def _pinned(batch: Any) -> Any:
+    return map_leaves(lambda value: value.pin_memory() if isinstance(value, Tensor) else value, batch)

@@ -1,0 +1,198 @@
+"""Samplers: the order in which a dataset is gone through."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, Generic, TypeVar
+
+from gradcore.creation import as_tensor
+from gradcore.dtypes import float64
+from gradcore.random import Generator, multinomial, randint, randperm
+
+__all__ = [
+    "BatchSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]
+
+Key = TypeVar("Key", covariant=True)
+
+
+class Sampler(Generic[Key]):
+    """An order of keys of a dataset. Subclasses define ``__iter__``, and may define ``__len__``."""
+
+    def __iter__(self) -> Iterator[Key]:
+        raise NotImplementedError
+
+
+class SequentialSampler(Sampler[int]):
+    """The numbers of samples in their order.
+
+    Parameters
+    ----------
+    data_source : Dataset
+    """
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+def _check_count(count: Any) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or count <= 0:
+        raise ValueError(f"num_samples should be a positive integer value, but got num_samples={count}")
+
+
+def _check_replacement(replacement: Any) -> None:
+    if not isinstance(replacement, bool):
+        raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
+
+
+class RandomSampler(Sampler[int]):
+    """The numbers of samples in a random order, another one each time.
+
+    Parameters
+    ----------
+    data_source : Dataset
+    replacement : bool
+        Whether a sample may come again before all have come.
+    num_samples : int, optional
+        How many to draw; by default as many as there are.
+    generator : Generator, optional
+        By default the one of all random numbers.
+    """
+
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        self.data_source, self.replacement, self.generator = data_source, replacement, generator
+        self._num_samples = num_samples
+        _check_replacement(replacement)
+        _check_count(self.num_samples)
+
+    @property
+    def num_samples(self) -> int:
+        """How many are drawn."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        n, count = len(self.data_source), self.num_samples
+        if self.replacement:
+            yield from randint(n, (count,), generator=self.generator).tolist()
+            return
+        while count > 0:
+            yield from randperm(n, generator=self.generator).tolist()[:count]
+            count -= n
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """Some numbers in a random order.
+
+    Parameters
+    ----------
+    indices : sequence of int
+    generator : Generator, optional
+        By default the one of all random numbers.
+    """
+
+    def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
+        self.indices, self.generator = indices, generator
+
+    def __iter__(self) -> Iterator[int]:
+        for i in randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[i]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Numbers with probabilities proportional to weights.
+
+    Parameters
+    ----------
+    weights : sequence of float
+        One for each sample; they need not sum to 1.
+    num_samples : int
+        How many to draw.
+    replacement : bool
+        Whether a sample may come again.
+    generator : Generator, optional
+        By default the one of all random numbers.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[float],
+        num_samples: int,
+        replacement: bool = True,
+        generator: Generator | None = None,
+    ) -> None:
+        _check_count(num_samples)
+        _check_replacement(replacement)
+        self.weights = as_tensor(weights, dtype=float64)
+        if self.weights.ndim != 1:
+            raise ValueError(
+                f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}"
+            )
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        yield from drawn.tolist()
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """The keys of another sampler, several at a time.
+
+    Parameters
+    ----------
+    sampler : Sampler or iterable
+    batch_size : int
+    drop_last : bool
+        Whether a last batch that is not full is left out.
+
+    Examples
+    --------
+    >>> from gradcore.utils.data import BatchSampler, SequentialSampler
+    >>> list(BatchSampler(SequentialSampler(range(5)), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
+        if batch_size != int(batch_size) or batch_size <= 0:
+            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
+        if drop_last not in (True, False):
+            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
+        self.sampler: Any = sampler
+        self.batch_size, self.drop_last = batch_size, drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        keys = iter(self.sampler)
+        while batch := list(itertools.islice(keys, self.batch_size)):
+            if len(batch) < self.batch_size and self.drop_last:
+                return
+            yield batch
+
+    def __len__(self) -> int:
+        whole, rest = divmod(len(self.sampler), self.batch_size)
+        return whole if self.drop_last else whole + bool(rest)
