@@ -53,6 +53,13 @@ class NumpyAttention(Normalization):
         _some_heads(work, weights)
         return out.reshape(*lead, queries, -1), weights.reshape(*lead, queries, keys)
 
+    def _softmax_in_place(self, x: Any) -> Any:
+        if x.dtype.char not in "fd" or not x.flags.c_contiguous or not x.size:
+            return super()._softmax_in_place(x)
+        out = np.empty_like(x)
+        _softmax_or_zero(x, out)
+        return out
+
     def attention_backward(
         self,
         grad: Any,

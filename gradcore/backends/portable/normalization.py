@@ -107,6 +107,7 @@ class Normalization:
         return self.xp.matmul(weights, value), weights
 
     def _softmax_in_place(self, x: Any) -> Any:
+        """As `softmax_or_zero`; overwrites `x`."""
         xp, last = self.xp, (x.ndim - 1,)
         highest = self.max_over(x, last, True)
         x -= xp.where(highest == -xp.inf, xp.zeros((), x.dtype), highest)
