@@ -139,3 +139,20 @@ def test_results_do_not_depend_on_the_number_of_threads(shape):
         found.append(_results(x, w, grad, settings, KERNELS))
     for first, *others in zip(*found, strict=True):
         assert all(np.array_equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 1), (5, 1)])
+@pytest.mark.parametrize("padding", [0, 2, 9])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_rows_of_one_image_are_shared(kernel, padding, stride, monkeypatch):
+    """By the portable kernels, for few channels of the output."""
+    monkeypatch.setattr(convolution, "_MANY", 1)
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((1, 4, 12, 9)), rng.standard_normal((3, 4, *kernel))
+    settings = (stride, 1), (padding, 1), (2 if kernel[0] == 3 else 1, 1), 1
+    grad = rng.standard_normal(portable.conv(np, x, w, *settings).shape)
+    expected = _results(x, w, grad, settings, None)
+    for number in (2, 7):
+        set_num_threads(number)
+        for found, right in zip(_results(x, w, grad, settings, KERNELS), expected, strict=True):
+            np.testing.assert_allclose(found, right, atol=1e-12)

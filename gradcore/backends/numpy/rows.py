@@ -50,32 +50,33 @@ def rows_of(x: Any) -> Any:
     return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
 
-def _step(x: Any) -> int:
+def _step(x: Any, factor: int) -> int:
     """The rows of a block of a matrix."""
-    return max(_ROWS, _BLOCK // (x.shape[1] or 1))
+    return max(_ROWS, factor * _BLOCK // (x.shape[1] or 1))
 
 
-def number_of_blocks(x: Any) -> int:
+def number_of_blocks(x: Any, factor: int = 1) -> int:
     """How many blocks `in_blocks` makes of a matrix."""
-    return 1 if x.size <= _BLOCK else -(-len(x) // _step(x))
+    return 1 if x.size <= factor * _BLOCK else -(-len(x) // _step(x, factor))
 
 
-def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
+def in_blocks(work: Callable[[slice, int], None], x: Any, factor: int = 1) -> None:
     """Call ``work(part, i)`` for each block of a matrix' rows, a slice of them, and its number.
 
-    Blocks do not depend on the number of threads that share them, and neither do results.
+    Blocks do not depend on the number of threads that share them, and neither do results. They are larger by a factor
+    for work of many calls.
     """
-    if x.size <= _BLOCK:
+    if x.size <= factor * _BLOCK:
         with blas_alone(x.size):
             work(slice(None), 0)
         return
-    step = _step(x)
+    step = _step(x, factor)
 
     def some(numbers: Iterator[int]) -> None:
         for i in numbers:
             work(slice(i * step, i * step + step), i)
 
-    share_products(some, number_of_blocks(x))
+    share_products(some, number_of_blocks(x, factor))
 
 
 def transposed(x: Any) -> Any:
