@@ -45,7 +45,7 @@ _fusion: bool = _from_environment(Fusion, "GRADCORE_FUSION") in ("on", "1")
 #: Whether the process keeps the memory of freed arrays for new ones: see `gradcore.backends.numpy.memory`.
 KEEP_MEMORY: bool = _from_environment(Literal["1", "0"], "GRADCORE_KEEP_MEMORY") == "1"
 
-#: Whether threads that share work are kept on different cores.
+#: Whether threads that share work leave their caller's core to it: see `gradcore.backends.numpy.cores`.
 PLACE_THREADS: bool = _from_environment(Literal["1", "0"], "GRADCORE_PLACE_THREADS") == "1"
 
 #: Whether compiled kernels are used: if they are built, never, or with a warning where they are not.

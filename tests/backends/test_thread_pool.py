@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from gradcore.backends.numpy import cores
+from gradcore.backends.numpy import pool as thread_pool
 from gradcore.backends.numpy.pool import Helper, Pool, works_in_parts
 
 
@@ -107,7 +108,7 @@ class TestPool:
 class TestHelper:
     @pytest.fixture
     def helper(self) -> Iterator[Helper]:
-        helper = Helper(0)
+        helper = Helper()
         yield helper
         helper.give(None)
 
@@ -152,28 +153,28 @@ class TestCores:
     def test_away_from_the_caller(self, thread: int) -> None:
         mine = os.sched_getaffinity(0)
         core = min(mine)
-        cores.keep_away(thread, core, 0, 1)
+        cores.keep_away(thread, core)
         assert os.sched_getaffinity(thread) == (mine - {core} or mine)
         assert os.sched_getaffinity(0) == mine
 
-    @pytest.mark.parametrize("count", [1, 2, 3, 8])
-    def test_away_from_each_other(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        placed: dict[int, set[int]] = {}
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(7)))
-        monkeypatch.setattr(os, "sched_setaffinity", lambda thread, where: placed.update({thread: set(where)}))
-        for number in range(count):
-            cores.keep_away(100 + number, 2, number, count)
-        assert set().union(*placed.values()) == {0, 1, 3, 4, 5, 6}
-        if count <= 6:
-            assert sum(map(len, placed.values())) == 6
+    def test_threads_of_the_pool(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They leave the caller's core to it, wherever it goes."""
+        placed: list[set[int]] = []
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+        monkeypatch.setattr(os, "sched_setaffinity", lambda _, where: placed.append(set(where)))
+        monkeypatch.setattr(thread_pool, "current_core", iter([2, 2, 1, 1]).__next__)
+        pool = Pool(1)
+        for _ in range(4):
+            numbers_in(pool, 3, 1)
+        assert placed == [{0, 1}, {0, 2}]
 
     def test_a_caller_with_one_core(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
         monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("there is no other core"))
-        cores.keep_away(0, 2, 0, 1)
+        cores.keep_away(0, 2)
 
     def test_a_thread_that_has_ended(self) -> None:
-        cores.keep_away(2**22 + 1, min(os.sched_getaffinity(0)), 0, 1)
+        cores.keep_away(2**22 + 1, min(os.sched_getaffinity(0)))
 
     @pytest.mark.parametrize(("value", "expected"), [("0", "True"), ("1", "False")])
     def test_switch(self, value: str, expected: str) -> None:

@@ -1,4 +1,4 @@
-"""Cores for threads that work side by side.
+"""The cores on which threads work side by side.
 
 Linux wakes a thread on the core of its waker if no other is awake. In a virtual machine idle cores sleep, so that two
 threads took turns on one core for several milliseconds. Threads that are kept away from their caller's core do not.
@@ -31,10 +31,10 @@ def _reader() -> Callable[[], int]:
 current_core = _reader()
 
 
-def keep_away(thread: int, core: int, number: int, count: int) -> None:
-    """Keep one of `count` threads from a core, and from those that are left to the others.
+def keep_away(thread: int, core: int) -> None:
+    """Keep a thread away from a core: it may use all others that the current thread may use.
 
-    Nothing happens where the current thread may use no other core.
+    Nothing happens where there are none.
 
     Parameters
     ----------
@@ -42,12 +42,8 @@ def keep_away(thread: int, core: int, number: int, count: int) -> None:
         The thread's number in the operating system.
     core : int
         Where the current thread is.
-    number : int
-        The thread's number among the others.
-    count : int
-        How many there are.
     """
-    cores = sorted(os.sched_getaffinity(0) - {core})
+    cores = os.sched_getaffinity(0) - {core}
     if cores:
         with suppress(OSError):  # the thread has ended, or some cores have gone
-            os.sched_setaffinity(thread, cores[number % count :: count] or cores)
+            os.sched_setaffinity(thread, cores)

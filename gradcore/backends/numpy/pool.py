@@ -40,10 +40,10 @@ class Helper:
     It ends with the process, as daemons do, or when it is given None.
     """
 
-    __slots__ = ("away_from", "done", "error", "number", "pieces", "thread", "wake")
+    __slots__ = ("away_from", "done", "error", "pieces", "thread", "wake")
 
-    def __init__(self, number: int) -> None:
-        self.number, self.away_from = number, -1
+    def __init__(self) -> None:
+        self.away_from = -1
         self.wake, self.done = _thread.allocate_lock(), _thread.allocate_lock()
         self.wake.acquire()
         self.done.acquire()
@@ -70,11 +70,11 @@ class Helper:
             del piece
             self.done.release()
 
-    def place(self, core: int, helpers: int) -> None:
-        """Keep the thread away from a core, where its caller is, and from those of the other helpers."""
+    def keep_away(self, core: int) -> None:
+        """Keep the thread away from a core, where its caller is."""
         if core != self.away_from:
             self.away_from = core
-            keep_away(self.thread.native_id or 0, core, self.number, helpers)
+            keep_away(self.thread.native_id or 0, core)
 
     def give(self, piece: Work | None) -> None:
         """Have a piece of work done; it has none at the moment."""
@@ -127,7 +127,7 @@ class Pool:
                     taken.append(self.free.pop())
                 elif self.started < self.size:
                     try:
-                        taken.append(Helper(self.started))
+                        taken.append(Helper())
                     except RuntimeError:  # the interpreter is about to end
                         break
                     self.started += 1
@@ -160,7 +160,7 @@ class Pool:
         helpers = self.take(number)
         core = current_core()
         for helper in helpers:
-            helper.place(core, self.size)
+            helper.keep_away(core)
             helper.give(piece)
         _here.part = True
         try:
