@@ -70,7 +70,7 @@ def test_they_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_operations_in_place() -> None:
-    x = gc.tensor(np.random.default_rng(0).uniform(0, 1, 600_000).astype("float32"))
+    x = gc.tensor(np.random.default_rng(0).uniform(0, 1, 1_200_000).astype("float32"))
     expected = np.exp(x.numpy())
     address = x.data_ptr()
     assert np.array_equal(x.exp().numpy(), expected)

@@ -35,7 +35,7 @@ SHAPES = [(7, 5), (30, 40), (700, 3), (5, 3000), (2, 20, 129), (70, 100)]
 def _silent_and_threaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As operations run their kernels, but on two threads, and with small arrays taken for large ones."""
     limits: list[tuple[Any, dict[str, int]]] = [
-        (numpy_rows, {"_BLOCK": 1024, "_ROWS": 2, "_SMALL": 64}),
+        (numpy_rows, {"_BLOCK": 1024, "_ROWS": 2, "_SMALL": 64, "_MANY": 1024}),
         (numpy_softmax, {"_LARGE": 1, "_SEVERAL": 1}),
         (numpy_normalization, {"_LARGE": 1}),
         (numpy_attention, {"_PRODUCTS": 1, "_SCORES": 512, "_QUERIES": 8}),

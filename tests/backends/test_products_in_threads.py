@@ -96,7 +96,7 @@ def test_batches_are_shared() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize("layouts", ["CC", "CF", "FC", "FF", "strided"])
-@pytest.mark.parametrize("shape", [(200, 130, 190), (300, 200, 40), (33, 4000, 40), (20, 400, 700), (5, 200_000, 6)])
+@pytest.mark.parametrize("shape", [(200, 130, 190), (300, 230, 190), (330, 4000, 40), (20, 400, 1700), (5, 300_000, 6)])
 def test_large_products(shape: tuple[int, int, int], layouts: str, dtype: str) -> None:
     rng = np.random.default_rng(0)
     rows, inner, columns = shape
@@ -108,11 +108,11 @@ def test_large_products(shape: tuple[int, int, int], layouts: str, dtype: str) -
         a, b = (np.asarray(x, order=order) for x, order in zip((a, b), layouts, strict=True))  # type: ignore[call-overload]
     found = CPU.backend.matmul(a, b)
     assert found.dtype == dtype
-    np.testing.assert_allclose(found, expected, atol=1e-3 if dtype == "float32" else 1e-9)
+    np.testing.assert_allclose(found, expected, atol=inner**0.5 * (3e-5 if dtype == "float32" else 1e-12))
 
 
 @pytest.mark.parametrize(
-    "shapes", [((6, 90, 80), (6, 80, 100)), ((2, 9, 90, 80), (2, 9, 80, 50)), ((7, 300, 80), (80, 90))]
+    "shapes", [((12, 90, 80), (12, 80, 100)), ((2, 15, 90, 80), (2, 15, 80, 50)), ((7, 300, 80), (80, 90))]
 )
 def test_large_batches(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     a, b = (np.random.default_rng(0).standard_normal(shape) for shape in shapes)

@@ -19,7 +19,7 @@ SLOW = frozenset({
 })  # fmt: skip
 
 #: Elements that are computed at a time, and those that are worth a thread.
-_PART, _WORTH_A_THREAD = 1 << 16, 1 << 17
+_PART, _WORTH_A_THREAD = 1 << 16, 1 << 18
 
 
 def in_threads(function: Any) -> Callable[..., Any]:

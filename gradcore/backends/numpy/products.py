@@ -18,7 +18,7 @@ from gradcore.backends.portable.products import Products
 __all__ = ["NumpyProducts"]
 
 #: Multiplications above which OpenBLAS uses threads, and those from which gradcore does, which take longer to wake.
-_THREADED, _SHARED = 1 << 18, 1 << 22
+_THREADED, _SHARED = 1 << 18, 1 << 23
 #: Rows or columns of a product from which it is shared.
 _LEAST = 32
 

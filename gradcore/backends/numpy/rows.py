@@ -14,6 +14,8 @@ __all__ = ["exponentials", "in_blocks", "number_of_blocks", "ones", "row_maxima"
 
 #: Elements of a block, which with what is computed from them fit into the second level of cache, and its least rows.
 _BLOCK, _ROWS = 1 << 16, 8
+#: Elements from which threads take part.
+_MANY = 3 << 16
 #: Elements below which more calls cost more than they save.
 _SMALL = 4096
 #: Columns that BLAS adds in a few lanes; more of them are added pairwise.
@@ -76,7 +78,12 @@ def in_blocks(work: Callable[[slice, int], None], x: Any, factor: int = 1) -> No
         for i in numbers:
             work(slice(i * step, i * step + step), i)
 
-    share_products(some, number_of_blocks(x, factor))
+    count = number_of_blocks(x, factor)
+    if x.size >= _MANY:
+        share_products(some, count)
+    else:
+        with blas_alone(x.size):
+            some(iter(range(count)))
 
 
 def transposed(x: Any) -> Any:
