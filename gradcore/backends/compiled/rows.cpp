@@ -92,24 +92,30 @@ void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T*
 // ------------------------------------------------------------------------------------------------------- normalization
 
 template <class T>
-INLINE void statistics_of(const T* x, i64 width, T& mean, T& variance) {
-    const T center = static_cast<T>(sum_of(width, x) / width);
-    mean = center;
-    variance = static_cast<T>(sum_of<T>(width, [=](auto a) { return (a - center) * (a - center); }, x) / width);
+INLINE T mean_of(const T* x, i64 width) {
+    return static_cast<T>(sum_of(width, x) / width);
+}
+
+template <class T>
+INLINE T variance_of(const T* x, i64 width, T center) {
+    return static_cast<T>(sum_of<T>(width, [=](auto a) { return (a - center) * (a - center); }, x) / width);
 }
 
 template <class T>
 void layer_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weight, const T* bias, T* out, T* mean,
                 T* variance) {
+    constexpr i64 some = 4;  // rows, as each step of one waits for the end of a sum
     const i64 width = work.width;
-    const T eps = static_cast<T>(work.number);
-    for (i64 row = start; row < stop; ++row) {
-        const T* a = x + row * width;
-        T* b = out + row * width;
-        statistics_of(a, width, mean[row], variance[row]);
-        const T center = mean[row], scale = 1 / sqrt(variance[row] + eps);
+    for (i64 first = start; first < stop; first += some) {
+        const i64 end = first + some < stop ? first + some : stop;
+        for (i64 row = first; row < end; ++row) mean[row] = mean_of(x + row * width, width);
+        for (i64 row = first; row < end; ++row) variance[row] = variance_of(x + row * width, width, mean[row]);
+        for (i64 row = first; row < end; ++row) {
+            const T *a = x + row * width, center = mean[row], scale = 1 / sqrt(variance[row] + T(work.number));
+            T* b = out + row * width;
 #pragma omp simd
-        for (i64 i = 0; i < width; ++i) b[i] = (a[i] - center) * scale * weight[i] + bias[i];
+            for (i64 i = 0; i < width; ++i) b[i] = (a[i] - center) * scale * weight[i] + bias[i];
+        }
     }
 }
 
@@ -169,7 +175,8 @@ void group_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weig
                 T* variance) {
     const i64 width = work.width, points = work.inner, channels = width / points;
     for (i64 row = start; row < stop; ++row) {
-        statistics_of(x + row * width, width, mean[row], variance[row]);
+        mean[row] = mean_of(x + row * width, width);
+        variance[row] = variance_of(x + row * width, width, mean[row]);
         const T center = mean[row], scale = 1 / sqrt(variance[row] + T(work.number));
         for (i64 c = 0; c < channels; ++c) {
             const T* a = x + row * width + c * points;
