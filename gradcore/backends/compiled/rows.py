@@ -86,10 +86,9 @@ class CompiledRows(NumpyBackend):
         return self._of_rows("log_softmax_backward", t, y)
 
     def _of_rows(self, name: str, *arrays: Any) -> Any:
-        rows = [rows_of(a) for a in arrays]
-        out = np.empty(rows[0].shape, rows[0].dtype)
-        self._run(name, out.shape, *rows, out)
-        return out.reshape(arrays[0].shape)
+        rows, out = [rows_of(a) for a in arrays], _like(arrays[0])
+        self._run(name, rows[0].shape, *rows, out)
+        return out
 
     def row_powers(self, rows: Any) -> Triple:
         if not _fits("row_powers", rows, 1):
@@ -103,10 +102,9 @@ class CompiledRows(NumpyBackend):
     def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
         if not _fits("cumulative_sum", x, dim) or (dtype is not None and dtype.numpy != x.dtype):
             return super().cumsum_along(x, dim, reverse, dtype)
-        rows = rows_of(x)
-        out = np.empty(rows.shape, rows.dtype)
+        rows, out = rows_of(x), _like(x)
         self._run("cumulative_sum", rows.shape, rows, out, number=reverse)
-        return out.reshape(x.shape)
+        return out
 
     # -- normalization over the last dims --------------------------------------------------------------------
 
@@ -115,11 +113,11 @@ class CompiledRows(NumpyBackend):
         if not _usual("layer_norm", prod(last), x, weight, bias):
             return super().native_layer_norm(x, weight, bias, ndims, eps)
         rows = _matrix(x, prod(last))
-        out, (mean, var) = np.empty(rows.shape, x.dtype), np.empty((2, len(rows)), x.dtype)
+        out, (mean, var) = _like(x), np.empty((2, len(rows)), x.dtype)
         factors, terms = _vector(weight, 1, rows.shape[1], x.dtype), _vector(bias, 0, rows.shape[1], x.dtype)
         self._run("layer_norm", rows.shape, rows, factors, terms, out, mean, var, number=eps)
         kept = lead + (1,) * ndims
-        return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
+        return out, mean.reshape(kept), var.reshape(kept)
 
     def layer_norm_backward(
         self,
@@ -140,14 +138,14 @@ class CompiledRows(NumpyBackend):
             return super().layer_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, ndims, eps, needs)
         rows, grads = _matrix(x, width), _matrix(grad, width)
         factors, means, variances = _vector(weight, 1, width, x.dtype), *(np.ascontiguousarray(a) for a in (mean, var))
-        out, parts = np.empty(rows.shape, x.dtype), min(max(rows.size // _PART, 1), len(rows))
-        to_weight, to_bias = np.empty((2, parts, width), x.dtype)
+        out, parts = _like(x), min(max(rows.size // _PART, 1), len(rows))
+        to_weight, to_bias = np.empty((2, parts, *last), x.dtype)
         given = grads, rows, factors, means, variances, out, to_weight, to_bias
         self._run("layer_norm_backward", rows.shape, *given, number=eps, parts=parts)
         return (
-            out.reshape(x.shape) if needs[0] else None,
-            to_weight.sum(0).reshape(last) if needs[1] else None,
-            to_bias.sum(0).reshape(last) if needs[2] else None,
+            out if needs[0] else None,
+            np.add.reduce(to_weight, 0) if needs[1] else None,
+            np.add.reduce(to_bias, 0) if needs[2] else None,
         )
 
     # -- normalization of channels ---------------------------------------------------------------------------
@@ -157,10 +155,10 @@ class CompiledRows(NumpyBackend):
         if not _usual("group_norm", points, x, weight, bias):
             return super().native_group_norm(x, weight, bias, groups, eps)
         rows = _matrix(x, channels // groups * points)
-        out, (mean, var) = np.empty(rows.shape, x.dtype), np.empty((2, batch, groups), x.dtype)
+        out, (mean, var) = _like(x), np.empty((2, batch, groups), x.dtype)
         given = rows, _vector(weight, 1, channels, x.dtype), _vector(bias, 0, channels, x.dtype), out, mean, var
         self._run("group_norm", rows.shape, *given, inner=points, cycle=groups, number=eps)
-        return out.reshape(x.shape), mean, var
+        return out, mean, var
 
     def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
@@ -198,13 +196,13 @@ class CompiledRows(NumpyBackend):
             return super().group_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, groups, eps, needs)
         rows, grads = (_matrix(a, channels // groups * points) for a in (x, grad))
         means, variances = (np.ascontiguousarray(a) for a in (mean, var))
-        out, (to_weight, to_bias) = np.empty(rows.shape, x.dtype), np.empty((2, batch, channels), x.dtype)
+        out, (to_weight, to_bias) = _like(x), np.empty((2, batch, channels), x.dtype)
         arrays = grads, rows, _vector(weight, 1, channels, x.dtype), means, variances, out, to_weight, to_bias
         self._run("group_norm_backward", rows.shape, *arrays, inner=points, cycle=groups, number=eps)
         return (
-            out.reshape(x.shape) if needs[0] else None,
-            to_weight.sum(0) if needs[1] else None,
-            to_bias.sum(0) if needs[2] else None,
+            out if needs[0] else None,
+            np.add.reduce(to_weight, 0) if needs[1] else None,
+            np.add.reduce(to_bias, 0) if needs[2] else None,
         )
 
     def batch_norm_backward(
@@ -255,17 +253,17 @@ class CompiledRows(NumpyBackend):
         if weight is not None:
             scale = scale * weight
         shift = np.zeros_like(scale) if bias is None else np.tile(bias, (len(scale), 1))
-        out = np.empty(planes.shape, x.dtype)
+        out = _like(x)
         self._run("plane_line", planes.shape, planes, center, scale, shift, out)
-        return out.reshape(x.shape)
+        return out
 
     def _plane(self, grad: Any, x: Any, center: Any, scale: Any, slope: Any, shift: Any) -> Any:
         """``grad * scale + ((x - center) * slope + shift)``."""
         points = prod(x.shape[2:])
         grads, planes = _matrix(grad, points), _matrix(x, points)
-        out = np.empty(planes.shape, x.dtype)
+        out = _like(x)
         self._run("plane_plane", planes.shape, grads, planes, center, scale, slope, shift, out)
-        return out.reshape(x.shape)
+        return out
 
 
 def _fits(kernel: str, x: Any, dim: int) -> bool:
@@ -283,6 +281,11 @@ def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:
     if dtype.char not in "fd" or x.size < _LARGE or width < _WIDTHS[kernel] or not x.flags.aligned:
         return False
     return all(a is None or (a.dtype == dtype and a.flags.aligned) for a in others)
+
+
+def _like(x: Any) -> Any:
+    """A contiguous array for a result; not a view of one, which a leaf would have to copy."""
+    return np.empty(x.shape, x.dtype)
 
 
 def _matrix(x: Any, width: int) -> Any:
