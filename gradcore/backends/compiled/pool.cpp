@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -24,11 +25,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
 // How long a thread looks for work before it sleeps, and how long the caller looks for the end of the others' work.
-constexpr microseconds patience{100}, patience_of_caller{50};
+constexpr microseconds patience{250}, patience_of_caller{50};
 // How much longer than the caller, and half of its time, the others may take. If they take longer, they have no core to
-// themselves (threads of BLAS keep theirs busy for some time after a product), and callers work alone for a while: the
-// first of these times, or twice as long as the last time.
-constexpr microseconds lateness{200}, first_rest{2000}, longest_rest{64000};
+// themselves (threads of BLAS keep theirs busy for some time after a product), and callers work alone for a while, twice
+// as long as the last time; a little less for every time that they were not late.
+constexpr microseconds lateness{200}, least_rest{2000}, longest_rest{64000};
 
 // Into how many sections numbers are divided at most.
 constexpr int64_t most_sections = 64;
@@ -90,7 +91,7 @@ private:
     std::condition_variable wake_, done_;
 
     Clock::time_point rests_until_{};
-    microseconds rest_{first_rest};
+    microseconds rest_{least_rest};
 };
 
 void alone(int64_t count, void (*function)(const void*, int64_t), const void* work) {
@@ -104,7 +105,7 @@ void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int
     start(threads - 1);
     place();
     function_ = function, work_ = work, count_ = count, wanted_ = threads - 1;
-    sections_ = threads < most_sections ? threads : most_sections;
+    sections_ = std::min(threads, most_sections);
     for (int64_t s = 0; s < sections_; ++s) next_[s].number = count * s / sections_;
     open_ = true;
     ++job_;
@@ -174,11 +175,11 @@ void Pool::wait_for_others() {
 
 void Pool::judge(Clock::duration worked, Clock::duration waited) {
     if (waited < lateness + worked / 2) {
-        rest_ = first_rest;
-        return;
+        rest_ = std::max(least_rest, rest_ - rest_ / 16);
+    } else {
+        rests_until_ = Clock::now() + rest_;
+        rest_ = std::min(longest_rest, rest_ * 2);
     }
-    rests_until_ = Clock::now() + rest_;
-    rest_ = rest_ * 2 < longest_rest ? rest_ * 2 : longest_rest;
 }
 
 void Pool::live(int64_t number) {
