@@ -71,6 +71,7 @@ PAGES = (
         ("Initialization", "gradcore.nn.init", "gradcore.nn.init"),
         ("Utilities", "gradcore.nn.utils", "gradcore.nn.utils"),
         ("Sequences", "gradcore.nn.utils.rnn", "gradcore.nn.utils.rnn"),
+        ("Pruning", "gradcore.nn.utils.prune", "gradcore.nn.utils.prune"),
         ("Parametrizations", "gradcore.nn.utils.parametrize", "gradcore.nn.utils.parametrize"),
         ("Built-in parametrizations", "gradcore.nn.utils.parametrizations", "gradcore.nn.utils.parametrizations"),
     )),

@@ -1,6 +1,6 @@
 """Utilities for modules: clipping of gradients, parameters as one vector, parametrizations, calls with other state."""
 
-from gradcore.nn.utils import parametrizations, parametrize, rnn, stateless
+from gradcore.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from gradcore.nn.utils.clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -32,6 +32,7 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
