@@ -68,6 +68,7 @@ PAGES = (
         ("", "gradcore.nn", "gradcore.nn"),
         ("Hooks on all modules", "gradcore.nn.modules.module", "gradcore.nn.module"),
         ("Several devices", "gradcore.nn.parallel", "gradcore.nn.parallel"),
+        ("Ways to compute attention", "gradcore.nn.attention", "gradcore.nn.sdpa"),
         ("Initialization", "gradcore.nn.init", "gradcore.nn.init"),
         ("Utilities", "gradcore.nn.utils", "gradcore.nn.utils"),
         ("Sequences", "gradcore.nn.utils.rnn", "gradcore.nn.utils.rnn"),

@@ -12,6 +12,7 @@ from gradcore.nn.embedding import Embedding, EmbeddingBag
 from gradcore.nn.layers import *
 from gradcore.nn.lazy import *
 from gradcore.nn.linear import Bilinear, Linear
+from gradcore.nn.linear_loss import LinearCrossEntropyLoss
 from gradcore.nn.losses import *
 from gradcore.nn.module import Module
 from gradcore.nn.normalization import *
@@ -38,6 +39,7 @@ __all__ = [
     "LSTM",
     "LSTMCell",
     "Linear",
+    "LinearCrossEntropyLoss",
     "Module",
     "ModuleDict",
     "ModuleList",

@@ -23,6 +23,7 @@ from gradcore.nn.layers import Unflatten as Unflatten
 from gradcore.nn.lazy import LazyLinear as LazyLinear
 from gradcore.nn.linear import Bilinear as Bilinear
 from gradcore.nn.linear import Linear as Linear
+from gradcore.nn.linear_loss import LinearCrossEntropyLoss as LinearCrossEntropyLoss
 from gradcore.nn.losses import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
 from gradcore.nn.module import Module as Module
 from gradcore.nn.normalization import GroupNorm as GroupNorm

@@ -10,9 +10,10 @@ from gradcore.nn.init import constant_, xavier_normal_, xavier_uniform_
 from gradcore.nn.linear import Linear
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
+from gradcore.nn.sdpa import SDPBackend, sdpa_kernel
 from gradcore.tensor import Tensor
 
-__all__ = ["MultiheadAttention"]
+__all__ = ["MultiheadAttention", "SDPBackend", "sdpa_kernel"]
 
 
 class NonDynamicallyQuantizableLinear(Linear):

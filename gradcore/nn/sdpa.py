@@ -1,0 +1,68 @@
+"""Which ways `scaled_dot_product_attention` may take, as ``torch.nn.attention`` says it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gradcore.backends import cuda
+
+__all__ = ["SDPBackend", "sdpa_kernel"]
+
+
+class SDPBackend(enum.IntEnum):
+    """Ways to compute attention."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+#: The switches of `gradcore.backends.cuda`: whether a way is allowed, and what changes that.
+_SWITCHES = {
+    SDPBackend.MATH: (cuda.math_sdp_enabled, cuda.enable_math_sdp),
+    SDPBackend.FLASH_ATTENTION: (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
+    SDPBackend.EFFICIENT_ATTENTION: (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
+    SDPBackend.CUDNN_ATTENTION: (cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
+}
+
+
+@contextmanager
+def sdpa_kernel(backends: SDPBackend | Iterable[SDPBackend], set_priority: bool = False) -> Iterator[None]:
+    """Inside, attention takes one of the given ways only.
+
+    Parameters
+    ----------
+    backends : SDPBackend or iterable of SDPBackend
+        The ways that are allowed.
+    set_priority : bool
+        Accepted, and not made use of: the fastest way that is allowed is taken.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.nn.attention import SDPBackend, sdpa_kernel
+    >>> with sdpa_kernel(SDPBackend.MATH):
+    ...     gradcore.backends.cuda.flash_sdp_enabled()
+    False
+    """
+    allowed: list[Any] = list(backends) if isinstance(backends, (list, tuple, set)) else [backends]
+    for each in allowed:
+        if not isinstance(each, SDPBackend):
+            raise AssertionError(
+                "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
+                f"{type(each).__name__}"
+            )
+    before = {way: is_allowed() for way, (is_allowed, _) in _SWITCHES.items()}
+    try:
+        for way, (_, allow) in _SWITCHES.items():
+            allow(way in allowed)
+        yield
+    finally:
+        for way, (_, allow) in _SWITCHES.items():
+            allow(before[way])
