@@ -16,6 +16,7 @@ from gradcore.backends.registry import CPU
 @pytest.fixture(autouse=True)
 def _two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(functions, "_PART", 100)
+    monkeypatch.setattr(functions, "_MANY", 500)
     monkeypatch.setattr(functions, "_WORTH_A_THREAD", 250)
     before = gc.get_num_threads()
     gc.set_num_threads(2)

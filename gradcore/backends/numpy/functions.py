@@ -18,16 +18,16 @@ SLOW = frozenset({
     "log2", "log_ndtr", "ndtri", "sin", "sinh", "tan", "tanh",
 })  # fmt: skip
 
-#: Elements that are computed at a time, and those that are worth a thread.
-_PART, _WORTH_A_THREAD = 1 << 16, 1 << 18
+#: Elements from which threads take part, those that are worth one, and those that are computed at a time.
+_MANY, _WORTH_A_THREAD, _PART = 1 << 19, 1 << 18, 1 << 16
 
 
 def in_threads(function: Any) -> Callable[..., Any]:
     """A universal function, of one array, that shares large arrays among threads."""
 
     def kernel(x: Any, out: Any = None) -> Any:
-        if x.size < 2 * _WORTH_A_THREAD or threads.get_num_threads() < 2 or not _fits(x, out):
-            return function(x, out)
+        if x.size < _MANY or threads.get_num_threads() < 2 or not _fits(x, out):
+            return function(x) if out is None else function(x, out)
         result = np.empty_like(x) if out is None else out
         source, target = (x.ravel("K") for x in (x, result))
 

@@ -11,11 +11,12 @@ import ctypes
 import functools
 import importlib
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["NUMPY", "SCIPY", "OneThread"]
+__all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 
 
 def _library(package: str) -> tuple[Callable[[], int], Callable[[int], Any]] | None:
@@ -32,6 +33,12 @@ def _library(package: str) -> tuple[Callable[[], int], Callable[[int], Any]] | N
                 if read is not None and write is not None:
                     return read, write
     return None
+
+
+def has_avx512() -> bool:
+    """Whether NumPy and OpenBLAS find AVX-512."""
+    umath = sys.modules.get("numpy._core._multiarray_umath")
+    return bool(getattr(umath, "__cpu_features__", {}).get("AVX512_SKX"))
 
 
 class OneThread:
@@ -67,19 +74,18 @@ class OneThread:
                 library[1](number)
 
     def __enter__(self) -> None:
-        library = self.library
         with self.lock:
-            if not self.users and library is not None:
-                self.before = library[0]()
-                library[1](1)
+            if not self.users and self.library is not None:
+                read, write = self.library
+                self.before = read()
+                write(1)
             self.users += 1
 
     def __exit__(self, *_: object) -> None:
-        library = self.library
         with self.lock:
             self.users -= 1
-            if not self.users and library is not None:
-                library[1](self.before)
+            if not self.users and self.library is not None:
+                self.library[1](self.before)
 
 
 NUMPY, SCIPY = OneThread("numpy"), OneThread("scipy")

@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.openblas import NUMPY, has_avx512
 from gradcore.backends.numpy.products_in_threads import blas_alone, spread_products
 from gradcore.backends.portable.products import Products
 
 __all__ = ["NumpyProducts"]
 
-#: Multiplications above which OpenBLAS uses threads, and those from which gradcore does, which take longer to wake.
-_THREADED, _SHARED = 1 << 18, 1 << 23
+#: Multiplications above which OpenBLAS uses threads (AVX-512: a kernel for small matrices does not), and those from
+#: which gradcore does, which take longer to wake.
+_THREADED, _SHARED = 1_000_000 if has_avx512() else 1 << 18, 1 << 23
+#: The former for complex numbers and for batches.
+_LITTLE = 1 << 18
 #: Rows or columns of a product from which it is shared.
 _LEAST = 32
 
@@ -32,9 +36,14 @@ class NumpyProducts(Products):
             # For many rows, OpenBLAS takes longer with a small transposed second operand than with its copy.
             if rows >= 48 and b.strides[1] > b.strides[0] and 512 <= b.size <= 8192:
                 b = np.ascontiguousarray(b)
-            if inner != 1 and a.size * b.shape[1] < _THREADED:  # nothing of what `Products.matmul` looks for
+            if inner != 1:  # nothing of what `Products.matmul` looks for
+                products = a.size * b.shape[1]
                 try:
-                    return a.dot(b)  # sooner at BLAS than `numpy.matmul`, and copies what BLAS cannot read
+                    if products < _THREADED or threads.get_num_threads() < 2:
+                        return a.dot(b)  # sooner at BLAS than `numpy.matmul`, and copies what BLAS cannot read
+                    if products < _SHARED:
+                        with NUMPY:
+                            return a.dot(b)
                 except ValueError:
                     pass
             return super().matmul(a, b)
@@ -52,16 +61,16 @@ class NumpyProducts(Products):
 
     def _product(self, a: Any, b: Any) -> Any:
         products = a.size * b.shape[-1] if b.ndim > 1 else a.size
-        if products < _THREADED or a.dtype.kind not in "fc" or a.shape[-1] != b.shape[-2 if b.ndim > 1 else -1]:
+        if products < _LITTLE or a.dtype.kind not in "fc" or a.shape[-1] != b.shape[-2 if b.ndim > 1 else -1]:
             return super()._product(a, b)
         if a.ndim == 2 == b.ndim:
             if products >= _SHARED and max(a.shape[0], b.shape[1]) >= _LEAST and threads.get_num_threads() > 1:
                 return _shared_product(a, b)
-            with blas_alone(products, _THREADED):
+            with blas_alone(products, _LITTLE):
                 return a.dot(b)
         if products >= _SHARED and a.ndim > 2 and a.shape[:-2] == b.shape[:-2] and threads.get_num_threads() > 1:
             return _shared_products(a, b)
-        with blas_alone(products, _THREADED):
+        with blas_alone(products, _LITTLE):
             return super()._product(a, b)
 
 

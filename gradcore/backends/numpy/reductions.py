@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.products_in_threads import blas_alone
 from gradcore.backends.numpy.rows import in_blocks, ones, row_maxima, row_sums, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
@@ -35,6 +36,8 @@ _minimum: Any = np.minimum.reduce
 
 def _sum_run(x: Any, start: int, stop: int) -> Any:
     """Sum a contiguous array over the dimensions from `start` to before `stop`."""
+    if threads.get_num_threads() < 2:
+        return _summed(x, start, stop)
     with blas_alone(x.size):
         return _summed(x, start, stop)
 
