@@ -3,11 +3,16 @@
 // A kernel is launched block by block. The threads of a block take turns: each runs until it waits at a barrier, for its
 // block or its warp, and goes on when all that still run have come to it. If no thread can go on, the barrier is one
 // that not all threads reach, which would hang or be undefined on a GPU: the program ends with a message.
+//
+// In the environment, GRADCORE_TEST_ORDER says in which order warps, and threads of a warp, take their turns: -1 is
+// backwards, other numbers but 0 are seeds of random orders. Results that depend on it need a barrier. GRADCORE_TEST_BLOCKS is how many blocks of
+// a launch run, the last ones.
 
 #pragma once
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +30,7 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
-#define __shared__ static
+#define __shared__ static __attribute__((section("shared_memory")))  // but in templates, where g++ has it elsewhere
 #define __restrict__ __restrict
 #define __CUDA_ON_HOST__ 1
 
@@ -82,6 +87,9 @@ inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 
 // ---------------------------------------------------------------------------------------- the threads of a block
 
+extern "C" char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
+extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));
+
 namespace host {
 
 enum Waiting { running, at_block, at_warp, finished };
@@ -118,14 +126,56 @@ inline bool all_at(unsigned first, unsigned last, Waiting barrier) {
     return true;
 }
 
-inline void release(unsigned first, unsigned last, Waiting barrier) {
-    for (unsigned i = first; i < last; ++i)
-        if (fibers[i].state == barrier) fibers[i].state = running;
+inline bool release(unsigned first, unsigned last, Waiting barrier) {
+    bool any = false;
+    for (unsigned i = first; i < last; ++i) {
+        if (fibers[i].state != barrier) continue;
+        fibers[i].state = running;
+        any = true;
+    }
+    return any;
 }
 
-inline void run_block(void (*function)(void*), void* arguments) {
+// The number in a variable of the environment; 0 if there is none.
+inline long long setting(const char* name) {
+    const char* text = std::getenv(name);
+    return text ? std::atoll(text) : 0;
+}
+
+// Numbers from first to last, the latter exclusive, in the order in which turns are taken.
+inline std::vector<unsigned> turns(unsigned first, unsigned last, long long order, unsigned long long& state) {
+    std::vector<unsigned> found(last - first);
+    for (unsigned i = first; i < last; ++i) found[i - first] = i;
+    if (order < 0) std::reverse(found.begin(), found.end());
+    for (size_t i = found.size(); order > 0 && i > 1; --i) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        std::swap(found[i - 1], found[(state >> 33) % i]);
+    }
+    return found;
+}
+
+// Run the threads of a warp until each waits for its block or is done; whether any of them has moved. Other warps do not
+// move meanwhile: the first warp is as far ahead of them as barriers allow.
+inline bool run_warp(unsigned first, unsigned last, long long order, unsigned long long& state) {
+    for (bool moved = false;; moved = true) {
+        bool ran = false;
+        for (const unsigned i : turns(first, last, order, state)) {
+            if (fibers[i].state != running) continue;
+            current = i;
+            threadIdx = fibers[i].place;
+            swapcontext(&scheduler, &fibers[i].context);
+            ran = true;
+        }
+        if (all_at(first, last, at_warp)) ran |= release(first, last, at_warp);
+        if (!ran) return moved;
+    }
+}
+
+inline void run_block(void (*function)(void*), void* arguments, long long order) {
     body = function;
     body_arguments = arguments;
+    if (__start_shared_memory)  // what a block finds there is anything
+        std::memset(__start_shared_memory, 0xFF, __stop_shared_memory - __start_shared_memory);
     count = blockDim.x * blockDim.y * blockDim.z;
     if (fibers.size() < count) {
         fibers.resize(count);
@@ -141,24 +191,15 @@ inline void run_block(void (*function)(void*), void* arguments) {
         fiber.place = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
         makecontext(&fiber.context, start, 0);
     }
+    unsigned long long state = static_cast<unsigned long long>(order) + blockIdx.x;
     for (;;) {
         bool moved = false, alive = false;
-        for (current = 0; current < count; ++current) {
-            if (fibers[current].state != running) continue;
-            threadIdx = fibers[current].place;
-            swapcontext(&scheduler, &fibers[current].context);
-            moved = true;
-        }
-        for (unsigned first = 0; first < count; first += 32) {
-            const unsigned last = first + 32 < count ? first + 32 : count;
-            if (all_at(first, last, at_warp)) release(first, last, at_warp);
-        }
-        if (all_at(0, count, at_block)) release(0, count, at_block);
+        for (const unsigned warp : turns(0, (count + 31) / 32, order, state))
+            moved |= run_warp(32 * warp, std::min(32 * warp + 32, count), order, state);
+        if (all_at(0, count, at_block)) moved |= release(0, count, at_block);
         for (unsigned i = 0; i < count; ++i) alive |= fibers[i].state != finished;
         if (!alive) return;
-        bool ready = false;
-        for (unsigned i = 0; i < count; ++i) ready |= fibers[i].state == running;
-        if (!ready || !moved) {
+        if (!moved) {
             std::fprintf(stderr, "threads of a block wait at a barrier that not all of them reach\n");
             std::abort();
         }
@@ -249,9 +290,13 @@ void launch(void (*kernel)(A...), const unsigned* dims, void** arguments) {
     gridDim = {dims[0], dims[1], dims[2]};
     blockDim = {dims[3], dims[4], dims[5]};
     Call<A...> call{kernel, arguments};
-    for (blockIdx.z = 0; blockIdx.z < gridDim.z; ++blockIdx.z)
-        for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y)
-            for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) run_block(Call<A...>::run, &call);
+    const unsigned long long x = gridDim.x, y = gridDim.y, blocks = x * y * gridDim.z;
+    const unsigned long long wanted = static_cast<unsigned long long>(setting("GRADCORE_TEST_BLOCKS"));
+    const long long order = setting("GRADCORE_TEST_ORDER");
+    for (unsigned long long i = wanted && wanted < blocks ? blocks - wanted : 0; i < blocks; ++i) {
+        blockIdx = {static_cast<unsigned>(i % x), static_cast<unsigned>(i / x % y), static_cast<unsigned>(i / x / y)};
+        run_block(Call<A...>::run, &call, order);
+    }
 }
 
 template <class... A>
