@@ -72,7 +72,10 @@ def run_backward(
     state.task = task
     try:
         for node, number, grad in roots:
-            task.add(node, number, grad._array if raw else grad, node._device if grad._device.levels else grad._device)
+            device = node._device if grad._device.levels else grad._device
+            if device.guarded:  # the gradients of one node are added
+                task.use_device(device)
+            task.add(node, number, grad._array if raw else grad, device)
         task.run(state.run)
         if task.notes:
             reentrant.call_back(task.notes)

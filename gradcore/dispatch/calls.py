@@ -149,7 +149,7 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
             dtype = dtypes.FROM_NUMPY.get(kind)
             if dtype is not None and dtype.is_reduced:
                 low = a.dtype if low is None or low == a.dtype else dtypes.float32.numpy
-                group[i] = a.astype("float32")
+                group[i] = state.run(device.kernels["astype"], a, dtypes.float32.numpy)
         raw[p] = group if p == 0 and op.sequence else group[0]
     results = state.run(device.kernels[op.kernel], *raw)
     position = op.position.get("dtype")
@@ -157,7 +157,8 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
         return results
 
     def down(array: Any) -> Any:
-        return state.run(array.astype, low) if getattr(array, "dtype", None) == "float32" else array
+        narrow = getattr(array, "dtype", None) == "float32"
+        return state.run(device.kernels["astype"], array, low) if narrow else array
 
     return type(results)(map(down, results)) if isinstance(results, (tuple, list)) else down(results)
 
@@ -210,7 +211,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     except ValueError as error:
         raise shape_error(tensors) or error from None
     if result_type is not None and result.dtype != result_type.numpy:
-        result = state.run(device.backend.astype, device.backend.asarray(result), result_type.numpy)
+        result = state.run(device.kernels["astype"], device.kernels["asarray"](result), result_type.numpy)
     out = wrap(result, device, result_type)
     if needed and state.mode & GRAD and op.differentials | op.vjps and out._dtype.category > 1:
         full = list(args)
@@ -227,12 +228,12 @@ def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: An
     if backend.fuses:
         compute = [target if p in op.tensors and p not in op.unpromoted else None for p in range(len(raw))]
         stored = None if result_type is None else result_type.numpy
-        result = state.run(backend.fused_forward, op.kernel, raw, compute, stored)
+        result = state.run(device.kernels["fused_forward"], op.kernel, raw, compute, stored)
         if result is not None:
             return result
     for p in op.tensors:
         if p not in op.unpromoted and getattr(raw[p], "dtype", target) != target:
-            raw[p] = state.run(backend.astype, raw[p], target)
+            raw[p] = state.run(device.kernels["astype"], raw[p], target)
     return None
 
 

@@ -226,7 +226,7 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
                     f"{op.path}(): the out tensor has shape {list(target._array.shape)}, the result "
                     f"{list(result._array.shape)}"
                 )
-            target._array = result._array.astype(target._dtype.numpy)
+            target._array = target._device.kernels["astype"](result._array, target._dtype.numpy)
             bump(target)
             continue
         write(target, result)

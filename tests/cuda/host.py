@@ -31,7 +31,14 @@ from tests.strict.watching import tell
 
 HERE = Path(__file__).parent
 CUDA = cupy_kernels.INCLUDE
-FLAGS = ("-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-w", "-shared", "-fPIC")
+#: In the place of compute-sanitizer: with ``GRADCORE_TEST_SANITIZE=address,undefined`` GCC's sanitizers watch kernels.
+#: Accesses beyond arrays, overflows of signed integers and misaligned addresses then end the tests with a report. For
+#: `address` also set ``LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc``.
+SANITIZE = os.environ.get("GRADCORE_TEST_SANITIZE", "")
+FLAGS = (
+    *("-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-w", "-shared", "-fPIC"),
+    *((f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all", "-g") if SANITIZE else ()),
+)
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\w+\) )?(\w+)\(')
 
 #: The names that g++ gives to types, by NumPy's.
@@ -104,7 +111,7 @@ def _folder() -> Path:
 def _compiled(text: str, options: tuple[str, ...]) -> ctypes.CDLL:
     needs_compiler()
     headers = b"".join(path.read_bytes() for path in sorted([*CUDA.glob("*.cu*"), HERE / "host.h"]))
-    digest = hashlib.sha256(repr((text, options)).encode() + headers).hexdigest()[:24]
+    digest = hashlib.sha256(repr((text, FLAGS, options)).encode() + headers).hexdigest()[:24]
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / f"{digest}.so"

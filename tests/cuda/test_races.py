@@ -1,4 +1,4 @@
-"""Kernels whose threads share memory, with threads in other orders: without a barrier that is needed, results change."""
+"""Kernels whose threads share memory, in other orders: without a barrier that is needed, results change."""
 
 from __future__ import annotations
 
