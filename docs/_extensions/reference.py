@@ -241,6 +241,8 @@ def _page(title: str, sections: Iterable[tuple[str, str, str]], seen: set[int]) 
             if isinstance(value, type):
                 inherited = ["   :inherited-members: object"] if value is gradcore.nn.Module else []
                 entries += [f".. autoclass:: {prefix}.{name}", "   :members:", *inherited, ""]
+            elif not inspect.isroutine(value):  # an object that can be called
+                entries += [f".. autodata:: {prefix}.{name}", "   :no-value:", ""]
             else:
                 entries += [f".. autofunction:: {prefix}.{name}", ""]
         if entries:

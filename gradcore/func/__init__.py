@@ -1,12 +1,14 @@
 """Functions from functions: derivatives of pure functions, which nest to any depth."""
 
 from gradcore.func.forwards import hessian, jacfwd, jvp, linearize
+from gradcore.func.functionalizing import functionalize
 from gradcore.func.modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from gradcore.func.reverse import grad, grad_and_value, jacrev, vjp
 from gradcore.func.vmap import vmap
 
 __all__ = [
     "functional_call",
+    "functionalize",
     "grad",
     "grad_and_value",
     "hessian",

@@ -68,6 +68,16 @@ def _check_std(mean: float, std: float) -> None:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
 
 
+def _check_log_std(mean: float, std: float) -> None:
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+
+
+def _check_width(median: float, sigma: float) -> None:
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+
+
 def _check_rate(rate: float) -> None:
     if rate <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate}")
@@ -121,10 +131,10 @@ def _multinomial(
 METHODS: dict[str, Callable[..., Tensor]] = {
     "bernoulli": _bernoulli,
     "bernoulli_": _bernoulli_,
-    "cauchy_": _filler(philox.cauchy, "Fill with Cauchy numbers.", median=0.0, sigma=1.0),
+    "cauchy_": _filler(philox.cauchy, "Fill with Cauchy numbers.", _check_width, median=0.0, sigma=1.0),
     "exponential_": _filler(philox.exponential, "Fill with exponential numbers.", _check_rate, lambd=1.0),
     "geometric_": _filler(philox.geometric, "Fill with geometric numbers.", _check_geometric, p=0.5),
-    "log_normal_": _filler(philox.log_normal, "Fill with log-normal numbers.", mean=1.0, std=2.0),
+    "log_normal_": _filler(philox.log_normal, "Fill with log-normal numbers.", _check_log_std, mean=1.0, std=2.0),
     "multinomial": _multinomial,
     "normal_": _filler(philox.normal, "Fill with normal numbers.", _check_std, mean=0.0, std=1.0),
     "random_": _random_,

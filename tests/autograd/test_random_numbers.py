@@ -68,3 +68,19 @@ def test_a_written_view_gives_zeros_to_its_part():
 def test_tangents_are_zero():
     _, tangent = gc.func.jvp(gc.bernoulli, (gc.tensor([0.2, 0.7]),), (gc.ones(2),))
     assert tangent.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("fill", "message"),
+    [
+        (lambda x: x.log_normal_(0.0, 0.0), "log_normal_ expects std > 0.0, but found std=0"),
+        (lambda x: x.cauchy_(0.0, -1.0), "cauchy_ expects sigma > 0.0, but found sigma=-1"),
+        (lambda x: x.exponential_(0.0), "exponential_ expects lambda > 0.0, but found lambda=0"),
+        (lambda x: x.geometric_(1.0), r"geometric_ expects p to be in \(0, 1\), but got p=1"),
+        (lambda x: x.uniform_(1.0, 0.0), "but found from=1.0 > to=0"),
+        (lambda x: x.normal_(0.0, -1.0), "normal expects std >= 0.0, but found std -1"),
+    ],
+)
+def test_parameters_that_no_distribution_has(fill, message):
+    with pytest.raises(RuntimeError, match=message):
+        fill(gc.ones(2))

@@ -1,0 +1,71 @@
+"""`functionalize`: a function that writes to its arguments at its end only, if at all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.tensor import Tensor
+from gradcore.utils.trees import flatten, unflatten
+
+__all__ = ["functionalize"]
+
+
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """A function with the results of `func` that works on copies, and so shares no memory with its arguments.
+
+    What `func` writes into an argument is written there once, when it has ended.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors, or nested containers of them.
+    remove : {"mutations", "mutations_and_views"}
+        Accepted as in PyTorch, and makes no difference: there is no recorded program in which views would be seen.
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    RuntimeError
+        If `remove` is something else.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> def double(x):
+    ...     return x.view(-1).mul_(2)
+    >>> x = gradcore.ones(2)
+    >>> y = gradcore.func.functionalize(double)(x)
+    >>> x, y, y._base is x
+    (tensor([2., 2.]), tensor([2., 2.]), False)
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(
+            f"functionalize(f, remove='mutations'): received invalid argument for remove={remove}. Valid options are:\n"
+            "     remove='mutations': all inplace and out= operators will be removed from the program, and replaced "
+            "with their out-of-place equivalents.\n"
+            "     remove='mutations_and_views': In addition to the above, all aliasing operators {view} will be "
+            "replaced with their non-aliasing counterparts, {view}_copy.\n"
+        )
+
+    @functools.wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = flatten((args, kwargs))
+        copies: dict[int, tuple[Tensor, Tensor]] = {}
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and id(leaf) not in copies:
+                copies[id(leaf)] = leaf, TENSORS.clone(leaf)
+        own = [copies[id(leaf)][1] if id(leaf) in copies else leaf for leaf in leaves]
+        args, kwargs = unflatten(own, structure)
+        result = func(*args, **kwargs)
+        for argument, copy in copies.values():
+            if copy._vc is not None and copy._vc.version:
+                argument.copy_(copy)
+        return result
+
+    return call
