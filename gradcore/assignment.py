@@ -106,7 +106,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     if src._array.shape != self._array.shape:
         expanded(src._array.shape, self._array.shape)
     if src._device.real is not self._device.real:
-        src = TENSORS.to(src, self._device)
+        src = TENSORS.to(src, self._device, non_blocking=non_blocking)
     return overwrite(OPS["copy"], self, "copy_into", (_cast(src, self),), (src, non_blocking))
 
 

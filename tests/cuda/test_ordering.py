@@ -305,6 +305,16 @@ def test_pinned_memory_that_is_dropped_at_once(order: Order, pinned: None) -> No
     assert batch.tolist() == [3.0] * 3
 
 
+def test_pinned_memory_that_is_copied_into_a_tensor(order: Order, pinned: None) -> None:
+    """The host does not wait, and the memory is kept."""
+    there = vector()
+    with gc.cuda.sync_debug_mode("error"):
+        for i in range(3):
+            there.copy_(gc.full((3,), float(i), dtype=gc.float64).pin_memory(), non_blocking=True)
+    assert len(registry.find("cuda")._under_way) == 3
+    assert there.tolist() == [2.0] * 3
+
+
 def test_pinned_memory_that_is_written_too_soon(order: Order, pinned: None) -> None:
     """As in PyTorch, that is for the program to see to: by an event, for example."""
     host = gc.ones(3).pin_memory()
