@@ -21,7 +21,7 @@ __all__ = ["NumpyProducts"]
 #: Multiplications above which OpenBLAS uses threads (AVX-512: a kernel for small matrices does not), and those from
 #: which gradcore does, which take longer to wake.
 _THREADED, _SHARED = 1_000_000 if has_avx512() else 1 << 18, 1 << 23
-#: The former for complex numbers and for batches.
+#: The former for complex numbers.
 _LITTLE = 1 << 18
 #: Rows or columns of a product from which it is shared.
 _LEAST = 32
@@ -63,14 +63,18 @@ class NumpyProducts(Products):
         products = a.size * b.shape[-1] if b.ndim > 1 else a.size
         if products < _LITTLE or a.dtype.kind not in "fc" or a.shape[-1] != b.shape[-2 if b.ndim > 1 else -1]:
             return super()._product(a, b)
+        shared = products >= _SHARED and threads.get_num_threads() > 1
         if a.ndim == 2 == b.ndim:
-            if products >= _SHARED and max(a.shape[0], b.shape[1]) >= _LEAST and threads.get_num_threads() > 1:
+            if shared and max(a.shape[0], b.shape[1]) >= _LEAST:
                 return _shared_product(a, b)
             with blas_alone(products, _LITTLE):
                 return a.dot(b)
-        if products >= _SHARED and a.ndim > 2 and a.shape[:-2] == b.shape[:-2] and threads.get_num_threads() > 1:
+        if a.ndim > 2 >= b.ndim:  # which comes here again, as one product
+            return super()._product(a, b)
+        if shared and a.shape[:-2] == b.shape[:-2]:
             return _shared_products(a, b)
-        with blas_alone(products, _LITTLE):
+        of_one = a.shape[-1] * b.shape[-1] * (a.shape[-2] if a.ndim > 1 else 1)
+        with blas_alone(of_one, _THREADED if a.dtype.char in "fd" else _LITTLE):
             return super()._product(a, b)
 
 
