@@ -161,7 +161,7 @@ class CupyBackend(
     # -- arrays ----------------------------------------------------------------------------------------------
 
     def from_host(self, array: Any) -> Any:
-        if not array.ndim and array.dtype.isbuiltin:  # by value, with a kernel
+        if not array.ndim and array.dtype.isbuiltin == 1:  # NumPy's own: by value, with a kernel
             return self.xp.full((), array[()], array.dtype)
         waiting.note("to device")
         return self.xp.asarray(array)
