@@ -30,8 +30,8 @@ INTEGERS = ["bool", "uint8", "int8", "int16", "int32", "int64"]
 
 #: Functions without a counterpart in CUDA or in `elementwise.cuh`: CuPy has kernels for them, and formulas with them
 #: run one kernel after another.
-NOT_IN_CUDA = {"airy_ai", "i0e", "i1e", "igamma", "igammac", "polygamma", "zeta", "modified_bessel_k0",
-               "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1"}  # fmt: skip
+NOT_IN_CUDA = {"airy_ai", "i0e", "i1e", "igamma", "igammac", "modified_bessel_k0", "modified_bessel_k1", "polygamma",
+               "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "zeta"}  # fmt: skip
 
 #: Operations whose number of steps depends on the data.
 DATA_DEPENDENT = {op.name for op in ELEMENTWISE if op.module.endswith("polynomials")}
