@@ -321,12 +321,12 @@ def _is_symmetric(x: Tensor) -> Tensor:
 
 def _is_positive_semidefinite(x: Tensor) -> Tensor:
     symmetric = _is_symmetric(x)
-    return TENSORS.linalg_eigvalsh(x).ge(0).all(-1) if symmetric.all() else symmetric
+    return symmetric if TENSORS.holds_anywhere(~symmetric) else TENSORS.linalg_eigvalsh(x).ge(0).all(-1)
 
 
 def _is_positive_definite(x: Tensor) -> Tensor:
     symmetric = _is_symmetric(x)
-    return cholesky_ex(x).info.eq(0) if symmetric.all() else symmetric
+    return symmetric if TENSORS.holds_anywhere(~symmetric) else cholesky_ex(x).info.eq(0)
 
 
 def _is_one_hot(x: Tensor) -> Tensor:

@@ -95,10 +95,10 @@ class Geometric(WithProbabilities):
     def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
         self._give(probs, logits)
         super().__init__(self._param.shape, validate_args=validate_args)
-        if self._validate_args and probs is not None and not bool((self.probs > 0).all()):
+        if self._validate_args and probs is not None and TENSORS.holds_anywhere(~(self.probs > 0)):
             raise ValueError(
                 f"Expected parameter probs (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r} to be "
-                f"positive but found invalid values:\n{self.probs}"
+                f"positive but found invalid values:\n{self.probs!r}"
             )
 
     @property

@@ -99,10 +99,10 @@ class Distribution:
             if constraints.is_dependent(constraint) or name not in self.__dict__:
                 continue  # cannot be checked, or not given but computed
             value = getattr(self, name)
-            if isinstance(value, Tensor) and not value.is_meta and not bool(constraint.check(value).all()):
+            if isinstance(value, Tensor) and TENSORS.holds_anywhere(~constraint.check(value)):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
-                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value!r}"
                 )
 
     # -- shapes ----------------------------------------------------------------------------------------------
@@ -245,10 +245,10 @@ class Distribution:
                 stacklevel=2,
             )
             return
-        if support is not None and not value.is_meta and not bool(support.check(value).all()):
+        if support is not None and TENSORS.holds_anywhere(~support.check(value)):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
-                f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+                f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value!r}"
             )
 
     def _checked(self, value: Tensor) -> Tensor:
@@ -260,7 +260,7 @@ class Distribution:
     def __repr__(self) -> str:
         names = [name for name in self.arg_constraints if name in self.__dict__]
         shown = (
-            f"{name}: {value if value.numel() == 1 else value.size()}"
+            f"{name}: {value.size() if value.numel() != 1 or value._device.levels else value}"
             for name, value in ((name, self.__dict__[name]) for name in names)
             if isinstance(value, Tensor)
         )

@@ -205,12 +205,27 @@ def test_every_family_of_the_table_is_public():
 
 def test_batches_of_samples_with_vmap():
     def loss(loc, scale):
-        d = distributions.Normal(loc, scale, validate_args=False)
-        return d.rsample((5,)).sum() + distributions.Gamma(scale, 1.0, validate_args=False).rsample() * 0
+        return distributions.Normal(loc, scale).rsample((5,)).sum()
 
     locs, scales = gc.arange(3.0), gc.arange(1.0, 4.0)
     by_loc = gc.vmap(gc.func.grad(loss), randomness="different")(locs, scales)
     assert by_loc.tolist() == [5.0, 5.0, 5.0]
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        gc.vmap(loss, randomness="different")(locs, scales - 2)
+
+
+@pytest.mark.parametrize("name", ["Gamma", "MultivariateNormal", "Categorical", "Dirichlet"])
+def test_densities_with_vmap(name):
+    parameters = FAMILIES[name][0]
+    d = made(gc, name, parameters)
+    x = d.sample()
+    own = {key: value for key, value in parameters.items() if value.shape[0] == 2}
+
+    def density(x, *values):
+        return getattr(distributions, name)(**tensors(gc, parameters) | dict(zip(own, values, strict=True))).log_prob(x)
+
+    found = gc.vmap(density)(x, *(gc.tensor(value) for value in own.values()))
+    assert gc.allclose(found, d.log_prob(x))
 
 
 @pytest.mark.parametrize(
