@@ -7,28 +7,24 @@ pass over the graph beforehand, unless only certain inputs are asked for.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from heapq import heapify, heappop, heappush
-from operator import add, attrgetter, iadd
+from heapq import heappop, heappush
+from operator import add, iadd
 from typing import Any
 
-from gradcore.autograd import anomaly_mode, leaves, reentrant
+from gradcore.autograd import anomaly_mode, reentrant
 from gradcore.autograd.formulas import LEAF, PLANS, TENSORS, UNCHANGED, all_gradients, are_real, fit
-from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.leaves import accumulate
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
-from gradcore.autograd.nodes import Hooks, Node, OpNode
+from gradcore.autograd.nodes import Node, OpNode
+from gradcore.autograd.observing import ObservedGradients
+from gradcore.autograd.pending import PerDevice
 from gradcore.autograd.streams import run_in_its_stream
-from gradcore.autograd.variables import OWN, Clock, Meta, Subclasses, tensor_type, wrap
-from gradcore.backends.batching import over
-from gradcore.backends.batching.array import levels_of
+from gradcore.autograd.variables import OWN, Clock, Subclasses, tensor_type
 from gradcore.backends.streams import STREAMS
 
 __all__ = ["run_backward"]
-
-_creation = attrgetter("_seq")
 
 
 def run_backward(
@@ -66,7 +62,7 @@ def run_backward(
     # Raw arrays carry neither history nor tangents: only where nobody watches.
     raw = not create_graph and not state.mode & DUAL
     before, outer, pack_hooks = state.mode, state.task, state.pack_hooks
-    task = _Task(raw, retain_graph, create_graph, captures, accumulate, before)
+    task = _Task(raw, retain_graph or create_graph, captures, accumulate, before)
     task.batches = _batches_of(roots, state.batches)
     state.mode = task.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
@@ -95,179 +91,28 @@ def _batches_of(roots: Sequence[tuple[Node, int, Any]], running: tuple[Any, ...]
     return (*running, *extra) if extra else running
 
 
-def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
-    """The nodes on the way from `roots` to any of `targets`."""
-    oldest = min([node._seq for node in targets], default=0)
-    seen = set(roots)
-    stack = [node._edges for node in seen]
-    while stack:
-        for edge in stack.pop():
-            if edge is not None:
-                successor = edge[0]
-                edges = successor._edges
-                if edges and successor not in seen and successor._seq >= oldest:
-                    seen.add(successor)
-                    stack.append(edges)
-    leading = set(targets)
-    for node in sorted(seen, key=_creation):  # those that a node leads to are older
-        for edge in node._edges:
-            if edge is not None and edge[0] in leading:
-                leading.add(node)
-                break
-    return leading
-
-
-class _PerDevice(dict[Any, Any]):
-    """Partial sums of one gradient by the device on which its contributions arose."""
-
-
-class _Task:
+class _Task(ObservedGradients):
     """The state of one backward call."""
 
     #: The mode in which every node starts, whatever a hook has switched on or off.
     mode = 0
-    batches: tuple[Any, ...] = ()
-    leading: set[Node] | None = None
     #: All nodes of this call, found when first asked for.
     reachable: set[Node] | None = None
-    device: Any = None
-    _entered: contextlib.ExitStack | None = None
 
     def __init__(
         self,
         raw: bool,
         retain: bool,
-        create: bool,
         captures: dict[Node, list[tuple[int, int]]] | None,
         accumulate: bool,
         mode: int,
     ) -> None:
-        self.raw, self.retain, self.create, self.accumulate = raw, retain or create, create, accumulate
-        self.places: dict[int, Any] = {}
-        #: Gradients of nodes that wait: a gradient, or a list of them for nodes with several outputs.
-        self.pending: dict[Node, Any] = {}
-        #: Nodes whose pending gradient is an array that the engine made and may write into.
-        self.owned: set[Node] = set()
-        self.heap: list[tuple[int, Node]] = []
-        self.captures = captures or {}
-        self.found: dict[int, Any] = {}
+        super().__init__(raw, captures or {}, accumulate)
+        self.retain = retain
         #: What hooks on several tensors remember during this call.
         self.notes: dict[Any, Any] = {}
         #: Which of anomaly detection and a profiler are on: bits of the mode.
         self.watch = mode & (ANOMALY | PROFILE)
-
-    # -- devices --------------------------------------------------------------------------------------------------
-
-    def use_device(self, device: Any) -> None:
-        """Make `device` current; nodes of one device follow each other, so this is rare."""
-        if self._entered is not None:
-            self.leave_device()
-        self.device = device
-        if device.guarded:
-            self._entered = contextlib.ExitStack()
-            self._entered.enter_context(device.backend.use_index(device.index))
-
-    def leave_device(self) -> None:
-        if self._entered is not None:
-            self._entered.close()
-            self._entered = None
-
-    def place(self, device: Any) -> Any:
-        """Where the gradients of a device's nodes lie."""
-        if not self.batches:
-            return device
-        known = self.places.get(id(device))
-        if known is None:
-            known = self.places[id(device)] = over(self.batches, device)
-        return known
-
-    # -- sums -----------------------------------------------------------------------------------------------------
-
-    def add(self, node: Node, number: int, piece: Any, device: Any) -> None:
-        """Add a contribution that arose on `device` to the gradient of a node's output."""
-        pending = self.pending
-        if node._n_outputs == 1:
-            if node not in pending:
-                pending[node] = _PerDevice({device: piece}) if device is not node._device else piece
-                heappush(self.heap, (-node._seq, node))
-            elif piece is not None:
-                pending[node] = self.plus(pending[node], piece, device, node)
-            return
-        slots = pending.get(node)
-        if slots is None:
-            slots = pending[node] = [None] * node._n_outputs
-            heappush(self.heap, (-node._seq, node))
-        if piece is not None:
-            if slots[number] is None and device is not node._device:
-                slots[number] = _PerDevice({device: piece})
-            else:
-                slots[number] = self.plus(slots[number], piece, device, node, False)
-
-    def plus(self, total: Any, piece: Any, device: Any, node: Node, may_own: bool = True) -> Any:
-        """``total + piece``; in place only where the engine made `total` itself."""
-        if type(total) is _PerDevice or device is not node._device:
-            if type(total) is not _PerDevice:
-                total = _PerDevice({} if total is None else {node._device: total})
-            part = total.get(device)
-            total[device] = piece if part is None else part + piece
-            self.owned.discard(node)
-            return total
-        if total is None:
-            return piece
-        if not self.raw:
-            return total + piece
-        if may_own:
-            if (
-                node in self.owned
-                and total.__class__ is piece.__class__
-                and total.dtype is piece.dtype
-                and total.shape == piece.shape
-                and (not self.batches or _holds(total, piece))
-            ):
-                return local.state.run(iadd, total, piece)
-            self.owned.add(node)
-        total = local.state.run(add, total, piece)
-        backend = self.place(node._device).backend
-        return total if total.__class__ is backend.array_type else backend.asarray(total)
-
-    def add_part(self, node: Any, grad: Any) -> bool:
-        """Add the gradient of a part to the sum for the whole where it exists and may be written into.
-
-        So a loop over ``x[i]`` takes time in proportion to `x`, not to its square.
-        """
-        edge = node._edges[0]
-        if edge is None or edge[0] not in self.owned or edge[0]._device is not node._device:
-            return False
-        total = self.pending.get(edge[0])
-        if total is None or total.dtype != grad.dtype or (self.batches and not _holds(total, grad)):
-            return False
-        part = total[node.place(*node.saved)]
-        local.state.run(iadd, part, grad)
-        return True
-
-    def gathered(self, grad: Any, device: Any) -> Any:
-        """A gradient on its node's device: each device's partial sum is moved once."""
-        if type(grad) is list:
-            return [self.gathered(g, device) for g in grad] if _PerDevice in map(type, grad) else grad
-        if type(grad) is not _PerDevice:
-            return grad
-        total = None
-        for place, part in grad.items():
-            if part is None:
-                continue
-            if place is not device:
-                part = TENSORS.to(self.as_tensor(part, place), device)
-                part = part._array if self.raw else part
-            total = part if total is None else total + part
-        return total
-
-    def lead_to_captures(self) -> None:
-        """Find the nodes that lead to what is asked for, and leave out the roots that do not."""
-        self.leading = _leading_to(self.captures, self.pending)
-        waiting = [entry for entry in self.heap if entry[1] in self.leading]
-        if len(waiting) < len(self.heap):
-            self.heap[:] = waiting
-            heapify(self.heap)
 
     # -- the loop -------------------------------------------------------------------------------------------------
 
@@ -299,7 +144,7 @@ class _Task:
                     plan is None
                     or node._hooks is not None
                     or grad is None
-                    or kind is _PerDevice
+                    or kind is PerDevice
                     or (captures and node in captures)
                 ):
                     self.run_any(node, grad)
@@ -414,7 +259,7 @@ class _Task:
         """Run any node with its hooks, captures, leaves, several outputs."""
         captures, hooks = self.captures, node._hooks
         local.state.mode = self.mode
-        if type(grad) is _PerDevice or type(grad) is list:
+        if type(grad) is PerDevice or type(grad) is list:
             grad = self.gathered(grad, node._device)
         leaf = node.is_leaf_sink
         watched = hooks is not None or (captures and node in captures)
@@ -508,75 +353,3 @@ class _Task:
         grads = [self.as_tensor(g, node._device) for g in (grad if several else (grad,))]
         found = node.backward(grads if several else grads[0], False)
         return [self.as_carried(g) for g in found]
-
-    # -- hooks, leaves, captures ----------------------------------------------------------------------------------
-
-    def as_tensor(self, grad: Any, device: Any) -> Any:
-        return wrap(grad, self.place(device)) if self.raw and grad is not None else grad
-
-    def as_carried(self, grad: Any) -> Any:
-        return grad._array if self.raw and grad is not None else grad
-
-    def observe(self, node: Node, grad: Any) -> Any:
-        """What sees the gradient of a tensor, before its node: hooks, retained gradients, captures."""
-        if node.is_leaf_sink:
-            meta: Meta = node.variable._meta  # type: ignore[attr-defined]
-            table = meta.hooks
-            if meta.grad_dtype is not OWN and grad is not None:
-                grad = leaves.cast(grad, meta.grad_dtype, self.raw)
-            if table:
-                self.owned.discard(node)
-                grad = self.as_carried(call_tensor_hooks(table, self.as_tensor(grad, node._device)))
-        elif node._hooks is not None:
-            grad = self.tensor_hooks(node, node._hooks, grad)
-        for number, key in self.captures.get(node, ()):
-            self.owned.discard(node)
-            self.found[key] = self.as_tensor(grad[number] if type(grad) is list else grad, node._device)
-        return grad
-
-    def tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
-        several = type(grad) is list
-        grads = [self.as_tensor(g, node._device) for g in (grad if several else [grad])]
-        for number, table in hooks.tensor.items():
-            grads[number] = call_tensor_hooks(table, grads[number])
-        for number, reference in hooks.retain.items():
-            tensor = reference()
-            if tensor is not None and grads[number] is not None:
-                leaves.keep(tensor, grads[number])
-        carried = [self.as_carried(g) for g in grads]
-        return carried if several else carried[0]
-
-    def executes(self, node: Node) -> bool:
-        """Whether a node that has its gradient is to do something with it."""
-        if node in self.captures and self.accumulate:
-            return True
-        leading = self.leading
-        if leading:
-            for edge in node._edges:
-                if edge is not None and edge[0] in leading:
-                    return True
-        return False
-
-    def prehooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
-        self.owned.discard(node)
-        several = type(grad) is list
-        carried = list(grad) if several else [grad]
-        seen = node._seen_outputs
-        grads = tuple(self.as_tensor(carried[i], node._device) for i in seen)
-        for i, g in zip(seen, call_prehooks(hooks.pre, grads), strict=True):
-            carried[i] = self.as_carried(g)
-        return carried if several else carried[0]
-
-    def posthooks(self, node: Node, hooks: Hooks, pieces: Any, grad: Any) -> Any:
-        self.owned.discard(node)
-        carried = grad if type(grad) is list else [grad]
-        outputs = tuple(self.as_tensor(carried[i], node._device) for i in node._seen_outputs)
-        devices = node._input_devices or [node._device] * len(pieces)
-        inputs = tuple(self.as_tensor(p, device) for p, device in zip(pieces, devices, strict=True))
-        found = call_posthooks(hooks.post, node.shown(inputs), outputs)
-        return [self.as_carried(p) for p in node.spread(found)]
-
-
-def _holds(total: Any, piece: Any) -> bool:
-    """Whether every sample that differs in `piece` has memory of its own in `total`."""
-    return set(levels_of(piece)) <= set(levels_of(total))
