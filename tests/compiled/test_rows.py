@@ -83,7 +83,10 @@ def test_cross_entropy(compiled: Any, ran: list[str], dtype: str, reduction: str
     found = compiled.softmax_nll(x, target, weight, reduction, -100)
     expected = SLOW.softmax_nll(x, target, weight, reduction, -100)
     agree(found[:2], expected[:2], TOLERANCE[dtype])
-    assert ran == ["row_powers"]
+    grad = draw(found[0].shape, dtype, 6)
+    rest = None, None, target, weight, *expected[1:], reduction, -100
+    agree(compiled.softmax_nll_backward(grad, *rest), SLOW.softmax_nll_backward(grad, *rest), TOLERANCE[dtype])
+    assert ran == ["row_powers"] + ["scaled_rows"] * (not weighted)
 
 
 def test_cross_entropy_is_precise_where_it_is_small(compiled: Any) -> None:

@@ -89,6 +89,18 @@ void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T*
     }
 }
 
+// Rows, each multiplied by a number.
+template <class T>
+void scaled_rows(const Work& work, i64 start, i64 stop, const T* x, const T* scale, T* out) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T *a = x + row * width, factor = scale[row];
+        T* b = out + row * width;
+#pragma omp simd
+        for (i64 i = 0; i < width; ++i) b[i] = a[i] * factor;
+    }
+}
+
 // ------------------------------------------------------------------------------------------------------- normalization
 
 template <class T>
@@ -323,6 +335,7 @@ KERNEL(softmax_backward)
 KERNEL(log_softmax)
 KERNEL(log_softmax_backward)
 KERNEL(row_powers)
+KERNEL(scaled_rows)
 KERNEL(layer_norm)
 KERNEL(layer_norm_backward)
 KERNEL(group_norm)

@@ -25,9 +25,9 @@ _PART = 1 << 15
 #: The width of rows, or the points of a channel, from which a kernel is faster than NumPy's functions: in short rows
 #: the lanes of the CPU have little to do.
 _WIDTHS = {
-    "softmax": 512, "log_softmax": 128, "row_powers": 128, "softmax_backward": 32, "log_softmax_backward": 32,
-    "cumulative_sum": 1, "layer_norm": 32, "layer_norm_backward": 32, "batch_norm": 128, "batch_norm_backward": 16,
-    "group_norm": 16, "group_norm_backward": 16,
+    "softmax": 128, "log_softmax": 32, "row_powers": 32, "softmax_backward": 32, "log_softmax_backward": 32,
+    "scaled_rows": 32, "cumulative_sum": 1, "layer_norm": 32, "layer_norm_backward": 32, "batch_norm": 128,
+    "batch_norm_backward": 16, "group_norm": 16, "group_norm_backward": 16,
 }  # fmt: skip
 
 
@@ -96,6 +96,13 @@ class CompiledRows(NumpyBackend):
         powers, (top, total) = np.empty(rows.shape, rows.dtype), np.empty((2, len(rows)), rows.dtype)
         self._run("row_powers", rows.shape, rows, powers, top, total)
         return powers, top, total
+
+    def scaled_rows(self, rows: Any, scale: Any) -> Any:
+        if not _usual("scaled_rows", rows.shape[1], rows, scale) or len(scale) != len(rows):
+            return super().scaled_rows(rows, scale)
+        out = _like(rows)
+        self._run("scaled_rows", rows.shape, rows_of(rows), np.ascontiguousarray(scale), out)
+        return out
 
     # -- cumulative sums -------------------------------------------------------------------------------------
 

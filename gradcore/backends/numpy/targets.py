@@ -89,10 +89,14 @@ class NumpyTargets(Targets):
             )
         if reduction == "mean":
             grad = grad / total_weight
-        result = np.empty(powers.shape, powers.dtype)
-        scale = grad.reshape(-1, 1) / total
-        in_blocks(lambda part, _: np.multiply(powers[part], scale[part], result[part]), powers)
+        result = self.scaled_rows(powers, grad.reshape(-1, 1) / total)
         result.reshape(-1)[_places(target, powers.shape[1])] -= grad
+        return result
+
+    def scaled_rows(self, rows: Any, scale: Any) -> Any:
+        """A contiguous matrix, each row of which is multiplied by its own number of a column."""
+        result = np.empty(rows.shape, rows.dtype)
+        in_blocks(lambda part, _: np.multiply(rows[part], scale[part], result[part]), rows)
         return result
 
     def _places_in(self, x: Any, target: Any, ignore_index: int) -> Any:
