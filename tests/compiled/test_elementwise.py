@@ -217,6 +217,21 @@ def test_single_steps_are_loops_where_threads_share_them(
     assert len(ran) == shared
 
 
+@pytest.mark.parametrize(("size", "is_loop"), [(20_000, False), (100_000, True)])
+def test_inexact_single_steps_do_not_depend_on_threads(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch, size: int, is_loop: bool
+) -> None:
+    monkeypatch.undo()
+    x, before = numbers(1, size=size + 225)[225:], gc.get_num_threads()
+    exp, found = CompiledElementwise(compiled.library).kernel_of("exp"), []
+    for count in (2, 1):
+        gc.set_num_threads(count)
+        found.append(exp(x))
+    gc.set_num_threads(before)
+    assert same_bits(*found)
+    assert same_bits(found[0], F.exp(x)) is not is_loop
+
+
 @pytest.mark.parametrize("size", [100, 200_003])
 def test_operations_use_loops(compiled: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Through tensors: large ones by loops, forward and backward; small ones by NumPy."""

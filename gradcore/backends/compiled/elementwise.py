@@ -19,8 +19,8 @@ __all__ = ["CompiledElementwise", "Forward"]
 
 #: The least width of rows that are copied to be contiguous: a row costs as much as some 20 elements.
 _NARROW = 16
-#: Elements times steps that are worth a thread, and its least elements; elements of which threads share a single step.
-_WORTH_A_THREAD, _LEAST, _SHARED = 1 << 16, 1 << 13, 1 << 16
+#: Elements times steps that are worth a thread, and its least elements; elements from which loops are for single steps.
+_WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 16, 1 << 13, 1 << 16
 #: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
 #: of a loop that are remembered.
 _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
@@ -151,8 +151,8 @@ class CompiledElementwise(NumpyBackend):
         self.library = library
         self._loops: dict[Any, Loop | None] = {}
         self._settings: Counter[Any] = Counter()
-        #: Formulas of one step, for which NumPy has as fast a function with the same result: loops are for threads.
-        self._single: set[Any] = set()
+        #: Formulas of a single step, and whether NumPy's function has the same result: then loops are for threads.
+        self._single: dict[Any, bool] = {}
         _declare(library)
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
@@ -164,7 +164,7 @@ class CompiledElementwise(NumpyBackend):
         def kernel(x: Any, *rest: Any) -> Any:
             if x.__class__ is not np.ndarray or x.size < self.LARGE:
                 return plain(x, *rest)
-            if formula in self._single and not _is_worth_sharing(x):
+            if self._is_for_numpy(formula, x):
                 return plain(x, *rest)
             result = self.by_loop(formula, (x, *rest))
             return plain(x, *rest) if result is None else result
@@ -172,10 +172,14 @@ class CompiledElementwise(NumpyBackend):
         return kernel
 
     def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
-        if formula in self._single and not _is_worth_sharing(operands[0]):
+        if self._is_for_numpy(formula, operands[0]):
             return formula(self, *operands)
         result = self.by_loop(formula, operands)
         return super().large(formula, *operands) if result is None else result
+
+    def _is_for_numpy(self, formula: Any, x: Any) -> bool:
+        """Whether a formula is known as a single step for which a loop is not worth it."""
+        return formula in self._single and not _is_worth_it(x, self._single[formula])
 
     def by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
         """``formula(F, *operands)`` by a loop; None if there is none for it."""
@@ -187,6 +191,8 @@ class CompiledElementwise(NumpyBackend):
                 arrays = [np.asarray(o) if isinstance(o, np.generic) else o for o in operands]
                 return self.by_loop(formula, tuple(arrays))
             loop = self._looked_up(key, formula, operands)
+            if self._is_for_numpy(formula, operands[0]):  # which it was not known to be
+                return None
         return None if loop is None else loop(operands)
 
     def _looked_up(self, key: Any, formula: Callable[..., Any], operands: tuple[Any, ...]) -> Loop | None:
@@ -201,7 +207,8 @@ class CompiledElementwise(NumpyBackend):
     def _found(self, formula: Callable[..., Any], kinds: list[Any]) -> Loop | None:
         from gradcore.backends.compiled.loops import (
             DTYPES,
-            is_exact_step,
+            is_exact,
+            is_single_step,
             loop_name,
             traced_loop,
         )  # not before it is needed
@@ -212,15 +219,15 @@ class CompiledElementwise(NumpyBackend):
         function = None if found is None else getattr(self.library, loop_name(found.program), None)
         if found is None or function is None:
             return None
-        if is_exact_step(found.program):
-            self._single.add(formula)
+        if is_single_step(found.program):
+            self._single[formula] = is_exact(found.program)
         arrays = sum(isinstance(k, np.dtype) for k in kinds)
         return Loop(self.library, ctypes.cast(function, ctypes.c_void_p).value or 0, found, len(kinds), arrays)
 
 
-def _is_worth_sharing(x: Any) -> bool:
-    """Whether several threads compute a single step on so many elements."""
-    return bool(x.size >= _SHARED and threads.available() > 1)
+def _is_worth_it(x: Any, exact: bool) -> bool:
+    """Whether a loop computes a single step on so many elements; in one thread, NumPy is as fast at exact ones."""
+    return bool(x.size >= _SINGLE and (not exact or threads.available() > 1))
 
 
 def _declare(library: ctypes.CDLL) -> None:

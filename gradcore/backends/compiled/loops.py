@@ -21,7 +21,7 @@ from gradcore.backends.fusion.expressions import Unfusable
 from gradcore.backends.fusion.functions import C_TYPES, FUNCTION_NAMES
 from gradcore.backends.fusion.programs import Operand, Program, Traced, traced
 
-__all__ = ["StepLoop", "is_exact_step", "loop_name", "loop_source", "step_loop", "traced_loop"]
+__all__ = ["StepLoop", "is_exact", "is_single_step", "loop_name", "loop_source", "step_loop", "traced_loop"]
 
 #: Dtypes of operands and of results.
 DTYPES = frozenset(map(np.dtype, ("f4", "f8", "?")))
@@ -72,9 +72,14 @@ def _is_possible(program: Program) -> bool:
     return program.functions > 1 or not _called(program) & EXTREMA
 
 
-def is_exact_step(program: Program) -> bool:
-    """Whether a program is a single step whose result is that of NumPy bit for bit, which is as fast."""
-    return program.functions < 2 and " ? " not in program.body[0] and not _called(program) & NOT_EXACT
+def is_single_step(program: Program) -> bool:
+    """Whether a program is one function of NumPy, but for selections, at which NumPy is slow."""
+    return program.functions < 2 and " ? " not in program.body[0]
+
+
+def is_exact(program: Program) -> bool:
+    """Whether the result is that of NumPy bit for bit."""
+    return not _called(program) & NOT_EXACT
 
 
 def _is_known(program: Program) -> bool:
