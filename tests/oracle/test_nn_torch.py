@@ -13,10 +13,7 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 
 #: What PyTorch's nn has and gradcore's has not.
-ABSENT = {
-    "Container", "LinearCrossEntropyLoss",
-    "LinearCrossEntropyOptions", "NLLLoss2d", "SyncBatchNorm",
-}  # fmt: skip
+ABSENT = {"Container", "LinearCrossEntropyOptions", "NLLLoss2d", "SyncBatchNorm"}
 #: Methods of PyTorch's Module for other hardware, compilation and processes.
 ABSENT_METHODS = {"compile", "ipu", "mtia", "xpu", "share_memory", "dump_patches", "T_destination"}
 
