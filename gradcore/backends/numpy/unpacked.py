@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from gradcore.backends.portable.sliding import overlap
+from gradcore.backends.portable.sliding import overlap, slices
 
 __all__ = ["correlate", "fits", "fits_gradient", "weight_gradient"]
 
@@ -82,8 +82,8 @@ def _blocks(images: int, height: int, row: int, kernel: int, stride: int = 1, un
     Rows come in units of so many, but for the last.
     """
     fit = max(1, (_BLOCK // row - kernel) // (stride * unit) + 1) * unit
-    for some in _slices(images, _even(images, max(1, fit // height))):
-        for rows in _slices(height, -(-_even(height, fit) // unit) * unit):
+    for some in slices(images, _even(images, max(1, fit // height))):
+        for rows in slices(height, -(-_even(height, fit) // unit) * unit):
             yield some, rows
 
 
@@ -137,7 +137,7 @@ def _multiply(matrix: Any, columns: Any, out: Any) -> None:
     at_once = out[0, 0, 0, 0].flags.c_contiguous  # BLAS can write there
     place = out.reshape(shape) if at_once else np.empty(shape, out.dtype)
     step = max(_COLUMNS, _UNPACKED // prod(matrix.shape[2:]) // _COLUMNS * _COLUMNS)
-    for cut in _slices(length, step):
+    for cut in slices(length, step):
         np.matmul(matrix, columns[..., cut], out=place[..., cut])
     if not at_once:
         out[...] = place.reshape(out.shape)
@@ -229,8 +229,3 @@ class _Positions:
             (*lead[:3], *steps[0], *steps[1], channel),
         )
         return np.ascontiguousarray(windows).reshape(*shape[:3], prod(self.width), -1)
-
-
-def _slices(size: int, length: int) -> Iterator[slice]:
-    """Cut `range(size)` into slices of `length`, the last one possibly shorter."""
-    return (slice(start, min(start + length, size)) for start in range(0, size, length))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Phase", "Windows", "conv_output_size", "overlap", "phases", "pool_output_size"]
+__all__ = ["Phase", "Windows", "conv_output_size", "overlap", "phases", "pool_output_size", "slices"]
 
 # Measured on a CPU: matrix products are fastest with so many columns, unless a block is then very small
 # or large (in bytes), and slow if rows lie a multiple of so many bytes apart, which collide in the cache.
@@ -162,9 +162,9 @@ class Windows:
         size = values * self.x.dtype.itemsize
         fit = min(max(_COLUMNS, _LEAST // size), _MOST // size) if self.xp is np else _GPU_BLOCK // size
         rows_fit = min(height, max(1, fit * height // positions))
-        for images in _slices(self.x.shape[0], max(1, fit // positions)):
+        for images in slices(self.x.shape[0], max(1, fit // positions)):
             self._pad(images)
-            for rows in _slices(height, rows_fit):
+            for rows in slices(height, rows_fit):
                 yield images, rows
 
     def sizes(self, rows: slice) -> tuple[int, ...]:
@@ -239,6 +239,6 @@ class Windows:
         return result, copies
 
 
-def _slices(size: int, length: int) -> Iterator[slice]:
+def slices(size: int, length: int) -> Iterator[slice]:
     """Cut `range(size)` into slices of `length`, the last one possibly shorter."""
     return (slice(start, min(start + length, size)) for start in range(0, size, length))
