@@ -11,6 +11,7 @@ import numpy as np
 from . import exact
 from .exact import Array
 from .philox import normal
+from .sampling import by_rejection
 
 
 def log_gamma(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
@@ -37,7 +38,7 @@ def log_gamma(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
     """
     shape = shape.astype(np.float64)
     below = shape < 1
-    result = _rejection(xp, draw, xp.where(below, shape + 1, shape))
+    result = by_rejection(xp, draw, _attempt, xp.where(below, shape + 1, shape))
     index = xp.flatnonzero(below)
     if len(index):
         result[index] += exact.log(_uniform(draw(len(index)))) / shape[index]
@@ -49,18 +50,9 @@ def _uniform(words: Array) -> Array:
     return exact.midpoints((words >> 1).view(np.int64), -63)
 
 
-def _rejection(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
-    result = xp.zeros_like(shape)
-    todo = xp.arange(len(shape))
-    while len(todo):
-        value, accepted = _attempt(xp, draw(2 * len(todo)), shape[todo] - 1 / 3)
-        result[todo[accepted]] = value[accepted]
-        todo = todo[~accepted]
-    return result
-
-
-def _attempt(xp: Any, words: Array, d: Array) -> tuple[Array, Array]:
-    """Logarithms, and whether they are accepted; `d` is the shape less a third."""
+def _attempt(xp: Any, words: Array, shape: Array) -> tuple[Array, Array]:
+    """Logarithms, and whether they are accepted."""
+    d = shape - 1 / 3
     z = normal(xp, words[::2].copy(), np.float64)
     root = 1 + z / xp.sqrt(9 * d)
     positive = root > 0

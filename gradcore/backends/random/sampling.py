@@ -137,14 +137,35 @@ def _poisson_inversion(xp: Any, draw: Callable[[int], Array], rate: Array) -> Ar
     return count
 
 
-def _poisson_rejection(xp: Any, draw: Callable[[int], Array], rate: Array) -> Array:
-    result = xp.zeros_like(rate)
-    todo = xp.arange(len(rate))
+def by_rejection(xp: Any, draw: Callable[[int], Array], attempt: Callable[..., Any], parameter: Array) -> Array:
+    """Numbers by attempts of two words each, which are repeated until they are accepted.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    draw : callable
+        ``draw(n)`` returns n new words.
+    attempt : callable
+        ``attempt(xp, words, parameter)`` returns numbers, and whether they are accepted.
+    parameter : array of float64
+        What each number depends on.
+
+    Returns
+    -------
+    array of float64
+    """
+    result = xp.zeros_like(parameter)
+    todo = xp.arange(len(parameter))
     while len(todo):
-        count, accepted = _poisson_attempt(xp, draw(2 * len(todo)), rate[todo])
-        result[todo[accepted]] = count[accepted]
+        value, accepted = attempt(xp, draw(2 * len(todo)), parameter[todo])
+        result[todo[accepted]] = value[accepted]
         todo = todo[~accepted]
     return result
+
+
+def _poisson_rejection(xp: Any, draw: Callable[[int], Array], rate: Array) -> Array:
+    return by_rejection(xp, draw, _poisson_attempt, rate)
 
 
 def _poisson_attempt(xp: Any, words: Array, rate: Array) -> tuple[Array, Array]:
