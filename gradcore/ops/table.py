@@ -24,7 +24,7 @@ import re
 import types
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from gradcore.backends.base import Backend
 from gradcore.ops.parameters import Parameter, names_of, parameters_of
@@ -56,6 +56,13 @@ class Formula:
         return self.function.__code__.co_code == _IDENTITY
 
 
+_T = TypeVar("_T")
+
+
+class _Option(cached_property[_T]):
+    """An option whose value, where a declaration does not give it, follows from other ones."""
+
+
 class Op:
     """One operation: its declaration and everything that is derived from it.
 
@@ -74,7 +81,7 @@ class Op:
     """
 
     def __init__(self, kind: str, function: Callable[..., Any], /, **options: Any) -> None:
-        unknown = options.keys() - OPTIONS
+        unknown = options.keys() - _OPTIONS
         if unknown:
             raise TypeError(f"{function.__name__}: unknown options {sorted(unknown)}")
         names = names_of(function)
@@ -128,47 +135,47 @@ class Op:
     variadic: bool = False
     view: bool = False
 
-    @cached_property
+    @_Option
     def broadcasts(self) -> bool:
         """Whether gradients may come back with broadcast dimensions, which the engine sums away."""
         return self.kind == "elementwise"
 
-    @cached_property
+    @_Option
     def differentiable(self) -> tuple[int, ...]:
         """Positions of the outputs that carry derivatives."""
         return tuple(range(len(self.outputs)))
 
-    @cached_property
+    @_Option
     def inplace(self) -> bool | str:
         """Whether there is a method ``name_``; ``"function"``: a function too, as for every operation of one tensor."""
         return self.kind == "elementwise"
 
-    @cached_property
+    @_Option
     def kernel(self) -> str:
         """The kernel of the general call, where settings make it another one than that of the plain call."""
         return self.name
 
-    @cached_property
+    @_Option
     def method(self) -> bool | str:
         """Whether there is a method, or under which other name."""
         return "." not in self.path
 
-    @cached_property
+    @_Option
     def node(self) -> str | Callable[..., str]:
         """The name of its nodes, or what makes one of the call's arguments."""
         return camel_case(self.name) + "Backward0"
 
-    @cached_property
+    @_Option
     def numbers(self) -> frozenset[int]:
         """Positions of tensors in whose place Python numbers are taken; declared by name."""
         return frozenset(self.tensors[1:])
 
-    @cached_property
+    @_Option
     def path(self) -> str:
         """Where users find it, for example ``"nn.functional.relu"``."""
         return self.name
 
-    @cached_property
+    @_Option
     def upcast(self) -> bool:
         """Whether formulas compute float16 and bfloat16 in float32."""
         return not self.view
@@ -263,12 +270,8 @@ class Op:
         return declare
 
 
-#: What declarations may give: see `Op`.
-OPTIONS = frozenset((
-    "aliases", "attribute", "broadcasts", "copies", "data_dependent", "differentiable", "domain", "function", "inplace",
-    "kernel", "layout_dependent", "materialize", "method", "name", "node", "numbers", "output_type", "outputs", "path",
-    "place", "promotion", "random", "samples", "unpromoted", "upcast", "varargs", "variadic", "view",
-))  # fmt: skip
+#: What declarations may give: attributes of `Op` with values of their own, and the name.
+_OPTIONS = {"name", *Op.__annotations__, *(name for name, value in vars(Op).items() if isinstance(value, _Option))}
 
 
 def camel_case(name: str) -> str:
