@@ -10,7 +10,7 @@ from gradcore.creation import eye, zeros, zeros_like
 from gradcore.dtypes import finfo
 from gradcore.linalg import householder_product, matrix_exp, solve
 from gradcore.nn.module import Module
-from gradcore.nn.utils.parametrize import register_parametrization
+from gradcore.nn.utils.parametrize import register_parametrization, tensor_of
 from gradcore.random import randn
 from gradcore.tensor import Tensor
 
@@ -160,9 +160,7 @@ def orthogonal(
     >>> gradcore.allclose(layer.weight.T @ layer.weight, gradcore.eye(20), atol=1e-5)
     True
     """
-    weight = getattr(module, name, None)
-    if not isinstance(weight, Tensor):
-        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    weight = tensor_of(module, name)
     if weight.ndim < 2:
         raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
     if orthogonal_map is None:

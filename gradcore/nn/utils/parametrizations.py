@@ -6,7 +6,7 @@ from gradcore.autograd.grad_mode import no_grad
 from gradcore.nn import functional as F
 from gradcore.nn.module import Module
 from gradcore.nn.utils.orthogonal import orthogonal
-from gradcore.nn.utils.parametrize import register_parametrization
+from gradcore.nn.utils.parametrize import register_parametrization, tensor_of
 from gradcore.nn.utils.spectral_norm import (
     as_matrix,
     check_iterations,
@@ -126,9 +126,7 @@ def spectral_norm(
     >>> bool((gradcore.linalg.matrix_norm(layer.weight, 2) - 1).abs() < 0.05)
     True
     """
-    weight = getattr(module, name, None)
-    if not isinstance(weight, Tensor):
-        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    weight = tensor_of(module, name)
     if dim is None:
         dim = outputs_of(module)
     return register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))

@@ -201,6 +201,14 @@ def _property(name: str) -> property:
     return property(get, put)
 
 
+def tensor_of(module: Module, name: str) -> Tensor:
+    """The parameter or buffer of that name, as a ready-made parametrization of it needs to see it."""
+    tensor = getattr(module, name, None)
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    return tensor
+
+
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
