@@ -79,9 +79,8 @@ class Helper:
     def give(self, piece: Work | None) -> None:
         """Have a piece of work done; it has none at the moment."""
         self.pieces.append(piece)
-        with suppress(
-            RuntimeError
-        ):  # it has not yet noticed that the last piece was taken back, and will find this one
+        # If it has not yet noticed that the last piece was taken back, it will find this one.
+        with suppress(RuntimeError):
             self.wake.release()
 
     def wait(self) -> BaseException | None:
