@@ -6,22 +6,61 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.creation import arange, eye, full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.discrete import Binomial
-from gradcore.distributions.distribution import broadcast_all
-from gradcore.distributions.probabilities import WithProbabilities, enumerated
+from gradcore.distributions.distribution import broadcast_all, lazy_property
+from gradcore.distributions.probabilities import WithProbabilities, inside
 from gradcore.dtypes import finfo
 from gradcore.nn import functional as F
 from gradcore.random import multinomial
 from gradcore.size import Size
 from gradcore.tensor import Tensor
 
-__all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
+__all__ = ["Categorical", "Multinomial", "OfCategories", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
-class Categorical(WithProbabilities):
+class OfCategories(WithProbabilities):
+    """A distribution whose probabilities are those of categories, along the last dim."""
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    _event_dims = {"probs": 1, "logits": 1}
+
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        super().__init__(probs, logits, validate_args)
+
+    def _kept(self, given: Tensor) -> Tensor:
+        if given.ndim < 1:
+            raise ValueError(f"`{self._given}` parameter must be at least one-dimensional.")
+        if self._given == "probs":
+            return given / given.sum(-1, True)
+        return given - given.logsumexp(-1, True)
+
+    @property
+    def _shapes(self) -> tuple[Size, Size]:
+        return self._param.shape[:-1], self._param.shape[-1:]
+
+    @property
+    def _categorical(self) -> Categorical:
+        """The distribution of the categories' indices."""
+        return Categorical(**{self._given: self._param}, validate_args=False)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """Probabilities."""
+        return self.logits.softmax(-1)  # type: ignore[no-any-return]
+
+    @lazy_property
+    def logits(self) -> Tensor:
+        """Logarithms of probabilities."""
+        return inside(self.probs).log()
+
+
+class Categorical(OfCategories):
     """The categorical distribution: the index of a category.
 
     Parameters
@@ -41,16 +80,11 @@ class Categorical(WithProbabilities):
     tensor([0.2500, 0.7500])
     """
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    _event_dims = {"probs": 1, "logits": 1}
-    _categories = True
     has_enumerate_support = True
 
-    def __init__(
-        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
-    ) -> None:
-        self._give(probs, logits)
-        super().__init__(self._param.shape[:-1], validate_args=validate_args)
+    @property
+    def _shapes(self) -> tuple[Size, Size]:
+        return self._param.shape[:-1], Size()
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -87,10 +121,10 @@ class Categorical(WithProbabilities):
         return -(self.logits.clamp(min=finfo(self.logits.dtype).min) * self.probs).sum(-1)  # type: ignore[no-any-return]
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return enumerated(self, self._num_events, expand)
+        return self._whole_numbers(self._num_events, expand, dtypes.int64)
 
 
-class OneHotCategorical(WithProbabilities):
+class OneHotCategorical(OfCategories):
     """The categorical distribution with vectors for values, which are 1 at one category and else 0.
 
     Parameters
@@ -103,21 +137,8 @@ class OneHotCategorical(WithProbabilities):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    _event_dims = {"probs": 1, "logits": 1}
-    _categories = True
     support = constraints.one_hot
     has_enumerate_support = True
-
-    def __init__(
-        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
-    ) -> None:
-        self._give(probs, logits)
-        super().__init__(self._param.shape[:-1], self._param.shape[-1:], validate_args=validate_args)
-
-    @property
-    def _categorical(self) -> Categorical:
-        return Categorical(**{self._given: self._param}, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -166,7 +187,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return self.sample(sample_shape) + (self.probs - self.probs.detach())  # type: ignore[no-any-return]
 
 
-class Multinomial(WithProbabilities):
+class Multinomial(OfCategories):
     """The multinomial distribution: how often each category is chosen.
 
     Parameters
@@ -181,10 +202,6 @@ class Multinomial(WithProbabilities):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    _event_dims = {"probs": 1, "logits": 1}
-    _categories = True
-
     def __init__(
         self,
         total_count: int = 1,
@@ -195,8 +212,7 @@ class Multinomial(WithProbabilities):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._give(probs, logits)
-        super().__init__(self._param.shape[:-1], self._param.shape[-1:], validate_args=validate_args)
+        super().__init__(probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
@@ -211,8 +227,7 @@ class Multinomial(WithProbabilities):
         return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        choices = Categorical(**{self._given: self._param}, validate_args=False)
-        drawn = choices.sample((self.total_count, *sample_shape)).movedim(0, -1)
+        drawn = self._categorical.sample((self.total_count, *sample_shape)).movedim(0, -1)
         counts = TENSORS.zeros(self._extended_shape(sample_shape), dtype=self._param.dtype, device=drawn.device)
         return counts.scatter_add_(-1, drawn, TENSORS.ones_like(drawn, dtype=counts.dtype))  # type: ignore[no-any-return]
 
@@ -224,8 +239,7 @@ class Multinomial(WithProbabilities):
 
     def entropy(self) -> Tensor:
         n = self.total_count
-        each = Categorical(**{self._given: self._param}, validate_args=False).entropy()
         counts = arange(n + 1, dtype=self._param.dtype, device=self._param.device)
         counts = counts.reshape(-1, *(1,) * self.probs.ndim)
         logs = Binomial(n, probs=self.probs, validate_args=False).log_prob(counts)
-        return n * each - math.lgamma(n + 1) + (logs.exp() * (counts + 1).lgamma()).sum((0, -1))
+        return n * self._categorical.entropy() - math.lgamma(n + 1) + (logs.exp() * (counts + 1).lgamma()).sum((0, -1))

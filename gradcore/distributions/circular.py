@@ -96,7 +96,6 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.unit_interval
     has_rsample = True
 
@@ -107,9 +106,8 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
-        self._give(probs, logits)
         self._lims = lims
-        super().__init__(self._param.shape, validate_args=validate_args)
+        super().__init__(probs, logits, validate_args)
 
     @property
     def _p(self) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 from gradcore.autograd.formulas import TENSORS
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import ExponentialFamily, Parameter, broadcast_all
-from gradcore.distributions.probabilities import WithProbabilities, enumerated
+from gradcore.distributions.probabilities import WithProbabilities
 from gradcore.dtypes import finfo
 from gradcore.nn import functional as F
 from gradcore.random import bernoulli, binomial, poisson
@@ -35,13 +35,8 @@ class Bernoulli(WithProbabilities, ExponentialFamily):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.boolean
     has_enumerate_support = True
-
-    def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
-        self._give(probs, logits)
-        super().__init__(self._param.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -66,7 +61,7 @@ class Bernoulli(WithProbabilities, ExponentialFamily):
         return _cross_entropy(self.logits, self.probs)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return enumerated(self, 2, expand)
+        return self._whole_numbers(2, expand)
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
@@ -89,12 +84,10 @@ class Geometric(WithProbabilities):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
 
     def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
-        self._give(probs, logits)
-        super().__init__(self._param.shape, validate_args=validate_args)
+        super().__init__(probs, logits, validate_args)
         if self._validate_args and probs is not None and TENSORS.holds_anywhere(~(self.probs > 0)):
             raise ValueError(
                 f"Expected parameter probs (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r} to be "
@@ -126,7 +119,26 @@ class Geometric(WithProbabilities):
         return _cross_entropy(self.logits, self.probs) / self.probs  # type: ignore[no-any-return]
 
 
-class Binomial(WithProbabilities):
+class _OfTrials(WithProbabilities):
+    """A distribution of counts of successes, with a number of trials that is broadcast against the probabilities."""
+
+    def __init__(
+        self,
+        total_count: Parameter,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.total_count = total_count
+        super().__init__(probs, logits, validate_args)
+
+    def _kept(self, given: Parameter) -> Tensor:
+        total, given = broadcast_all(self.total_count, given)
+        self.total_count = total.type_as(given)
+        return given  # type: ignore[no-any-return]
+
+
+class Binomial(_OfTrials):
     """The binomial distribution: how many of some trials succeed.
 
     Parameters
@@ -155,9 +167,7 @@ class Binomial(WithProbabilities):
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        (total,) = self._give(probs, logits, total_count)
-        self.total_count = total.type_as(self._param)
-        super().__init__(self._param.shape, validate_args=validate_args)
+        super().__init__(total_count, probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -195,10 +205,10 @@ class Binomial(WithProbabilities):
         most = int(self.total_count.max())
         if not bool((self.total_count == most).all()):
             raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
-        return enumerated(self, most + 1, expand)
+        return self._whole_numbers(most + 1, expand)
 
 
-class NegativeBinomial(WithProbabilities):
+class NegativeBinomial(_OfTrials):
     """The negative binomial distribution: how many trials succeed before some have failed.
 
     Parameters
@@ -219,17 +229,6 @@ class NegativeBinomial(WithProbabilities):
         "logits": constraints.real,
     }
     support = constraints.nonnegative_integer
-
-    def __init__(
-        self,
-        total_count: Parameter,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        (total,) = self._give(probs, logits, total_count)
-        self.total_count = total.type_as(self._param)
-        super().__init__(self._param.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

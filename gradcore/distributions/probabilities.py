@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from gradcore import dtypes
 from gradcore.creation import arange
-from gradcore.distributions.distribution import Distribution, broadcast_all, lazy_property
+from gradcore.distributions import constraints
+from gradcore.distributions.distribution import Distribution, Parameter, broadcast_all, lazy_property
 from gradcore.dtypes import finfo
 from gradcore.size import Size
 from gradcore.tensor import Tensor
 
-__all__ = ["WithProbabilities", "enumerated", "inside"]
+__all__ = ["WithProbabilities", "inside"]
 
 
 def inside(probs: Tensor) -> Tensor:
@@ -22,25 +22,25 @@ def inside(probs: Tensor) -> Tensor:
 class WithProbabilities(Distribution):
     """A distribution that is given by probabilities or by logits, of which the others are computed."""
 
-    #: Whether the last dim is that of categories, or each number stands for itself.
-    _categories = False
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     _given: str
 
-    def _give(self, probs: Any, logits: Any, *others: Any) -> tuple[Tensor, ...]:
-        """Keep what was given, broadcast against other parameters, which are returned."""
+    def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         self._given = "logits" if probs is None else "probs"
-        value = logits if probs is None else probs
-        if self._categories:
-            if value.ndim < 1:
-                raise ValueError(f"`{self._given}` parameter must be at least one-dimensional.")
-            rest: tuple[Tensor, ...] = ()
-            value = value / value.sum(-1, True) if logits is None else value - value.logsumexp(-1, True)
-        else:
-            *rest, value = broadcast_all(*others, value)  # type: ignore[assignment]
-        setattr(self, self._given, value)
-        return tuple(rest)
+        setattr(self, self._given, self._kept(logits if probs is None else probs))
+        batch, event = self._shapes
+        super().__init__(batch, event, validate_args=validate_args)
+
+    def _kept(self, given: Parameter) -> Tensor:
+        """What is kept of the given parameter."""
+        return broadcast_all(given)[0]
+
+    @property
+    def _shapes(self) -> tuple[Size, Size]:
+        """Of the batch and of a value."""
+        return self._param.shape, Size()
 
     @property
     def _param(self) -> Tensor:
@@ -54,18 +54,17 @@ class WithProbabilities(Distribution):
     @lazy_property
     def probs(self) -> Tensor:
         """Probabilities."""
-        return self.logits.softmax(-1) if self._categories else self.logits.sigmoid()  # type: ignore[no-any-return]
+        return self.logits.sigmoid()  # type: ignore[no-any-return]
 
     @lazy_property
     def logits(self) -> Tensor:
-        """Logarithms of probabilities, or of odds."""
+        """Logarithms of odds."""
         p = inside(self.probs)
-        return p.log() if self._categories else p.log() - (-p).log1p()
+        return p.log() - (-p).log1p()
 
-
-def enumerated(distribution: Any, count: int, expand: bool) -> Tensor:
-    """The whole numbers below a count, along a new first dim."""
-    like, batch = distribution._param, distribution.batch_shape
-    dtype = None if distribution._categories else like.dtype
-    values = arange(count, dtype=dtype, device=like.device).reshape(-1, *(1,) * len(batch))
-    return values.expand(-1, *batch) if expand else values
+    def _whole_numbers(self, count: int, expand: bool, dtype: dtypes.dtype | None = None) -> Tensor:
+        """The whole numbers below a count, along a new first dim; in the parameter's dtype by default."""
+        batch = self._batch_shape
+        values = arange(count, dtype=dtype or self._param.dtype, device=self._param.device)
+        values = values.reshape(-1, *(1,) * len(batch))
+        return values.expand(-1, *batch) if expand else values

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gradcore.distributions import constraints
+from gradcore.distributions.categorical import OfCategories
 from gradcore.distributions.continuous import random
 from gradcore.distributions.distribution import Parameter, broadcast_all
 from gradcore.distributions.number_transforms import ExpTransform, SigmoidTransform
@@ -16,7 +17,50 @@ from gradcore.tensor import Tensor
 __all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli", "RelaxedOneHotCategorical"]
 
 
-class LogitRelaxedBernoulli(WithProbabilities):
+class _WithTemperature(WithProbabilities):
+    """A distribution that is given by a temperature besides probabilities."""
+
+    _shared = ("temperature",)
+    has_rsample = True
+
+    def __init__(
+        self,
+        temperature: Parameter,
+        probs: Parameter = None,
+        logits: Parameter = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.temperature = temperature
+        super().__init__(probs, logits, validate_args)
+
+    @property
+    def _log_temperature(self) -> Tensor | float:
+        t = self.temperature
+        return t.log() if isinstance(t, Tensor) else math.log(t)
+
+
+class _Relaxed(TransformedDistribution):
+    """A transformed distribution whose parameters are those of its base."""
+
+    has_rsample = True
+
+    @property
+    def temperature(self) -> Parameter:
+        """How far values are from 0 and 1."""
+        return self.base_dist.temperature
+
+    @property
+    def probs(self) -> Tensor:
+        """The probabilities of the base."""
+        return self.base_dist.probs  # type: ignore[no-any-return]
+
+    @property
+    def logits(self) -> Tensor:
+        """The logits of the base."""
+        return self.base_dist.logits  # type: ignore[no-any-return]
+
+
+class LogitRelaxedBernoulli(_WithTemperature):
     """The logits of `RelaxedBernoulli`.
 
     Parameters
@@ -31,21 +75,7 @@ class LogitRelaxedBernoulli(WithProbabilities):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
-    _shared = ("temperature",)
     support = constraints.real
-    has_rsample = True
-
-    def __init__(
-        self,
-        temperature: Parameter,
-        probs: Parameter = None,
-        logits: Parameter = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        self.temperature = temperature
-        self._give(probs, logits)
-        super().__init__(self._param.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         p = inside(self.probs)
@@ -54,13 +84,11 @@ class LogitRelaxedBernoulli(WithProbabilities):
 
     def log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, self._checked(value))
-        t = self.temperature
-        distance = logits - value * t
-        log_t = t.log() if isinstance(t, Tensor) else math.log(t)
-        return log_t + distance - 2 * distance.exp().log1p()  # type: ignore[no-any-return]
+        distance = logits - value * self.temperature
+        return self._log_temperature + distance - 2 * distance.exp().log1p()  # type: ignore[no-any-return]
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class RelaxedBernoulli(_Relaxed):
     """Numbers between 0 and 1, the nearer to these the lower the temperature.
 
     Parameters
@@ -75,9 +103,8 @@ class RelaxedBernoulli(TransformedDistribution):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    arg_constraints = LogitRelaxedBernoulli.arg_constraints
     support = constraints.unit_interval
-    has_rsample = True
 
     def __init__(
         self,
@@ -89,23 +116,8 @@ class RelaxedBernoulli(TransformedDistribution):
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
-    @property
-    def temperature(self) -> Parameter:
-        """How far values are from 0 and 1."""
-        return self.base_dist.temperature
 
-    @property
-    def probs(self) -> Tensor:
-        """The probability of 1."""
-        return self.base_dist.probs  # type: ignore[no-any-return]
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithm of its odds."""
-        return self.base_dist.logits  # type: ignore[no-any-return]
-
-
-class ExpRelaxedCategorical(WithProbabilities):
+class ExpRelaxedCategorical(_WithTemperature, OfCategories):
     """The logarithms of `RelaxedOneHotCategorical`.
 
     Parameters
@@ -120,23 +132,7 @@ class ExpRelaxedCategorical(WithProbabilities):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    _event_dims = {"probs": 1, "logits": 1}
-    _categories = True
-    _shared = ("temperature",)
     support = constraints.real_vector
-    has_rsample = True
-
-    def __init__(
-        self,
-        temperature: Parameter,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        self.temperature = temperature
-        self._give(probs, logits)
-        super().__init__(self._param.shape[:-1], self._param.shape[-1:], validate_args=validate_args)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         u = inside(random("rand", self, sample_shape, self.logits))
@@ -144,12 +140,12 @@ class ExpRelaxedCategorical(WithProbabilities):
 
     def log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, self._checked(value))
-        t, n = self.temperature, self._event_shape[0]
-        log_t = t.log() if isinstance(t, Tensor) else math.log(t)
-        return (logits - value * t).log_softmax(-1).sum(-1) + math.lgamma(n) + (n - 1) * log_t  # type: ignore[no-any-return]
+        n = self._event_shape[0]
+        logs = (logits - value * self.temperature).log_softmax(-1).sum(-1)
+        return logs + math.lgamma(n) + (n - 1) * self._log_temperature  # type: ignore[no-any-return]
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """Vectors on the simplex, the nearer to a corner the lower the temperature.
 
     Parameters
@@ -164,9 +160,8 @@ class RelaxedOneHotCategorical(TransformedDistribution):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    arg_constraints = ExpRelaxedCategorical.arg_constraints
     support = constraints.simplex
-    has_rsample = True
 
     def __init__(
         self,
@@ -177,18 +172,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    @property
-    def temperature(self) -> Parameter:
-        """How far values are from a corner."""
-        return self.base_dist.temperature
-
-    @property
-    def probs(self) -> Tensor:
-        """Of the categories."""
-        return self.base_dist.probs  # type: ignore[no-any-return]
-
-    @property
-    def logits(self) -> Tensor:
-        """Logarithms of these."""
-        return self.base_dist.logits  # type: ignore[no-any-return]
