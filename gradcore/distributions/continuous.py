@@ -29,7 +29,23 @@ def open_uniform(distribution: Distribution, sample_shape: Sequence[int], like: 
     return random("rand", distribution, sample_shape, like).clamp(info.tiny, 1 - info.eps / 2)  # type: ignore[no-any-return]
 
 
-class Normal(ExponentialFamily):
+class _LocationScale(Distribution):
+    """A distribution of real numbers that is moved and stretched, symmetric to its densest value."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+
+class Normal(_LocationScale, ExponentialFamily):
     """The normal distribution.
 
     Parameters
@@ -53,19 +69,9 @@ class Normal(ExponentialFamily):
     True
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
-
     @property
     def mean(self) -> Tensor:
         return self.loc
-
-    mode = mean
 
     @property
     def stddev(self) -> Tensor:
@@ -99,7 +105,7 @@ class Normal(ExponentialFamily):
         return -0.25 * x**2 / y + 0.5 * (-math.pi / y).log()
 
 
-class Laplace(Distribution):
+class Laplace(_LocationScale):
     """The Laplace distribution: an exponential one to both sides.
 
     Parameters
@@ -112,19 +118,9 @@ class Laplace(Distribution):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
-
     @property
     def mean(self) -> Tensor:
         return self.loc
-
-    mode = mean
 
     @property
     def variance(self) -> Tensor:
@@ -152,7 +148,7 @@ class Laplace(Distribution):
         return 1 + (2 * self.scale).log()
 
 
-class Cauchy(Distribution):
+class Cauchy(_LocationScale):
     """The Cauchy distribution, which has no mean.
 
     Parameters
@@ -165,21 +161,9 @@ class Cauchy(Distribution):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
-
     @property
     def mean(self) -> Tensor:
         return full_like(self.loc, math.nan)
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:

@@ -59,7 +59,7 @@ class LogNormal(_OfBase):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    arg_constraints = Normal.arg_constraints
     support = constraints.positive
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
@@ -93,7 +93,7 @@ class LogisticNormal(TransformedDistribution):
         Whether parameters and values are checked.
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    arg_constraints = Normal.arg_constraints
     support = constraints.simplex
     has_rsample = True
 
