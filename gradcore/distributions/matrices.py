@@ -10,13 +10,12 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import arange
 from gradcore.distributions import constraints
-from gradcore.distributions.distribution import Distribution, Parameter, broadcast_all, lazy_property
+from gradcore.distributions.distribution import Distribution, Parameter, broadcast_all
 from gradcore.distributions.gammas import Beta, log_gammas
-from gradcore.distributions.multivariate import factor_of_inverse, half_log_det, inverse_of_factor
+from gradcore.distributions.multivariate import OfCovariance, check_matrix, half_log_det, the_given
 from gradcore.dtypes import finfo
-from gradcore.linalg import cholesky, slogdet
+from gradcore.linalg import slogdet
 from gradcore.queries import broadcast_shapes
-from gradcore.size import Size
 from gradcore.tensor import Tensor
 
 __all__ = ["LKJCholesky", "Wishart"]
@@ -71,7 +70,7 @@ class LKJCholesky(Distribution):
         return (powers * diagonal.log()).sum(-1) - normalizer
 
 
-class Wishart(Distribution):
+class Wishart(OfCovariance):
     """The Wishart distribution: of the sum of squares of normal vectors.
 
     Parameters
@@ -84,20 +83,11 @@ class Wishart(Distribution):
         Whether parameters and values are checked.
     """
 
-    _event_dims = {
-        "covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_factor": 2
-    }  # fmt: skip
     support = constraints.positive_definite
-    has_rsample = True
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
-        return {
-            "covariance_matrix": constraints.positive_definite,
-            "precision_matrix": constraints.positive_definite,
-            "scale_tril": constraints.lower_cholesky,
-            "df": constraints.greater_than(self._event_shape[-1] - 1),
-        }
+        return {**OfCovariance.arg_constraints, "df": constraints.greater_than(self._event_shape[-1] - 1)}
 
     def __init__(
         self,
@@ -107,44 +97,13 @@ class Wishart(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        chosen = [(name, matrix) for name, matrix in given.items() if matrix is not None]
-        if len(chosen) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = chosen
-        if matrix.ndim < 2:
-            raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
+        name, matrix = the_given(covariance_matrix, precision_matrix, scale_tril)
+        check_matrix("scale_tril", matrix)  # whichever it is, as in PyTorch
         df = df if isinstance(df, Tensor) else TENSORS.as_tensor(df, dtype=matrix.dtype, device=matrix.device)
         batch = broadcast_shapes(matrix.shape[:-2], df.shape)
         self.df = df.expand(batch)
-        setattr(self, name, matrix.expand(*batch, -1, -1))
-        self._event_shape = Size(matrix.shape[-2:])
-        super().__init__(batch, self._event_shape, validate_args=validate_args)
-        if scale_tril is not None:
-            self._factor = scale_tril
-        elif covariance_matrix is not None:
-            self._factor = cholesky(covariance_matrix)
-        else:
-            self._factor = factor_of_inverse(matrix)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        """The Cholesky factor of the covariance of the vectors."""
-        return self._factor.expand(*self._batch_shape, *self._event_shape)
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        """The covariance of the vectors."""
-        return (self._factor @ self._factor.mT).expand(*self._batch_shape, *self._event_shape)
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        """Its inverse."""
-        return inverse_of_factor(self._factor).expand(*self._batch_shape, *self._event_shape)
+        self._event_shape = matrix.shape[-2:]
+        super().__init__(name, matrix, batch, self._event_shape, validate_args)
 
     @property
     def _scaled_df(self) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.creation import eye
@@ -44,7 +45,68 @@ def factor_of_inverse(matrix: Tensor) -> Tensor:
     return solve_triangular(upper, eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device), upper=False)
 
 
-class MultivariateNormal(Distribution):
+#: The Cholesky factor of the covariance from what may be given.
+_FACTORS: dict[str, Callable[[Tensor], Tensor]] = {
+    "covariance_matrix": cholesky,
+    "precision_matrix": factor_of_inverse,
+    "scale_tril": lambda factor: factor,
+}
+
+
+def the_given(*matrices: Tensor | None) -> tuple[str, Tensor]:
+    """The name and the value of the one matrix that was given, of those that may be."""
+    given = [(name, matrix) for name, matrix in zip(_FACTORS, matrices, strict=True) if matrix is not None]
+    if len(given) != 1:
+        raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+    return given[0]
+
+
+def check_matrix(name: str, value: Tensor) -> None:
+    """Refuse vectors and numbers."""
+    if value.ndim < 2:
+        raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+
+
+class OfCovariance(Distribution):
+    """A distribution that is given by a covariance, its inverse or its factor, of which the others are computed."""
+
+    arg_constraints: Any = {
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    _event_dims = {"covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_factor": 2}
+    has_rsample = True
+
+    def __init__(
+        self, name: str, matrix: Tensor, batch: Sequence[int], event: Sequence[int], validate_args: bool | None
+    ) -> None:
+        setattr(self, name, matrix.expand(*batch, -1, -1))
+        super().__init__(batch, event, validate_args=validate_args)
+        self._factor = _FACTORS[name](matrix)
+
+    def _whole(self, matrix: Tensor) -> Tensor:
+        """A matrix of each distribution of the batch."""
+        n = self._event_shape[-1]
+        return matrix.expand(*self._batch_shape, n, n)
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The Cholesky factor of the covariance."""
+        return self._whole(self._factor)
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        return self._whole(self._factor @ self._factor.mT)
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        return self._whole(inverse_of_factor(self._factor))
+
+
+class MultivariateNormal(OfCovariance):
     """The normal distribution of vectors.
 
     Parameters
@@ -64,17 +126,9 @@ class MultivariateNormal(Distribution):
     tensor(-1.8379)
     """
 
-    arg_constraints = {
-        "loc": constraints.real_vector,
-        "covariance_matrix": constraints.positive_definite,
-        "precision_matrix": constraints.positive_definite,
-        "scale_tril": constraints.lower_cholesky,
-    }
-    _event_dims = {
-        "loc": 1, "covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_factor": 2
-    }  # fmt: skip
+    arg_constraints = {"loc": constraints.real_vector, **OfCovariance.arg_constraints}
+    _event_dims = {**OfCovariance._event_dims, "loc": 1}
     support = constraints.real_vector
-    has_rsample = True
 
     def __init__(
         self,
@@ -86,44 +140,11 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        chosen = [(name, matrix) for name, matrix in given.items() if matrix is not None]
-        if len(chosen) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = chosen
-        if matrix.ndim < 2:
-            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        name, matrix = the_given(covariance_matrix, precision_matrix, scale_tril)
+        check_matrix(name, matrix)
         batch = broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
-        setattr(self, name, matrix.expand(*batch, -1, -1))
         self.loc = loc.expand(*batch, -1)
-        super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
-        if scale_tril is not None:
-            self._factor = scale_tril
-        elif covariance_matrix is not None:
-            self._factor = cholesky(covariance_matrix)
-        else:
-            self._factor = factor_of_inverse(matrix)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        """The Cholesky factor of the covariance."""
-        return self._factor.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        """The covariance."""
-        covariance = self._factor @ self._factor.mT
-        return covariance.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
-        inverse = inverse_of_factor(self._factor)
-        return inverse.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
+        super().__init__(name, matrix, batch, loc.shape[-1:], validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -179,8 +200,7 @@ class LowRankMultivariateNormal(Distribution):
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
         n = loc.shape[-1]
-        if cov_factor.ndim < 2:
-            raise ValueError("cov_factor must be at least two-dimensional, with optional leading batch dimensions")
+        check_matrix("cov_factor", cov_factor)
         if cov_factor.shape[-2] != n:
             raise ValueError(f"cov_factor must be a batch of matrices with shape {n} x m")
         if cov_diag.shape[-1] != n:
