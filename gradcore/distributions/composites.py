@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import no_grad
@@ -53,12 +53,8 @@ class Independent(Distribution):
         event = batch[cut:] + base_distribution.event_shape
         super().__init__(batch[:cut], event, validate_args=validate_args)
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
-        new = object.__new__(type(self)) if _instance is None else _instance
-        new.__dict__.update(self.__dict__)
-        new.base_dist = self.base_dist.expand((*batch_shape, *self._event_shape[: self.reinterpreted_batch_ndims]))
-        new._batch_shape = Size(batch_shape)
-        return new
+    def _batch_shape_of(self, name: str, batch: Size) -> Sequence[int]:
+        return (*batch, *self._event_shape[: self.reinterpreted_batch_ndims])
 
     @property
     def has_rsample(self) -> bool:
@@ -158,13 +154,8 @@ class MixtureSameFamily(Distribution):
         self._num_component = km
         super().__init__(batch, component_distribution.event_shape, validate_args=validate_args)
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
-        new = object.__new__(type(self)) if _instance is None else _instance
-        new.__dict__.update(self.__dict__)
-        new._mixture_distribution = self._mixture_distribution.expand(batch_shape)
-        new._component_distribution = self._component_distribution.expand((*batch_shape, self._num_component))
-        new._batch_shape = Size(batch_shape)
-        return new
+    def _batch_shape_of(self, name: str, batch: Size) -> Sequence[int]:
+        return batch if name == "_mixture_distribution" else (*batch, self._num_component)
 
     @constraints.dependent_property
     def support(self) -> Any:

@@ -136,10 +136,14 @@ class Distribution:
                 event = self._event_dims.get(name, 0)
                 value = value.expand(*batch, *value.shape[value.ndim - event :])
             elif isinstance(value, Distribution):
-                value = value.expand(batch)
+                value = value.expand(self._batch_shape_of(name, batch))
             new.__dict__[name] = value
         new._batch_shape = batch
         return new
+
+    def _batch_shape_of(self, name: str, batch: Size) -> Sequence[int]:
+        """The batch shape that a distribution of which this one is made needs for one of its own."""
+        return batch
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """An empty instance, for an `expand` that subclasses write themselves."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.distributions import constraints
@@ -64,18 +64,9 @@ class TransformedDistribution(Distribution):
         cut = len(after) - transform.codomain.event_dim - max(event - inner, 0)
         super().__init__(after[:cut], after[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
-        shape = ComposeTransform(self.transforms).inverse_shape((*batch_shape, *self._event_shape))
-        base = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
-        own = self.__dict__.copy()
-        own.pop("base_dist")
-        new = _instance if _instance is not None else object.__new__(type(self))
-        for name, value in own.items():
-            if isinstance(value, Tensor):
-                value = value.expand(*batch_shape, *value.shape[value.ndim - self._event_dims.get(name, 0) :])
-            new.__dict__[name] = value
-        new.base_dist, new._batch_shape = base, Size(batch_shape)
-        return new
+    def _batch_shape_of(self, name: str, batch: Size) -> Sequence[int]:
+        shape = ComposeTransform(self.transforms).inverse_shape(batch + self._event_shape)
+        return shape[: len(shape) - len(self.base_dist.event_shape)]
 
     @property
     def has_rsample(self) -> bool:
