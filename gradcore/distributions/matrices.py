@@ -10,7 +10,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import arange
 from gradcore.distributions import constraints
-from gradcore.distributions.distribution import Distribution, Parameter, broadcast_all
+from gradcore.distributions.distribution import Distribution, ExponentialFamily, Parameter, broadcast_all
 from gradcore.distributions.gammas import Beta, log_gammas
 from gradcore.distributions.multivariate import OfCovariance, check_matrix, half_log_det, the_given
 from gradcore.dtypes import finfo
@@ -70,7 +70,7 @@ class LKJCholesky(Distribution):
         return (powers * diagonal.log()).sum(-1) - normalizer
 
 
-class Wishart(OfCovariance):
+class Wishart(OfCovariance, ExponentialFamily):
     """The Wishart distribution: of the sum of squares of normal vectors.
 
     Parameters
@@ -147,3 +147,12 @@ class Wishart(OfCovariance):
         expected = (half.unsqueeze(-1) - steps).digamma().sum(-1)
         own = (n + 1) * (0.5 * n * math.log(2) + half_log_det(self._factor))
         return own + half.mvlgamma(n) - (half - (n + 1) / 2) * expected + half * n  # type: ignore[no-any-return]
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return -self.precision_matrix / 2, (self.df - self._event_shape[-1] - 1) / 2
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+        n = self._event_shape[-1]
+        half = y + (n + 1) / 2  # of the degrees of freedom
+        return half.mvlgamma(n) - half * slogdet(-x).logabsdet  # type: ignore[no-any-return]

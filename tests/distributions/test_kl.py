@@ -75,7 +75,7 @@ def test_by_the_normalizers_of_exponential_families():
     assert gc.allclose(kl._of_families(p, q), kl_divergence(p, q))
 
 
-@pytest.mark.parametrize("name", ["Normal", "Exponential", "Dirichlet", "ContinuousBernoulli"])
+@pytest.mark.parametrize("name", ["Normal", "Exponential", "Dirichlet", "ContinuousBernoulli", "Wishart"])
 def test_entropies_by_the_normalizer(name):
     """Of those families whose carrier measure is constant, or known."""
     d = made(gc, name, FAMILIES[name][0])

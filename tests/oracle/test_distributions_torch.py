@@ -48,6 +48,18 @@ def _agree(name, what, call, **tolerance):
     np.testing.assert_allclose(ours, theirs, **{"rtol": rtol, "atol": 1e-9, **tolerance}, err_msg=what)
 
 
+def _bases(lib, name):
+    return [cls.__name__ for cls in getattr(lib.distributions, name).__mro__]
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in torch.distributions.__all__ if isinstance(getattr(gc.distributions, n), type)]
+)
+def test_classes_have_the_same_bases_in_the_same_order(name):
+    wanted = [base for base in _bases(torch, name) if base != "Generic"]
+    assert [base for base in _bases(gc, name) if base in wanted] == wanted
+
+
 @each
 def test_properties_and_densities(name, parameters):
     gc.manual_seed(0)
