@@ -209,6 +209,16 @@ long: dtype
 short: dtype
 uint8: dtype
 
+def _addmm_activation(
+    input: Tensor,
+    mat1: Tensor | Number,
+    mat2: Tensor | Number,
+    *,
+    beta: Number = ...,
+    alpha: Number = ...,
+    use_gelu: builtins.bool = ...,
+    out: Any = ...,
+) -> Any: ...
 def abs(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def abs_(input: Tensor, *args: Any, **named: Any) -> Tensor: ...
 def absolute(input: Tensor, *, out: Any = ...) -> Tensor: ...

@@ -2,7 +2,7 @@
 
 #: The modules that declare operations, imported together.
 FAMILIES = (
-    "activations", "affine", "arithmetic", "attention", "bessel", "channel_normalization", "cholesky",
+    "activated", "activations", "affine", "arithmetic", "attention", "bessel", "channel_normalization", "cholesky",
     "classification", "comparison", "complex", "convolution", "ctc", "cumulative", "decompositions", "determinants",
     "differences", "distances", "dropout", "einsum", "embedding", "exponential", "extrema", "fft", "filling",
     "folding", "fractional", "gammas", "gathering", "grids", "histograms", "indefinite", "indexing", "joining",

@@ -347,9 +347,14 @@ def _gelu_inner(x):
 def _(F, t, self, approximate):
     if approximate == "none":
         return t * F.gelu_slope(self)
-    wave = F.tanh(_gelu_inner(self))
-    slope = _GELU_SCALE * (1 + 3 * _GELU_CUBE * self * self)
-    return t * (0.5 * (1 + wave) + 0.5 * self * (1 - wave * wave) * slope)
+    return t * tanh_gelu_slope(F, self)
+
+
+def tanh_gelu_slope(F, x):
+    """The derivative of ``gelu(x, approximate="tanh")``."""
+    wave = F.tanh(_gelu_inner(x))
+    slope = _GELU_SCALE * (1 + 3 * _GELU_CUBE * x * x)
+    return 0.5 * (1 + wave) + 0.5 * x * (1 - wave * wave) * slope
 
 
 # -- made of others ------------------------------------------------------------------------------------------

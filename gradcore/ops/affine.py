@@ -15,7 +15,7 @@ def _summed(F, grad, shape):
     return F.sum_rows(grad) if shape == whole[-1:] else F.sum_to_size(grad, shape)
 
 
-def _scaled(t, number):
+def scaled(t, number):
     """``t * number`` without the product where the number is 1."""
     return t if number == 1 else t * number
 
@@ -81,20 +81,21 @@ def _samples(self, *operands):
     return cases
 
 
-def _of_summand(F, grad, self_shape, beta):
-    return _summed(F, _scaled(grad, beta.conjugate()), self_shape)
+def gradient_of_summand(F, grad, self_shape, beta):
+    """The gradient of a summand of that shape, which was multiplied by `beta`."""
+    return _summed(F, scaled(grad, beta.conjugate()), self_shape)
 
 
 def _times_second(F, grad, second, alpha):
-    return _scaled(F.times_adjoint(grad, second), alpha.conjugate())
+    return scaled(F.times_adjoint(grad, second), alpha.conjugate())
 
 
 def _times_first(F, grad, first, alpha):
-    return _scaled(F.adjoint_times(first, grad), alpha.conjugate())
+    return scaled(F.adjoint_times(first, grad), alpha.conjugate())
 
 
 @general(
-    self=_of_summand,
+    self=gradient_of_summand,
     mat1=lambda F, grad, mat2, alpha: _times_second(F, grad, mat2, alpha),
     mat2=lambda F, grad, mat1, alpha: _times_first(F, grad, mat1, alpha),
     inplace=True,
@@ -106,7 +107,7 @@ def addmm(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
 
 
 @general(
-    self=_of_summand,
+    self=gradient_of_summand,
     batch1=lambda F, grad, batch2, alpha: _times_second(F, grad, batch2, alpha),
     batch2=lambda F, grad, batch1, alpha: _times_first(F, grad, batch1, alpha),
     inplace=True,
@@ -118,7 +119,7 @@ def baddbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
 
 
 @general(
-    self=_of_summand,
+    self=gradient_of_summand,
     batch1=lambda F, grad, batch2, alpha: _times_second(F, grad, batch2, alpha),
     batch2=lambda F, grad, batch1, alpha: _times_first(F, grad, batch1, alpha),
     inplace=True,
@@ -130,8 +131,8 @@ def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
 
 
 @general(
-    self=_of_summand,
-    mat=lambda F, grad, vec, alpha: _scaled(F.outer(grad, F.conj(vec)), alpha.conjugate()),
+    self=gradient_of_summand,
+    mat=lambda F, grad, vec, alpha: scaled(F.outer(grad, F.conj(vec)), alpha.conjugate()),
     vec=lambda F, grad, mat, alpha: _times_first(F, grad, mat, alpha),
     inplace="function",
     samples=_samples((2,), (2, 3), (3,)),
@@ -142,9 +143,9 @@ def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
 
 
 @general(
-    self=_of_summand,
-    vec1=lambda F, grad, vec2, alpha: _scaled(F.matmul(grad, F.conj(vec2)), alpha.conjugate()),
-    vec2=lambda F, grad, vec1, alpha: _scaled(F.matmul(F.transpose(grad, 0, 1), F.conj(vec1)), alpha.conjugate()),
+    self=gradient_of_summand,
+    vec1=lambda F, grad, vec2, alpha: scaled(F.matmul(grad, F.conj(vec2)), alpha.conjugate()),
+    vec2=lambda F, grad, vec1, alpha: scaled(F.matmul(F.transpose(grad, 0, 1), F.conj(vec1)), alpha.conjugate()),
     inplace=True,
     samples=_samples((2, 3), (2,), (3,)),
 )
@@ -154,15 +155,15 @@ def addr(F, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
 
 
 for _op in (addmm, baddbmm, addbmm, addmv, addr):
-    _op.jvp("self")(lambda F, t, beta: _scaled(t, beta))
+    _op.jvp("self")(lambda F, t, beta: scaled(t, beta))
 
-addmm.jvp("mat1")(lambda F, t, mat2, alpha: _scaled(F.mm(t, mat2), alpha))
-addmm.jvp("mat2")(lambda F, t, mat1, alpha: _scaled(F.mm(mat1, t), alpha))
-baddbmm.jvp("batch1")(lambda F, t, batch2, alpha: _scaled(F.bmm(t, batch2), alpha))
-baddbmm.jvp("batch2")(lambda F, t, batch1, alpha: _scaled(F.bmm(batch1, t), alpha))
-addbmm.jvp("batch1")(lambda F, t, batch2, alpha: _scaled(F.sum_of_products(t, batch2), alpha))
-addbmm.jvp("batch2")(lambda F, t, batch1, alpha: _scaled(F.sum_of_products(batch1, t), alpha))
-addmv.jvp("mat")(lambda F, t, vec, alpha: _scaled(F.mv(t, vec), alpha))
-addmv.jvp("vec")(lambda F, t, mat, alpha: _scaled(F.mv(mat, t), alpha))
-addr.jvp("vec1")(lambda F, t, vec2, alpha: _scaled(F.outer(t, vec2), alpha))
-addr.jvp("vec2")(lambda F, t, vec1, alpha: _scaled(F.outer(vec1, t), alpha))
+addmm.jvp("mat1")(lambda F, t, mat2, alpha: scaled(F.mm(t, mat2), alpha))
+addmm.jvp("mat2")(lambda F, t, mat1, alpha: scaled(F.mm(mat1, t), alpha))
+baddbmm.jvp("batch1")(lambda F, t, batch2, alpha: scaled(F.bmm(t, batch2), alpha))
+baddbmm.jvp("batch2")(lambda F, t, batch1, alpha: scaled(F.bmm(batch1, t), alpha))
+addbmm.jvp("batch1")(lambda F, t, batch2, alpha: scaled(F.sum_of_products(t, batch2), alpha))
+addbmm.jvp("batch2")(lambda F, t, batch1, alpha: scaled(F.sum_of_products(batch1, t), alpha))
+addmv.jvp("mat")(lambda F, t, vec, alpha: scaled(F.mv(t, vec), alpha))
+addmv.jvp("vec")(lambda F, t, mat, alpha: scaled(F.mv(mat, t), alpha))
+addr.jvp("vec1")(lambda F, t, vec2, alpha: scaled(F.outer(t, vec2), alpha))
+addr.jvp("vec2")(lambda F, t, vec1, alpha: scaled(F.outer(vec1, t), alpha))

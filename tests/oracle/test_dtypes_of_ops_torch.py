@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.oracle
 
 FAMILIES = """
-    activations affine arithmetic bessel comparison complex cumulative exponential extrema joining logical movement
-    polynomials products reductions rounding selection slicing softmax special triangular trigonometric
+    activated activations affine arithmetic bessel comparison complex cumulative exponential extrema joining logical
+    movement polynomials products reductions rounding selection slicing softmax special triangular trigonometric
 """
 #: Precision of the results; double precision is that of PyTorch's special functions.
 PRECISION = {"float16": 8e-3, "bfloat16": 6e-2, "float32": 1e-5, "complex64": 1e-5}
@@ -29,7 +29,7 @@ INTEGERS = {"uint8", "int8", "int16", "int32", "int64"}
 #: What PyTorch takes and gradcore refuses: names of cases by reason, and the dtypes.
 REFUSED: dict[str, tuple[set[str], set[str]]] = {
     "integers times a fraction, which PyTorch cuts off to 0": (
-        {"addmm-1", "baddbmm-1", "addbmm-1", "addmv-1"},
+        {"addmm-1", "baddbmm-1", "addbmm-1", "addmv-1", "addmm_activation-2"},
         INTEGERS,
     ),
     "there is no complex32": ({"view_as_complex"}, {"float16"}),
@@ -43,8 +43,17 @@ REFUSED: dict[str, tuple[set[str], set[str]]] = {
 OTHER = {("complex", "float16"): (["complex64"], ["complex32"])}
 
 
+def their_addmm_activation(*args: Any, use_gelu: bool = False, **factors: Any) -> Any:
+    """PyTorch's function, whose GELU is the one by tanh on CUDA alone: on the CPU, composed."""
+    if not use_gelu:
+        return torch._addmm_activation(*args, **factors)
+    return torch.nn.functional.gelu(torch.addmm(*args, **factors), approximate="tanh")
+
+
 def their_function(op: Op) -> Callable[..., Any] | None:
     """PyTorch's function of that path, or its method."""
+    if op.name == "addmm_activation":
+        return their_addmm_activation
     if op.function:
         home: Any = torch
         for part in op.path.split("."):

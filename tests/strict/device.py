@@ -621,6 +621,7 @@ class StrictBackend(CupyBackend):
 
     cublas = FakeCublas()  # type: ignore[assignment]
     cutensor = None  # type: ignore[assignment]
+    nvmath = None  # type: ignore[assignment]
 
     def cublas_handle(self) -> int:
         return 1

@@ -15,6 +15,7 @@ from gradcore.backends import waiting
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.attention import CudaAttention
 from gradcore.backends.cupy.contractions import CudaContractions
+from gradcore.backends.cupy.epilogues import CudaEpilogues
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.cupy.indexing import CudaIndexing
 from gradcore.backends.cupy.kernels import INCLUDE, compile_options, elements
@@ -23,7 +24,6 @@ from gradcore.backends.cupy.linalg import CudaLinearAlgebra
 from gradcore.backends.cupy.lists import CudaLists
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.optimizers import CudaOptimizers
-from gradcore.backends.cupy.products import CudaProducts
 from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.random import philox
@@ -95,7 +95,7 @@ class CupyBackend(
     CudaOptimizers,
     CudaLists,
     CudaContractions,
-    CudaProducts,
+    CudaEpilogues,
     CudaAttention,
     CudaRows,
     CudaWindows,

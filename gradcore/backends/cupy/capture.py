@@ -6,7 +6,7 @@ import importlib
 import threading
 from typing import Any
 
-__all__ = ["Capture", "CapturedCublas", "captured_cublas"]
+__all__ = ["Capture", "CapturedCublas", "captured_cublas", "workspace_size"]
 
 #: Bytes that cuBLAS may work in, as NVIDIA recommends for compute capability 9 and for others.
 _HOPPER, _OTHERS = 32 << 20, 4 << 20
@@ -34,8 +34,7 @@ class CapturedCublas:
     """
 
     def __init__(self, backend: Any, bindings: Any) -> None:
-        xp = backend.xp
-        self._size = _HOPPER if str(xp.cuda.Device().compute_capability).startswith("9") else _OTHERS
+        self._size = workspace_size(backend.xp)
         self._backend, self._bindings = backend, bindings
         self._workspaces: dict[int, Any] = {}
         self._stream: int | None = None
@@ -72,3 +71,8 @@ def captured_cublas(backend: Any) -> CapturedCublas | None:
         return CapturedCublas(backend, importlib.import_module("nvmath.bindings.cublas"))
     except ImportError:
         return None
+
+
+def workspace_size(xp: Any) -> int:
+    """Bytes that cuBLAS may work in on the current device."""
+    return _HOPPER if str(xp.cuda.Device().compute_capability).startswith("9") else _OTHERS

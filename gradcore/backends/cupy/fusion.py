@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from gradcore import config
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.fusion.fusion import Fusion
@@ -38,6 +40,19 @@ class CudaFusion(CudaKernels):
             if found is not None:
                 return found[0]
         return formula(self, *operands.values())
+
+    def rounded_once(self, name: str, *args: Any) -> Any:
+        """A body of single elements, as one kernel if formulas are fused; halves are rounded at the end only."""
+        dtype, body = args[0].dtype, self.bodies[name]
+        wide = np.dtype("float32" if dtype.itemsize == 2 else dtype)
+        compute = tuple(wide if isinstance(x, self.array_type) else None for x in args)
+        if self.fuses:
+            operands = [(f"x{i}", x) for i, x in enumerate(args)]
+            found = self.fusion.run(name, name, lambda F, *xs: (body(F, *xs),), operands, compute, (dtype,))
+            if found is not None:
+                return found[0]
+        args = tuple(x if to is None else x.astype(to, copy=False) for x, to in zip(args, compute, strict=True))
+        return body(self, *args).astype(dtype, copy=False)
 
     # -- forward ---------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def compile_options() -> tuple[str, ...]:
 #: Operations that compute float16 and bfloat16 in float32 inside their kernels, and round once.
 _IN_HALF = frozenset({
     "softmax", "log_softmax", "native_layer_norm", "native_group_norm", "fused_rms_norm", "avg_pool",
-    "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm",
+    "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm", "addmm_relu", "addmm_gelu",
     "flash_attention",
 })  # fmt: skip
 

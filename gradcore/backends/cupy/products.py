@@ -22,7 +22,7 @@ from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels
 from gradcore.backends.portable.products import Products, mismatch
 from gradcore.determinism import alert_products
 
-__all__ = ["CudaProducts"]
+__all__ = ["CudaProducts", "layout_of"]
 
 #: What cuBLAS calls the dtypes of matrices (`cudaDataType`), what it computes them in (`cublasComputeType_t`), and the
 #: dtype of factors.
@@ -272,7 +272,7 @@ class CudaProducts(CudaKernels, Products):
 
     def _operand(self, x: Any, conjugate: bool) -> Operand:
         """Matrices, or their conjugates, as cuBLAS reads them: in place or copied."""
-        found = _layout(x, conjugate)
+        found = layout_of(x, conjugate)
         if found is not None:
             return Operand(x, *found)
         x = self.xp.ascontiguousarray(x.conj() if conjugate else x)
@@ -324,7 +324,7 @@ def _common_batch(a: Sequence[int], b: Sequence[int]) -> Ints:
     raise mismatch(a, b)
 
 
-def _layout(x: Any, conjugate: bool) -> tuple[int, int] | None:
+def layout_of(x: Any, conjugate: bool) -> tuple[int, int] | None:
     """The operation and the leading dimension by which cuBLAS reads the last two dims; None if it cannot."""
     (rows, columns), item = x.shape[-2:], x.itemsize
     down, along = (s // item for s in x.strides[-2:])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from tests.ops.references.elementwise import gelu
 from tests.ops.references.reductions import vector_norm
 
 Array = Any
@@ -258,10 +259,18 @@ def istft(
     return out[..., start:end] / weight[start:end]
 
 
+def addmm_activation(
+    summand: Array, a: Array, b: Array, beta: float = 1, alpha: float = 1, use_gelu: bool = False
+) -> Array:
+    x = beta * summand + alpha * (a @ b)
+    return gelu(x, "tanh") if use_gelu else np.maximum(x, 0)
+
+
 PRODUCTS: dict[str, Reference] = {
     **dict.fromkeys(("matmul", "linalg_matmul", "mm", "bmm", "mv"), np.matmul),
     **{n: getattr(np, n) for n in ("dot", "vdot", "outer", "inner", "kron", "einsum", "trace")},
     "addmm": scaled_sum(np.matmul),
+    "addmm_activation": addmm_activation,
     "baddbmm": scaled_sum(np.matmul),
     "addbmm": scaled_sum(lambda a, b: (a @ b).sum(0)),
     "addmv": scaled_sum(np.matmul),
