@@ -213,10 +213,6 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
         model.train(was_training)
 
 
-def _cosine(t: float) -> float:
-    return (1 - math.cos(math.pi * t)) / 2
-
-
 class SWALR(LRScheduler):
     """Goes over to a fixed learning rate, at which weights are averaged.
 
@@ -267,7 +263,7 @@ class SWALR(LRScheduler):
     def _share(self, step: int) -> float:
         """How much of the learning rate is the last one after so many steps."""
         t = min(1.0, max(0.0, step / max(1, self.anneal_epochs)))
-        return _cosine(t) if self._anneal_strategy == "cos" else t
+        return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
     def get_lr(self) -> list[Rate]:
         self._check_call()

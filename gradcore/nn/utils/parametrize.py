@@ -50,15 +50,15 @@ def _register(module: Module, name: str, t: Tensor) -> None:
         module.register_buffer(name, t)
 
 
-def _same_kind(found: Any, expected: Tensor, change: str, before: str, after: str) -> None:
-    """Refuse a tensor of another dtype or shape."""
-    for what in ("dtype", "shape"):
+def _check_alike(expected: Tensor, found: Tensor, attributes: tuple[str, ...], message: str) -> None:
+    """Refuse a tensor in which an attribute is another; the message has places for it and for both values."""
+    for what in attributes:
         a, b = getattr(expected, what), getattr(found, what)
         if a != b:
-            raise ValueError(
-                f"Registering a parametrization may not change the {what} of the tensor, unless {change} flag is "
-                f"enabled.\n{before.format(what)}: {a}\n{after.format(what)}: {b}"
-            )
+            raise ValueError(message.format(what=what, expected=a, found=b))
+
+
+_CHANGED = "Registering a parametrization may not change the {{what}} of the tensor, unless {} flag is enabled."
 
 
 def _as_tensor(found: Any) -> Tensor:
@@ -106,16 +106,15 @@ class ParametrizationList(ModuleList):
         else:
             self._take_several(original, new)
         if not unsafe:
-            _same_kind(_as_tensor(self()), before, "`unsafe`", "unparametrized {}", "parametrized {}")
+            message = "\nunparametrized {what}: {expected}\nparametrized {what}: {found}"
+            _check_alike(before, _as_tensor(self()), ("dtype", "shape"), _CHANGED.format("`unsafe`") + message)
 
     def _take_one(self, original: Tensor, new: Tensor) -> None:
-        for what in ("dtype", "device"):
-            a, b = getattr(original, what), getattr(new, what)
-            if a != b:
-                raise ValueError(
-                    f"When `right_inverse` outputs one tensor, it may not change the {what}.\noriginal.{what}: {a}\n"
-                    f"right_inverse(original).{what}: {b}"
-                )
+        message = (
+            "When `right_inverse` outputs one tensor, it may not change the {what}.\noriginal.{what}: {expected}\n"
+            "right_inverse(original).{what}: {found}"
+        )
+        _check_alike(original, new, ("dtype", "device"), message)
         with no_grad():
             original.data = new
         _register(self, "original", original)
@@ -130,8 +129,13 @@ class ParametrizationList(ModuleList):
             t = Parameter(t, original.requires_grad) if isinstance(original, Parameter) else t
             _register(self, f"original{i}", t.requires_grad_(original.requires_grad))
 
+    @property
+    def _stored(self) -> list[str]:
+        """The names of what is stored."""
+        return ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
+
     def _originals(self) -> list[Tensor]:
-        return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
+        return [getattr(self, name) for name in self._stored]
 
     @no_grad()
     def right_inverse(self, value: Any) -> None:
@@ -267,20 +271,19 @@ def register_parametrization(
 def _check_next(parametrization: Module, before: Tensor, name: str) -> None:
     """Refuse a further function that changes shape or dtype, there or back."""
     after = _as_tensor(parametrization(before))
-    _same_kind(after, before, "the `unsafe`", f"module.{name}.{{}}", f"parametrization(module.{name}).{{}}")
+    message = f"\nmodule.{name}.{{what}}: {{expected}}\nparametrization(module.{name}).{{what}}: {{found}}"
+    _check_alike(before, after, ("dtype", "shape"), _CHANGED.format("the `unsafe`") + message)
     if hasattr(parametrization, "right_inverse"):
         with contextlib.suppress(NotImplementedError):
             back = parametrization.right_inverse(after)
             if not isinstance(back, Tensor):
                 raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
-            for what in ("dtype", "shape"):
-                a, b = getattr(before, what), getattr(back, what)
-                if a != b:
-                    raise ValueError(
-                        f"The tensor returned by parametrization.right_inverse must have the same {what} as "
-                        f"module.{name}, unless the `unsafe` flag is enabled.\nmodule.{name}.{what}: {a}\n"
-                        f"returned {what}: {b}"
-                    )
+            message = (
+                "The tensor returned by parametrization.right_inverse must have the same {what} as "
+                f"module.{name}, unless the `unsafe` flag is enabled.\nmodule.{name}.{{what}}: {{expected}}\n"
+                "returned {what}: {found}"
+            )
+            _check_alike(before, back, ("dtype", "shape"), message)
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -361,6 +364,6 @@ def transfer_parametrizations_and_params(
         for function in source:
             register_parametrization(to_module, name, function)
         target = to_module.parametrizations[name]
-        for stored in ["original"] if source.is_tensor else [f"original{i}" for i in range(source.ntensors)]:
+        for stored in source._stored:
             setattr(target, stored, getattr(source, stored))
     return to_module

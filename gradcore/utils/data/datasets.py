@@ -49,6 +49,12 @@ class IterableDataset(Dataset[Sample]):
         return ChainDataset([self, other])
 
 
+def samples_of(dataset: Any, keys: Any) -> list[Any]:
+    """The samples of several keys, at once where the dataset can."""
+    several = getattr(dataset, "__getitems__", None)
+    return several(keys) if callable(several) else [dataset[key] for key in keys]
+
+
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """The rows of tensors, taken together.
 
@@ -181,9 +187,7 @@ class Subset(Dataset[Sample]):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        numbers = [self.indices[i] for i in indices]
-        several = getattr(self.dataset, "__getitems__", None)
-        return several(numbers) if callable(several) else [self.dataset[i] for i in numbers]
+        return samples_of(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self) -> int:
         return len(self.indices)

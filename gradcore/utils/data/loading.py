@@ -10,8 +10,8 @@ from gradcore import cuda
 from gradcore.random import Generator, randint
 from gradcore.tensor import Tensor
 from gradcore.utils.data.collation import default_collate, default_convert
-from gradcore.utils.data.datasets import IterableDataset
-from gradcore.utils.data.samplers import BatchSampler, RandomSampler, SequentialSampler
+from gradcore.utils.data.datasets import IterableDataset, samples_of
+from gradcore.utils.data.samplers import BatchSampler, RandomSampler, SequentialSampler, count_batches
 from gradcore.utils.data.workers import END, Workers
 from gradcore.utils.trees import map_leaves
 
@@ -153,12 +153,16 @@ class DataLoader:
 
     def __len__(self) -> int:
         if not self._iterable:
-            return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
+            return len(self._keys)
         samples = len(self.dataset)
         if self.batch_size is None:
             return samples
-        whole, rest = divmod(samples, self.batch_size)
-        return whole if self.drop_last else whole + bool(rest)
+        return count_batches(samples, self.batch_size, self.drop_last)
+
+    @property
+    def _keys(self) -> Any:
+        """The keys of samples, or lists of those of batches, in their order."""
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def __iter__(self) -> Iterator[Any]:
         batches = self._with_workers() if self.num_workers else self._here()
@@ -168,7 +172,7 @@ class DataLoader:
 
     def _here(self) -> Iterator[Any]:
         if not self._iterable:
-            for keys in self.sampler if self.batch_sampler is None else self.batch_sampler:
+            for keys in self._keys:
                 yield self._fetched(keys)
             return
         samples = iter(self.dataset)
@@ -179,8 +183,7 @@ class DataLoader:
         """The batch of some keys, or the sample of one."""
         if self.batch_sampler is None:
             return self.collate_fn(self.dataset[keys])
-        several = getattr(self.dataset, "__getitems__", None)
-        return self.collate_fn(several(keys) if callable(several) else [self.dataset[key] for key in keys])
+        return self.collate_fn(samples_of(self.dataset, keys))
 
     def _next_of(self, samples: Iterator[Any]) -> Any:
         """The next batch, or sample, of an iterable dataset, or `END`."""
@@ -211,7 +214,7 @@ class DataLoader:
     def _tasks(self) -> Iterator[Callable[[int], Any]]:
         """What workers are to do, each called with the worker's number."""
         if not self._iterable:
-            for keys in self.sampler if self.batch_sampler is None else self.batch_sampler:
+            for keys in self._keys:
                 yield lambda number, keys=keys: self._fetched(keys)  # type: ignore[misc]
             return
         samples: dict[int, Iterator[Any]] = {}

@@ -194,5 +194,9 @@ class BatchSampler(Sampler[list[int]]):
             yield batch
 
     def __len__(self) -> int:
-        whole, rest = divmod(len(self.sampler), self.batch_size)
-        return whole if self.drop_last else whole + bool(rest)
+        return count_batches(len(self.sampler), self.batch_size, self.drop_last)
+
+
+def count_batches(samples: int, batch_size: int, drop_last: bool) -> int:
+    """How many batches there are of so many samples."""
+    return samples // batch_size if drop_last else -(-samples // batch_size)
