@@ -9,12 +9,12 @@ import numpy as np
 
 from gradcore import copying, dtypes, transfer
 from gradcore.autograd import attributes, gradients, graph, tensor_hooks
+from gradcore.autograd.edges import chain_of, replay
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.nodes import chain_of, replay
 from gradcore.autograd.variables import OWN, Subclasses
 from gradcore.backends.registry import CPU
 from gradcore.methods import Methods

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, forward
+from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
-from gradcore.autograd.nodes import Node, gradient_edge
+from gradcore.autograd.nodes import Node
 from gradcore.autograd.variables import new, tick, version_counter, wrap
 from gradcore.backends.batching import Level, entered, left, over, under
 from gradcore.backends.batching.array import Batched, levels_of

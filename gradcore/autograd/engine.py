@@ -17,8 +17,9 @@ from gradcore.autograd import anomaly_mode, reentrant
 from gradcore.autograd.formulas import LEAF, PLANS, TENSORS, UNCHANGED, all_gradients, are_real, fit
 from gradcore.autograd.leaves import accumulate
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
-from gradcore.autograd.nodes import Node, OpNode
+from gradcore.autograd.nodes import Node
 from gradcore.autograd.observing import ObservedGradients
+from gradcore.autograd.op_nodes import OpNode
 from gradcore.autograd.pending import PerDevice
 from gradcore.autograd.streams import run_in_its_stream
 from gradcore.autograd.variables import OWN, Clock, Subclasses, tensor_type

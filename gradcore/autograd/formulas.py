@@ -7,7 +7,8 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
-from gradcore.autograd.nodes import AccumulateGrad, OpNode
+from gradcore.autograd.nodes import AccumulateGrad
+from gradcore.autograd.op_nodes import OpNode
 from gradcore.autograd.saved import unpacked
 from gradcore.autograd.shown import show
 from gradcore.autograd.variables import Clock, Subclasses, Variable

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from numbers import Number
 from typing import Any
 
+from gradcore.autograd.edges import chain_of, gradient_edge, replay, requires_grad
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
-from gradcore.autograd.nodes import Packed, chain_of, gradient_edge, replay, requires_grad
+from gradcore.autograd.op_nodes import Packed
 from gradcore.autograd.variables import Meta, Variable, alias
 from gradcore.autograd.views import link
 from gradcore.backends.batching.array import levels_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.forward import Level, attach, check_tangent, laid_out_as, tangent_of
 from gradcore.autograd.modes import local
-from gradcore.autograd.nodes import gradient_edge
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import same_as
 

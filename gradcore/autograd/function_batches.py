@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradcore.autograd.batching import enter, leave, lift
-from gradcore.autograd.nodes import requires_grad
+from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.backends.batching import Batched, over, under
 

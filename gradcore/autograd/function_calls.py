@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, forward, views
+from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.function_results import finish
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
-from gradcore.autograd.nodes import gradient_edge, requires_grad
 from gradcore.autograd.variables import Variable, new, tick, version_counter
 
 __all__ = ["bind", "call"]

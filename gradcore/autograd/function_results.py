@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore.autograd import forward, views
+from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.modes import DUAL, local
-from gradcore.autograd.nodes import gradient_edge, requires_grad
 from gradcore.autograd.saved import Kept
 from gradcore.autograd.variables import Variable, bump
 

@@ -6,25 +6,13 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from gradcore.autograd.edges import gradient_edge, regenerate, replay, replay_raw, requires_grad
 from gradcore.autograd.hooks import RemovableHandle
+from gradcore.autograd.messages import FREED, modified_in_place, operation_of
 from gradcore.autograd.metadata import Kind, kind_of
 from gradcore.autograd.modes import local
-from gradcore.autograd.nodes import (
-    FREED,
-    AccumulateGrad,
-    Hooks,
-    Node,
-    OpNode,
-    Packed,
-    gradient_edge,
-    modified_in_place,
-    operation_of,
-    regenerate,
-    replay,
-    replay_raw,
-    requires_grad,
-    with_edge,
-)
+from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node
+from gradcore.autograd.op_nodes import OpNode, Packed, with_edge
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,

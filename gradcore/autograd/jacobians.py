@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.forward import Level, tangent_of
 from gradcore.autograd.forward_ad import make_dual
 from gradcore.autograd.gradients import grad
-from gradcore.autograd.nodes import requires_grad
 from gradcore.autograd.variables import Variable, wrap
 
 __all__ = [

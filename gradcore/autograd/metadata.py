@@ -9,7 +9,8 @@ from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import local
-from gradcore.autograd.nodes import Node, OpNode
+from gradcore.autograd.nodes import Node
+from gradcore.autograd.op_nodes import OpNode
 from gradcore.autograd.variables import Variable
 
 __all__ = ["InputMetadata", "Kind", "kind_of", "metadata_of"]

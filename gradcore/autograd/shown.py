@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from gradcore.autograd.messages import FREED
-from gradcore.autograd.nodes import OpNode, Packed
+from gradcore.autograd.op_nodes import OpNode, Packed
 from gradcore.autograd.saved import SavedInput, SavedResult
 from gradcore.autograd.variables import Variable
 

@@ -6,13 +6,8 @@ import weakref
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS, node_class
-from gradcore.autograd.messages import refusal
-from gradcore.autograd.metadata import kind_of
-from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
-from gradcore.autograd.nodes import (
+from gradcore.autograd.edges import (
     Chosen,
-    Node,
     chain_of,
     gradient_edge,
     move_retained,
@@ -21,7 +16,13 @@ from gradcore.autograd.nodes import (
     replay_raw,
     requires_grad,
 )
-from gradcore.autograd.variables import Clock, Meta, Subclasses, VersionCounter, alias, new, retyped, tensor_type, tick
+from gradcore.autograd.formulas import TENSORS, all_gradients, node_class
+from gradcore.autograd.messages import refusal
+from gradcore.autograd.metadata import kind_of
+from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
+from gradcore.autograd.nodes import Node
+from gradcore.autograd.op_nodes import OpNode
+from gradcore.autograd.variables import Meta, Subclasses, VersionCounter, alias, new, retyped, tensor_type, tick
 from gradcore.backends.batching.array import levels_of
 from gradcore.backends.batching.devices import over
 
@@ -226,12 +227,7 @@ class CopySlices(Node):
 
     def _through(self, grad: Any, raw: bool) -> Any:
         """Backward of the write's own node, which was given the slice's gradient."""
-        from gradcore.autograd.formulas import all_gradients
-        from gradcore.autograd.nodes import OpNode
-
         if isinstance(self._inner, OpNode):
-            if Clock.last_write > self._inner._seq or self._inner.saved is None:
-                self._inner.check()
             wanted = _replaced([edge is not None for edge in self._inner._edges], self.position, True)
             return all_gradients(self._inner, grad, self._device.backend if raw else None, wanted)
         return self._inner.backward(grad, raw)

@@ -7,9 +7,10 @@ from typing import Any
 
 from gradcore.autograd import forward
 from gradcore.autograd.batching import lift
+from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
-from gradcore.autograd.nodes import Node, gradient_edge, requires_grad
+from gradcore.autograd.nodes import Node
 from gradcore.autograd.variables import Meta, Variable, alias, new, tick
 from gradcore.backends.batching import over
 from gradcore.creation import zeros_like
