@@ -70,12 +70,19 @@ def kernels(request, tmp_path_factory):
     return ctypes.CDLL(str(folder / "kernels.so"))
 
 
-def launch(kernels, name, out, parameters=(), offset=0, counter=COUNTER):
-    """Call a kernel for a grid of two blocks of three threads."""
-    mask = 2**64 - 1
-    place = [KEY & mask, KEY >> 64, *(counter >> 64 * i & mask for i in range(4))]
+def place_at(counter):
+    """A key and a counter in pieces of 64 bits."""
+    pieces = [KEY >> 64 * i for i in range(2)] + [counter >> 64 * i for i in range(4)]
+    return np.array([piece % 2**64 for piece in pieces], np.uint64)
+
+
+def launch(kernels, name, out, parameters=(), offset=0, counter=COUNTER, recorded=False):
+    """Call a kernel for a grid of two blocks of three threads; as in a recorded graph, the place being in memory."""
     real = ctypes.c_double if name.endswith("64") else ctypes.c_float
-    arguments = [ctypes.c_void_p(out.ctypes.data), *map(ctypes.c_uint64, [out.size, *place, offset])]
+    base = place_at((counter - 5) % 2**256)
+    place = [0, 0, 5, 0, 0, 0] if recorded else place_at(counter).tolist()
+    arguments = [ctypes.c_void_p(out.ctypes.data), ctypes.c_uint64(out.size)]
+    arguments += [ctypes.c_void_p(base.ctypes.data if recorded else None), *map(ctypes.c_uint64, [*place, offset])]
     arguments += [real(parameter) for parameter in parameters]
     for block in range(2):
         for thread in range(3):
@@ -100,8 +107,9 @@ def real_dtype(name):
 
 
 class TestCudaSource:
-    def test_words(self, kernels):
-        out = launch(kernels, "philox_words", np.empty(2 * N, np.uint64))
+    @pytest.mark.parametrize("recorded", [False, True])
+    def test_words(self, kernels, recorded):
+        out = launch(kernels, "philox_words", np.empty(2 * N, np.uint64), recorded=recorded)
         assert same_bits(out, philox.words(2 * N, KEY, COUNTER))
 
     @pytest.mark.parametrize("offset", [0, 1, 3, 4, 4097])
@@ -118,6 +126,13 @@ class TestCudaSource:
             assert same_bits(out, halves[:size])
         assert (padded[2 * n :] == 7).all()
 
+    def test_place(self, kernels):
+        base = np.zeros(6, np.uint64)
+        arguments = map(ctypes.c_uint64, place_at(COUNTER).tolist())
+        kernels.philox_place(ctypes.c_void_p(base.ctypes.data), *arguments)
+        assert same_bits(base, place_at(COUNTER))
+
+    @pytest.mark.parametrize("recorded", [False, True])
     @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
     @pytest.mark.parametrize(
         ("distribution", "parameters"),
@@ -132,7 +147,7 @@ class TestCudaSource:
             ("exponential", (0.7,)),
         ],
     )
-    def test_distributions(self, kernels, distribution, parameters, name):
+    def test_distributions(self, kernels, distribution, parameters, name, recorded):
         dtype = real_dtype(name)
         stream = philox.WordStream(philox.word_count(N, dtype), KEY, COUNTER)
         expected = getattr(philox, distribution)(np, stream, dtype, *parameters)[:N]
@@ -141,7 +156,7 @@ class TestCudaSource:
             real = np.float64 if name == "float64" else np.float32
             parameters = (low, real(high) - real(low), np.nextafter(high, low))
         out = np.empty(N, np.uint16 if dtype.itemsize == 2 else dtype)
-        launch(kernels, f"philox_{distribution}_{name}", out, map(float, parameters))
+        launch(kernels, f"philox_{distribution}_{name}", out, map(float, parameters), recorded=recorded)
         assert same_bits(out, expected.view(out.dtype))
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -210,7 +225,9 @@ class TestCompilation:
             for d in ("uniform", "normal", "exponential")
             for t in ("float16", "bfloat16", "float32", "float64")
         ]
-        assert sorted(re.findall(r"\.entry (\w+)", ptx)) == sorted(f"philox_{name}" for name in [*names, "words"])
+        assert sorted(re.findall(r"\.entry (\w+)", ptx)) == sorted(
+            f"philox_{name}" for name in [*names, "place", "words"]
+        )
         assert "div.rn.f32" in ptx
         assert "sqrt.rn.f64" in ptx
         assert not re.search(r"\bfma\.|\bmad\.\w*\.?f|approx|ftz", ptx)
@@ -304,9 +321,8 @@ class TestEqualBits:
         )
 
         def fill(name, out, counter, *parameters):
-            mask = 2**64 - 1
-            place = [KEY & mask, KEY >> 64, *(counter >> 64 * i & mask for i in range(4))]
-            arguments = (out, *map(np.uint64, [out.size, *place, 0]), *map(out.dtype.type, parameters))
+            place = map(np.uint64, [out.size, 0, *place_at(counter).tolist(), 0])
+            arguments = (out, *place, *map(out.dtype.type, parameters))
             module.get_function(name)((64,), (128,), arguments)
             return out
 

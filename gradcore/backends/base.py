@@ -30,6 +30,7 @@ from gradcore.backends.portable.sorting import Sorting
 from gradcore.backends.portable.targets import Targets
 from gradcore.backends.portable.windows import Windows
 from gradcore.backends.random import philox
+from gradcore.backends.random.generator import PhiloxState
 
 __all__ = ["Backend", "Kernels"]
 
@@ -161,12 +162,16 @@ class Backend(
         """A copy of `array`, which lies on another device of this type, on the current device `index`."""
         return self.xp.array(array)
 
-    def random_words(self, n: int, key: int, counter: int) -> Any:
+    def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
+        """Reserve so many words of a generator: key and counter for `random_words` and `random_numbers`."""
+        return state.draw(words)
+
+    def random_words(self, n: int, key: Any, counter: int) -> Any:
         """`n` words of the random number generator on the current device."""
         return self.from_host(philox.words(n, key, counter))
 
     def random_numbers(
-        self, distribution: Callable[..., Any], n: int, dtype: Any, key: int, counter: int, *parameters: Any
+        self, distribution: Callable[..., Any], n: int, dtype: Any, key: Any, counter: int, *parameters: Any
     ) -> Any:
         """`n` numbers of a distribution of `gradcore.backends.random.philox` on the current device."""
         words = self.random_words(philox.word_count(n, dtype), key, counter)

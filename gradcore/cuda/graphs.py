@@ -11,7 +11,9 @@ from typing import Any
 from gradcore.autograd.graph import Variable
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import allocator
+from gradcore.backends.random import recording
 from gradcore.cuda.streams import Stream, current_stream, stream
+from gradcore.random import Generator
 from gradcore.utils.trees import flatten, unflatten
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle"]
@@ -46,11 +48,32 @@ class CUDAGraph:
         self.keep_graph = keep_graph
         self._graph: Any = None
         self._pool: Any = None
+        #: The random numbers of the recorded work, and generators that are known before.
+        self._random: Any = None
+        self._generators: list[Generator] = []
         self._device = 0
         self._debug = False
         #: While work is recorded: the stream, and what is to be closed in the end.
         self._stream: Any = None
         self._open = contextlib.ExitStack()
+
+    def register_generator_state(self, generator: Generator) -> None:
+        """Let recorded work draw from a generator: each replay then goes on from where the generator stands.
+
+        A generator that is drawn from while work is recorded is registered by that, the default one too.
+
+        Parameters
+        ----------
+        generator : Generator
+
+        Raises
+        ------
+        RuntimeError
+            While work is recorded.
+        """
+        if recording.present() is not None:
+            raise RuntimeError("Cannot register the state during capturing stage.")
+        self._generators.append(generator)
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         """Record, instead of run, what is queued in the current stream from now on; `graph` is a context for it.
@@ -86,9 +109,13 @@ class CUDAGraph:
         with contextlib.ExitStack() as opened:
             opened.enter_context(backend.capturing())
             opened.enter_context(backend.xp.cuda.using_allocator(allocator(backend, pool.malloc)))
+            numbers = recording.Recording(backend, backend.current_index())
+            for generator in self._generators:
+                numbers.of(generator._state)
+            opened.enter_context(recording.recorded_by(numbers))
             chosen.begin_capture()
             self._open, self._stream, self._pool = opened.pop_all(), chosen, pool
-            self._device = backend.current_index()
+            self._device, self._random = backend.current_index(), numbers
 
     def capture_end(self) -> None:
         """End what `capture_begin` began: now the work can be replayed.
@@ -108,7 +135,7 @@ class CUDAGraph:
         """Drop what has been recorded so far."""
         if self._stream is None:
             return
-        chosen, self._stream, self._pool = self._stream, None, None
+        chosen, self._stream, self._pool, self._random = self._stream, None, None, None
         with self._open, contextlib.suppress(Exception):  # the driver may have ended it already
             chosen.end_capture()
 
@@ -131,18 +158,25 @@ class CUDAGraph:
     def replay(self) -> None:
         """Queue the recorded work in the current stream.
 
+        Generators step over the random numbers that it draws: these are, each time, the ones that would be drawn if
+        the work were not recorded.
+
         Raises
         ------
         RuntimeError
-            If nothing has been captured.
+            If nothing has been captured, or another graph is being captured.
         """
         captured = self._captured("CUDAGraph::replay")
+        if recording.present() is not None:
+            raise RuntimeError("Cannot prepare for replay during capturing stage.")
         with registry.find("cuda").use_index(self._device):
+            self._random.replay()
             captured.launch(current_stream().cupy)
 
     def reset(self) -> None:
         """Let go of the recorded work and its memory."""
-        self._graph = self._pool = None
+        self._graph = self._pool = self._random = None
+        self._generators = []
 
     def pool(self) -> Any:
         """The pool of its memory, for other graphs that are never replayed at the same time.

@@ -30,8 +30,8 @@ def draw(count: int, where: Any, generator: Generator | None) -> Any:
     """So many random words on a device; batches whose samples differ have as many for each of them."""
     levels = different_levels()
     total = count * math.prod(level.size for level in levels)
-    key, counter = (generator or default_generator)._state.draw(total)
-    words = where.real.backend.random_words(total, key, counter)
+    backend = where.real.backend
+    words = backend.random_words(total, *backend.random_place((generator or default_generator)._state, total))
     if not levels:
         return words
     words = all_words(words).reshape(*(level.size for level in levels), count)
@@ -91,7 +91,8 @@ def _sample_one(
     if where.type == "meta":
         return TENSORS.empty(shape, dtype=dtype, device=where)
     with where.backend.use_index(where.index):
-        place = (generator or default_generator)._state.draw(philox.word_count(count, dtype.numpy))
+        words = philox.word_count(count, dtype.numpy)
+        place = where.backend.random_place((generator or default_generator)._state, words)
         array = where.backend.random_numbers(distribution, count, dtype.numpy, *place, *parameters).reshape(shape)
     return wrap(array, where, dtypes.bool_ if distribution is philox.bernoulli else dtype)
 

@@ -14,7 +14,7 @@ from gradcore.autograd.batching import enter, leave
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
-from gradcore.backends.batching import over
+from gradcore.backends.batching import all_samples, over
 from gradcore.backends.random import gammas, philox, sampling
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
@@ -203,8 +203,7 @@ def normal(
     if isinstance(std, Tensor):
         if std._dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        if TENSORS.holds_anywhere(std < 0):
-            raise RuntimeError("normal expects all elements of std >= 0.0")
+        _refuse_where(std < 0, "normal expects all elements of std >= 0.0")
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if not tensors:
@@ -227,8 +226,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         raise RuntimeError("bernoulli expects a floating-point tensor of probabilities")
     where, shape = input._device, input._array.shape
     if p is None:
-        if TENSORS.holds_anywhere(~((input >= 0) & (input <= 1))):
-            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+        _refuse_where(~((input >= 0) & (input <= 1)), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
         if local.state.batches:
             made = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
             return depending("BernoulliBackward0", made, input) if out is None else out.copy_(made)  # type: ignore[no-any-return]
@@ -249,6 +247,25 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     if out is not None:
         return out.copy_(made)  # type: ignore[no-any-return]
     return depending("BernoulliBackward0", made, input) if p is None else made  # type: ignore[no-any-return]
+
+
+def _refuse_where(wrong: Any, message: str) -> None:
+    """Raise if a mask holds anywhere; where a graph is recorded, when the host next waits."""
+    where = wrong._device.real
+    if where.type != "meta" and where.backend.is_capturing():
+        with where.backend.use_index(where.index):
+            where.backend.check_bounds(all_samples(wrong._array).astype(np.int64), 1, 0, message=message)
+    elif TENSORS.holds_anywhere(wrong):
+        raise RuntimeError(message)
+
+
+def _refuse_capture(name: str, parameters: Tensor) -> None:
+    """Raise where a graph is recorded: these numbers are drawn again until they are accepted."""
+    where = parameters._device.real
+    if where.type != "meta" and where.backend.is_capturing():
+        raise RuntimeError(
+            f"{name} numbers cannot be captured in a CUDA graph: how many random words they take depends on the words"
+        )
 
 
 def check_probability(p: float) -> None:
@@ -299,10 +316,9 @@ def multinomial(
     xp = where.backend.xp
     with where.backend.use_index(where.index):
         rows = weights.reshape((1, -1)) if weights.ndim == 1 else weights
-        if TENSORS.holds_anywhere(wrap(~(xp.isfinite(rows) & (rows >= 0)), where)):
-            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-        if TENSORS.holds_anywhere(wrap(rows.sum(axis=1) <= 0, where)):
-            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        unusable, empty = ~(xp.isfinite(rows) & (rows >= 0)), rows.sum(axis=1) <= 0
+        _refuse_where(wrap(unusable, where), "probability tensor contains either `inf`, `nan` or element < 0")
+        _refuse_where(wrap(empty, where), "invalid multinomial distribution (sum of probabilities <= 0)")
         count = rows.shape[0] * (num_samples if replacement else rows.shape[1])
         words = all_words(draw(count, where, generator))
         words = xp.array(words) if where.levels else words  # for each sample, whether or not its own
@@ -313,6 +329,7 @@ def multinomial(
 @overridable
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers from Poisson distributions whose rates `input` holds."""
+    _refuse_capture("poisson", input)
     if TENSORS.holds_anywhere(~(input >= 0)):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     return depending("PoissonBackward0", _for_each(sampling.poisson, input, generator), input)  # type: ignore[no-any-return]
@@ -320,6 +337,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 def log_standard_gamma(shape: Tensor, generator: Generator | None = None) -> Tensor:
     """Logarithms of numbers from gamma distributions of these shapes and the scale 1, which move with the shapes."""
+    _refuse_capture("gamma", shape)
     return TENSORS.log_gamma_drawn(shape, _for_each(gammas.log_gamma, shape, generator))  # type: ignore[no-any-return]
 
 
@@ -352,6 +370,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
             "binomial only supports floating-point dtypes of one kind for count and prob, but got "
             f"{count._dtype.scalar_name} and {prob._dtype.scalar_name}"
         )
+    _refuse_capture("binomial", count)
     n, p = TENSORS.broadcast_tensors(count.detach().to(dtypes.float64), prob.detach().to(dtypes.float64))
     total = TENSORS.zeros_like(n)
     # The middle one of n uniform numbers has a beta distribution: it says on which side of p half of them lie.
@@ -402,5 +421,5 @@ def _row_by_row(sampler: Callable[..., Any], rows: Tensor, generator: Generator)
         for row, (own, at) in enumerate(zip(parameters, states, strict=True)):
             numbers[row] = sampler(backend.xp, functools.partial(draw, at), own)
     if states:
-        generator._state = max(states, key=lambda s: s.counter)
+        state.assign(max(states, key=lambda s: s.counter))
     return wrap(numbers, rows._device, rows._dtype)  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.backends.random.generator import PhiloxState
+from gradcore.backends.random.recording import again, present
 from gradcore.backends.registry import resolve
 from gradcore.creation import from_numpy
 from gradcore.device import DeviceLike
@@ -21,9 +22,17 @@ __all__ = [
     "get_rng_state",
     "initial_seed",
     "manual_seed",
+    "place",
+    "repeated",
     "seed",
     "set_rng_state",
 ]
+
+#: What a generator refuses where a graph is recorded.
+_CAPTURING = (
+    "Cannot {} during CUDA graph capture. Every replay goes on from where the generator then stands: do it before the "
+    "capture, or between replays."
+)
 
 
 class Generator:
@@ -33,6 +42,11 @@ class Generator:
     ----------
     device : device or str
         Accepted as in PyTorch; the numbers do not depend on it.
+
+    Raises
+    ------
+    RuntimeError
+        If it is made for CUDA while a CUDA graph is recorded.
 
     Examples
     --------
@@ -46,15 +60,48 @@ class Generator:
 
     def __init__(self, device: DeviceLike = "cpu") -> None:
         self.device = resolve(device)
+        if self.device.type == "cuda":
+            _refuse_capture("construct a new CUDAGeneratorImpl")
+        #: Whoever shares it, see `graphsafe_get_state`, draws from the same stream; so it is changed, not replaced.
         self._state = PhiloxState(67280421310721)
 
-    def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of a seed; returns the generator."""
-        self._state = PhiloxState(int(seed))
+    def _present(self) -> PhiloxState:
+        """The state, or what it is inside the graph that this thread records."""
+        recording = present()
+        return self._state if recording is None else recording.of(self._state)
+
+    def _go_to(self, wanted: PhiloxState) -> Generator:
+        """Continue from a state; while a graph is recorded, from a place inside the graph."""
+        state = self._present()
+        if present() is not None and wanted.seed != state.seed:
+            raise RuntimeError(
+                "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same "
+                "as the original seed."
+            )
+        state.assign(wanted)
         return self
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of a seed; returns the generator.
+
+        Parameters
+        ----------
+        seed : int
+            From -2**63 up to 2**128 - 1.
+
+        Raises
+        ------
+        RuntimeError
+            If a CUDA graph is recorded, unless the seed is the present one: then nothing is changed.
+        """
+        wanted = PhiloxState(int(seed))
+        if present() is not None and wanted.seed == self._state.seed:
+            return self
+        return self._go_to(wanted)
 
     def seed(self) -> int:
         """Start a stream chosen by the operating system's randomness, and return its seed."""
+        _refuse_capture("call CUDAGeneratorImpl::seed")
         chosen = int.from_bytes(os.urandom(8), "little") >> 1
         self.manual_seed(chosen)
         return chosen
@@ -64,24 +111,87 @@ class Generator:
         return self._state.seed
 
     def get_state(self) -> Tensor:
-        """The state (key and counter) as a uint8 tensor."""
-        return from_numpy(self._state.to_bytes())
+        """The state (key and counter) as a uint8 tensor; while a CUDA graph is recorded, a place inside it."""
+        return from_numpy(self._present().to_bytes())
 
     def set_state(self, new_state: Tensor) -> Generator:
-        """Continue from a state that `get_state` returned."""
+        """Continue from a state that `get_state` returned.
+
+        Parameters
+        ----------
+        new_state : Tensor
+
+        Raises
+        ------
+        RuntimeError
+            If a CUDA graph is recorded and the seed is another one.
+        """
         if getattr(new_state, "dtype", None) is not dtypes.uint8:
             raise TypeError("RNG state must be a torch.ByteTensor")
-        self._state = PhiloxState.from_bytes(new_state.host())
-        return self
+        return self._go_to(PhiloxState.from_bytes(new_state.host()))
 
     def clone_state(self) -> Generator:
-        """Another generator that gives the same numbers from here on."""
-        other = Generator(self.device)
-        other._state = self._state.copy()
+        """Another generator that gives the same numbers from here on.
+
+        Raises
+        ------
+        RuntimeError
+            If a CUDA graph is recorded.
+
+        Examples
+        --------
+        >>> import gradcore
+        >>> g = gradcore.Generator().manual_seed(0)
+        >>> other = g.clone_state()
+        >>> gradcore.equal(gradcore.rand(3, generator=g), gradcore.rand(3, generator=other))
+        True
+        """
+        _refuse_capture("call CUDAGeneratorImpl::clone_impl")
+        return self._sharing(self._state.copy())
+
+    def graphsafe_get_state(self) -> Generator:
+        """Another generator with the same state: numbers that are drawn from one are not drawn from the other again.
+
+        It can be called while a CUDA graph is recorded.
+
+        Examples
+        --------
+        >>> import gradcore
+        >>> g = gradcore.Generator().manual_seed(0)
+        >>> same = g.graphsafe_get_state()
+        >>> gradcore.equal(gradcore.rand(3, generator=g), gradcore.rand(3, generator=same))
+        False
+        """
+        return self._sharing(self._state)
+
+    def graphsafe_set_state(self, state: Generator) -> None:
+        """Draw from the state of another generator from now on, also while a CUDA graph is recorded.
+
+        Parameters
+        ----------
+        state : Generator
+
+        Raises
+        ------
+        TypeError
+            If it is no generator.
+        """
+        if not isinstance(state, Generator):
+            raise TypeError(f"expected a Generator, but got {type(state).__name__}")
+        self._state = state._state
+
+    def _sharing(self, state: PhiloxState) -> Generator:
+        other = Generator.__new__(Generator)
+        other.device, other._state = self.device, state
         return other
 
     def __repr__(self) -> str:
         return f"<gradcore.Generator seed={self._state.seed} counter={self._state.counter}>"
+
+
+def _refuse_capture(attempt: str) -> None:
+    if present() is not None:
+        raise RuntimeError(_CAPTURING.format(attempt))
 
 
 default_generator = Generator()
@@ -127,9 +237,31 @@ def set_rng_state(new_state: Tensor) -> None:
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda") -> Iterator[None]:
     """Context after which the default generator continues as if nothing had been drawn inside."""
-    state = default_generator._state.copy()
+    states = [default_generator._state]
+    if present() is not None:
+        states.append(default_generator._present())  # the CPU's numbers are in no graph
+    before = [(state, state.copy()) for state in states]
     try:
         yield
     finally:
-        if enabled:
-            default_generator._state = state
+        for state, kept in before if enabled else ():
+            state.assign(kept)
+
+
+@contextlib.contextmanager
+def repeated(state: PhiloxState) -> Iterator[None]:
+    """Context in which the default generator draws what it drew from a state on, see `again`.
+
+    In a graph that is recorded these are, in each replay, the numbers that were drawn before: by the same graph, by
+    another one, or by none.
+    """
+    before, default_generator._state = default_generator._state, again(state)
+    try:
+        yield
+    finally:
+        default_generator._state = before
+
+
+def place() -> PhiloxState:
+    """Where the default generator stands, for `repeated`."""
+    return again(default_generator._present())

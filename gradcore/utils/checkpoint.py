@@ -257,7 +257,7 @@ class _Surroundings:
     """What a function's result depends on beside its arguments: random numbers (of all devices), and autocasting."""
 
     def __init__(self, preserve_rng_state: bool, args: tuple[Any, ...]) -> None:
-        self.rng_state = random.get_rng_state() if preserve_rng_state else None
+        self.numbers = random.generator.place() if preserve_rng_state else None
         devices = {"cpu", *(a.device.type for a in args if isinstance(a, Tensor))}
         self.casts = [
             (d, amp.get_autocast_dtype(d), amp.is_autocast_enabled(d), amp.is_autocast_cache_enabled())
@@ -269,9 +269,8 @@ class _Surroundings:
     def entered(self) -> Iterator[None]:
         """Inside, they are as they were."""
         with contextlib.ExitStack() as stack:
-            if self.rng_state is not None:
-                stack.enter_context(random.fork_rng())
-                random.set_rng_state(self.rng_state)
+            if self.numbers is not None:
+                stack.enter_context(random.generator.repeated(self.numbers))
             for device_type, dtype, enabled, cached in self.casts:
                 if enabled or amp.is_autocast_enabled(device_type):
                     stack.enter_context(amp.autocast(device_type, dtype, enabled, cached))

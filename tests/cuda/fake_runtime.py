@@ -62,7 +62,9 @@ class FakeStream:
             RUNTIME.order.host_waits(RUNTIME.order.recorded(self.place())[1])
 
     def is_capturing(self) -> bool:
-        return self.capturing or (RUNTIME.order is not None and RUNTIME.order.records(self.place()))
+        if RUNTIME.order is not None:
+            return self.capturing or RUNTIME.order.records(self.place())
+        return capture.is_on() and bool(self.ptr)  # who waits for whom is not known
 
     def begin_capture(self, mode: int | None = None) -> None:
         assert self.ptr, "cudaErrorStreamCaptureUnsupported: the default stream"
@@ -194,7 +196,7 @@ class Runtime:
         if self.order is None:
             yield
             return
-        before, self.order.pool = self.order.pool, id(malloc)
+        before, self.order.pool = self.order.pool, malloc
         try:
             yield
         finally:

@@ -88,7 +88,7 @@ class HostLibrary:
 
     def __init__(self, sources: Iterable[str], options: Iterable[str] = ("-O1",)) -> None:
         text = "\n".join(sources)
-        names = list(dict.fromkeys(KERNEL.findall(text)))
+        names = list(dict.fromkeys(KERNEL.findall(_expanded(text))))
         text = "\n".join(['#include "host.h"', text, *(f"LAUNCHER({name})" for name in names), ""])
         self.names = names
         self._library = _compiled(text, tuple(options))
@@ -106,6 +106,14 @@ def _folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="gradcore-kernels-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def _expanded(text: str) -> str:
+    """The text, with macros expanded if they put names together."""
+    if "void philox_uniform_##" not in text:
+        return text
+    command = ["g++", "-E", "-P", "-x", "c++", f"-I{CUDA}", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def _compiled(text: str, options: tuple[str, ...]) -> ctypes.CDLL:

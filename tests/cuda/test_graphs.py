@@ -252,11 +252,3 @@ def test_attention_is_captured(cuda: Runtime, causal: bool) -> None:
         expected = gradient(query, key.cpu(), value.cpu(), None if mask is None else mask.cpu())
         for one, other in zip(found, expected, strict=True):
             assert gc.allclose(one, other.detach(), rtol=1e-4, atol=1e-5)
-
-
-def test_random_numbers_are_recorded(cuda: Runtime) -> None:
-    captured = gc.cuda.graph(lambda x: F.dropout(x, 0.5))
-    x = gc.ones(100, device="cuda")
-    first = captured(x).clone()
-    assert 0 < (first == 0).sum().item() < 100
-    assert gc.equal(captured(x), first)

@@ -17,7 +17,7 @@ from gradcore.backends.cupy.kernels import C_NAMES, rows_of
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.random import philox
 from tests.cuda.host import needs_compiler
-from tests.strict.device import COUNTS
+from tests.strict.device import COUNTS, StrictArray
 
 F = gc.nn.functional
 PLAIN = NumpyBackend()
@@ -293,11 +293,16 @@ def test_reductions_by_index(backend: Any, dtype: str) -> None:
 def test_random_decisions_are_those_of_the_cpu(backend: Any, dtype: str) -> None:
     kind = drawn(dtype, 1).dtype
     key, counter = 0x0123456789ABCDEF_FEDCBA9876543210, 2**192 + 2**64 - 3
+    places = [(key, 0), (key, 1), *((counter - 2, i) for i in range(4))]  # of a graph, of which two blocks are used
     for n in (0, 1, 7, 1001):
         for p in (0.0, 0.3, 0.5, 1.0, 1e-9):
             found = type(backend)._decisions(backend, n, kind, key, counter, p)
             words = philox.WordStream(philox.word_count(n, kind), key, counter)
-            assert found._a.tobytes() == philox.bernoulli(np, words, kind, p)[:n].tobytes()
+            expected = philox.bernoulli(np, words, kind, p)[:n].tobytes()
+            assert found._a.tobytes() == expected
+            base = StrictArray(np.array([word >> 64 * i & 2**64 - 1 for word, i in places], np.uint64), 0)
+            recorded = type(backend)._decisions(backend, n, kind, base, 2, p)
+            assert recorded._a.tobytes() == expected
 
 
 # -- through tensors -------------------------------------------------------------------------------------------

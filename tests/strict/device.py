@@ -210,8 +210,8 @@ class StrictArray:
 
     def __getitem__(self, index: Any) -> Any:
         _count_masks(index)
-        a, index = _inside(self), _wrapped(self._a, _index(index))
-        return made(lambda: a[index])
+        a, index = _inside(self), _index(index)
+        return made(lambda: a[_wrapped(a, index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         _count_masks(index)
@@ -219,12 +219,12 @@ class StrictArray:
             raise TypeError(f"Unsupported type {np.ndarray}")
         if _is_advanced(index) and not isinstance(value, StrictArray):
             COUNTS["to device"] += 1
-        index = _wrapped(self._a, _index(index))
+        index = _index(index)
         a, inside = _inside(self), value if isinstance(value, np.ndarray) else _inside(value)
         tell().written(a)
         if isinstance(value, StrictArray):
             _apart("assignment", a if _is_advanced(index) else a[index], inside)
-        queued(lambda: a.__setitem__(index, inside))
+        queued(lambda: a.__setitem__(_wrapped(a, index), inside))
 
     def __len__(self) -> int:
         return len(self._a)
@@ -411,6 +411,8 @@ class _Function:
             COUNTS["between devices"] += 1
             tell().copied(args[0]._a, args[0].index)
             return StrictArray(args[0]._a.copy(), current())
+        if self.name in EMPTY:  # which a graph does not write to
+            return _outside(self.function(*(_inside(a) for a in args), **named))
         if self.name in WAITING:
             COUNTS["sync"] += 1
         if self.name in api.AT_DTYPES and args[0].dtype.name not in api.AT_DTYPES[self.name]:
@@ -420,7 +422,6 @@ class _Function:
         if not (self.name == "dot" and args[0].ndim == args[1].ndim == 1):  # a sum of products
             _refuse_products(self.name)
         inside = list(_inside(args)), {k: _inside(v) for k, v in named.items()}
-        _wrapping(self.name, *inside)
         if self.name == "copyto":
             _apart(self.name, *inside[0])
         for out in _outputs(inside[1].get("out")):
@@ -431,7 +432,9 @@ class _Function:
             return queued(lambda: self._computed(*inside[0], **inside[1]))
         return _written(named, lambda: self._computed(*inside[0], **inside[1]))
 
-    def _computed(self, *args: Any, **named: Any) -> Any:
+    def _computed(self, *given: Any, **named: Any) -> Any:
+        args = list(given)
+        _wrapping(self.name, args, named)
         try:
             found = self.function(*args, **named)
             return np.asarray(found) if self.name == "count_nonzero" else found  # an int with NumPy before 2.4
@@ -443,6 +446,9 @@ class _Function:
 
 #: What copies from the host when it is given something else than an array of the device.
 CONVERSIONS = ("array", "asanyarray", "asarray", "ascontiguousarray")
+
+#: What hands out memory as it is.
+EMPTY = ("empty", "empty_like")
 
 #: Functions and methods that write to their first argument.
 WRITING = ("copyto", "put", "place", "putmask", "fill_diagonal")
@@ -638,14 +644,32 @@ class StrictBackend(CupyBackend):
     def wait(self) -> None:
         COUNTS["sync"] += 1
 
-    def random_words(self, n: int, key: int, counter: int) -> Any:
-        return _outside(philox.words(n, key, counter))
+    def random_words(self, n: int, key: Any, counter: int) -> Any:
+        if isinstance(key, int):
+            return made(lambda: philox.words(n, key, counter))
+        base = _inside(key)
+
+        def words() -> Any:
+            first, at = (sum(int(w) << 64 * i for i, w in enumerate(part)) for part in (base[:2], base[2:]))
+            return philox.words(n, first, (at + counter) % 2**256)
+
+        return made(words)
+
+    def write_place(self, memory: Any, key: int, counter: int) -> None:
+        base, pieces = memory._a, [key >> 64 * i & 2**64 - 1 for i in range(2)]
+        pieces += [counter >> 64 * i & 2**64 - 1 for i in range(4)]
+        tell().written(base)
+        queued(lambda: base.__setitem__(..., np.array(pieces, np.uint64)))
 
     random_numbers = Backend.random_numbers
 
     def note_bad_index(self, index: Any, low: int, high: int, number: int, first: Any) -> None:
-        values = _inside(index)
+        values, found = _inside(index), _inside(first)
         tell().updated(first._a)
-        bad = values[(values < low) | (values >= high)]
-        if bad.size and not _inside(first)[0]:
-            _inside(first)[:] = number, bad.flat[0]
+
+        def note() -> None:
+            bad = values[(values < low) | (values >= high)]
+            if bad.size and not found[0]:
+                found[:] = number, bad.flat[0]
+
+        queued(note)

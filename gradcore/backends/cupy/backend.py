@@ -18,7 +18,7 @@ from gradcore.backends.cupy.contractions import CudaContractions
 from gradcore.backends.cupy.epilogues import CudaEpilogues
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.cupy.indexing import CudaIndexing
-from gradcore.backends.cupy.kernels import INCLUDE, compile_options, elements
+from gradcore.backends.cupy.kernels import INCLUDE, NULL, compile_options, elements
 from gradcore.backends.cupy.lifetimes import Lifetimes
 from gradcore.backends.cupy.linalg import CudaLinearAlgebra
 from gradcore.backends.cupy.lists import CudaLists
@@ -27,6 +27,8 @@ from gradcore.backends.cupy.optimizers import CudaOptimizers
 from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.random import philox
+from gradcore.backends.random.generator import PhiloxState
+from gradcore.backends.random.recording import present
 from gradcore.backends.streams import in_order
 from gradcore.errors import Unavailable
 
@@ -273,13 +275,32 @@ class CupyBackend(
         """The kernels of random words and numbers, compiled when first used."""
         return self.xp.RawModule(code=(INCLUDE / "philox.cu").read_text(), options=compile_options())
 
-    def random_words(self, n: int, key: int, counter: int) -> Any:
+    def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
+        """Where a graph is recorded, the memory to count from in the place of the key, and the place in the graph."""
+        recording = present()
+        if recording is not None and self.xp.cuda.get_current_stream().is_capturing():
+            if self.current_index() != recording.device:
+                raise RuntimeError(f"random numbers on another device than that of the graph, cuda:{recording.device}")
+            state = recording.of(state)
+        return state.draw(words)
+
+    def place_memory(self) -> Any:
+        """Memory for a key and a counter, from a pool of its own: no work, recorded or not, uses it for others."""
+        pool = self.xp.cuda.MemoryPool()
+        with self.xp.cuda.using_allocator(pool.malloc):
+            return self.xp.empty(6, "uint64")
+
+    def write_place(self, memory: Any, key: int, counter: int) -> None:
+        """Write a key and a counter to what `place_memory` returned; the host does not wait."""
+        self._philox.get_function("philox_place")((1,), (1,), (memory, *_pieces(key, 2), *_pieces(counter, 4)))
+
+    def random_words(self, n: int, key: Any, counter: int) -> Any:
         words = self.xp.empty(n, "uint64")
         self._fill("philox_words", words, n, key, counter)
         return words
 
     def random_numbers(
-        self, distribution: Callable[..., Any], n: int, dtype: Any, key: int, counter: int, *parameters: Any
+        self, distribution: Callable[..., Any], n: int, dtype: Any, key: Any, counter: int, *parameters: Any
     ) -> Any:
         """One kernel, from words to numbers, where there is one: bit for bit the same numbers."""
         if distribution is philox.bernoulli and not getattr(parameters[0], "ndim", 0):
@@ -294,22 +315,21 @@ class CupyBackend(
         self._fill(name, numbers, words, key, counter, *map(real, arguments(dtype.type, real, *parameters)))
         return numbers.view(dtype)
 
-    def _decisions(self, n: int, dtype: Any, key: int, counter: int, p: float) -> Any:
+    def _decisions(self, n: int, dtype: Any, key: Any, counter: int, p: float) -> Any:
         """Bools that are True with probability `p`."""
         real, digits = (np.float64, 53) if dtype.itemsize == 8 else (np.float32, 31)
         threshold = np.uint64(np.ceil(real(p) * real(2.0**digits)))
         out = self.xp.empty(n, bool)
         if n:
             kernel = self.cuda_kernel("bernoulli", f"bernoulli_{real.__name__}")
-            stream = np.uint64(n), *_pieces(key, 2), *_pieces(counter, 4)
-            kernel(*elements(-(-n // 4)), (out, *stream, threshold))
+            kernel(*elements(-(-n // 4)), (out, np.uint64(n), *_place(key, counter), threshold))
         return out
 
-    def _fill(self, name: str, out: Any, words: int, key: int, counter: int, *parameters: Any) -> None:
+    def _fill(self, name: str, out: Any, words: int, key: Any, counter: int, *parameters: Any) -> None:
         """Launch a kernel of random numbers, which takes so many words."""
         if words:
             blocks = min(-(-words // (4 * _THREADS)), _MOST_BLOCKS)
-            stream = np.uint64(out.size), *_pieces(key, 2), *_pieces(counter, 4), np.uint64(0)
+            stream = np.uint64(out.size), *_place(key, counter), np.uint64(0)
             self._philox.get_function(name)((blocks,), (_THREADS,), (out, *stream, *parameters))
 
 
@@ -331,6 +351,13 @@ _ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "normal": lambda kind, real, mean=0.0, std=1.0: (mean, std),
     "exponential": lambda kind, real, rate=1.0: (rate,),
 }
+
+
+def _place(key: Any, counter: int) -> tuple[Any, ...]:
+    """The arguments that say where in a stream a kernel begins, in a recorded graph as without one."""
+    if isinstance(key, int):
+        return NULL, *_pieces(key, 2), *_pieces(counter, 4)
+    return key, *_pieces(0, 2), *_pieces(counter, 4)
 
 
 def _pieces(value: int, count: int) -> list[np.uint64]:

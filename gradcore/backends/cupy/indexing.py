@@ -25,8 +25,10 @@ class _Watch:
     def __init__(self, first: Any) -> None:
         #: On the device: the number of the first check that failed, or 0, and the index.
         self.first = first
-        #: Message, dim and size of the latest checks.
-        self.latest: deque[tuple[str, Any, Any]] = deque(maxlen=1000)
+        #: The latest checks by their numbers: message, dim and size.
+        self.latest: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
+        #: Those in recorded graphs, which any replay makes again.
+        self.recorded: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
         #: The number of the last check.
         self.total = 0
 
@@ -54,6 +56,7 @@ class CudaIndexing(CudaKernels, Indexing):
     array_type: Any
     current_index: Any
     apart: Any
+    is_capturing: Any
 
     # -- bounds ----------------------------------------------------------------------------------------------
 
@@ -64,9 +67,7 @@ class CudaIndexing(CudaKernels, Indexing):
             waiting.note("wait")
             super().check_bounds(index, size, dim, low, message)
         elif policy == "later" and index.size:
-            watch = self._watch()
-            watch.latest.append((message, dim, size))
-            watch.total += 1
+            watch = self._next_check(message, dim, size)
             self.note_bad_index(index, low, size, watch.total, watch.first)
 
     def check_watched(self, index: Any, size: int, ignored: int, message: str) -> tuple[int, Any]:
@@ -80,10 +81,15 @@ class CudaIndexing(CudaKernels, Indexing):
             super().check_bounds(self.xp.where(index == ignored, 0, index), size, 0, 0, message)
         if policy != "later":
             return 0, NULL
-        watch = self._watch()
-        watch.latest.append((message, 0, size))
-        watch.total += 1
+        watch = self._next_check(message, 0, size)
         return watch.total, watch.first
+
+    def _next_check(self, message: str, dim: int, size: int) -> _Watch:
+        """What is watched on the current device, with a further check."""
+        watch = self._watch()
+        watch.total += 1
+        (watch.recorded if self.is_capturing() else watch.latest).append((watch.total, (message, dim, size)))
+        return watch
 
     def _watch(self) -> _Watch:
         """What is watched on the current device."""
@@ -110,16 +116,15 @@ class CudaIndexing(CudaKernels, Indexing):
     def raise_bad_index(self) -> None:
         """Raise what the checks of the current device have found since this was last called."""
         watch = self._watches.get(self.current_index())
-        if watch is None or not watch.latest:
+        if watch is None or not (watch.latest or watch.recorded):
             return
         number, index = map(int, self.xp.asnumpy(watch.first))
-        latest = list(watch.latest)
+        checks = dict([*watch.latest, *watch.recorded])
         watch.latest.clear()
         if not number:
             return
         watch.first.fill(0)
-        back = watch.total - number
-        message, dim, size = latest[-1 - back] if back < len(latest) else (OUT_OF_BOUNDS, "?", "?")
+        message, dim, size = checks.get(number, (OUT_OF_BOUNDS, "?", "?"))
         raise OutOfBoundsError(
             f"{message.format(index=index, dim=dim, size=size)} (found on the device by an operation that ran before; "
             "after gradcore.cuda.set_index_checks('now') that operation itself raises)"

@@ -84,15 +84,26 @@ class PhiloxState:
         if blocks < 0:
             raise ValueError(f"expected a number of words that is not negative, but got {words}")
         with self._lock:
-            counter = self._counter
+            key, counter = self._key, self._counter
             self._counter = (counter + blocks) % 2**COUNTER_BITS
-        return self._key, counter
+        return key, counter
+
+    def place(self) -> tuple[int, int]:
+        """Key and counter, which belong together also while another thread changes them."""
+        with self._lock:
+            return self._key, self._counter
+
+    def assign(self, other: "PhiloxState") -> None:
+        """Go to where another state stands, for everyone who draws from this one."""
+        key, counter = other.place()
+        with self._lock:
+            self._key, self._counter = key, counter
 
     def to_bytes(self) -> np.ndarray:
         """The state as 48 bytes: the key, then the counter, each with its lowest byte first."""
-        key = self._key.to_bytes(KEY_BITS // 8, "little")
-        counter = self._counter.to_bytes(COUNTER_BITS // 8, "little")
-        return np.frombuffer(key + counter, np.uint8).copy()
+        key, counter = self.place()
+        data = key.to_bytes(KEY_BITS // 8, "little") + counter.to_bytes(COUNTER_BITS // 8, "little")
+        return np.frombuffer(data, np.uint8).copy()
 
     @classmethod
     def from_bytes(cls, data: Any) -> "PhiloxState":
@@ -122,15 +133,15 @@ class PhiloxState:
 
     def copy(self) -> "PhiloxState":
         """An independent state at the same place."""
-        return type(self)(self._key, self._counter)
+        return PhiloxState(*self.place())
 
     def __reduce__(self) -> tuple[type, tuple[int, int]]:
-        return type(self), (self._key, self._counter)
+        return PhiloxState, self.place()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PhiloxState):
             return NotImplemented
-        return (self._key, self._counter) == (other._key, other._counter)
+        return self.place() == other.place()
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 

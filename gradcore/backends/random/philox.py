@@ -354,8 +354,9 @@ def geometric(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
     dtype = np.dtype(dtype)
     h, form = _lanes(words, dtype)
     if getattr(p, "ndim", 0):
-        h = h[: len(p)]
-    p = xp.asarray(p, form.real).reshape(-1)
+        h, p = h[: len(p)], xp.asarray(p, form.real)
+    else:  # on the host: the device gets a number
+        p = form.real(p)
     values = _standard_exponential(h, form)
     values /= exact.minus_log_complement(p, 1 - p)
     return xp.maximum(xp.ceil(values), 1).astype(dtype, copy=False)

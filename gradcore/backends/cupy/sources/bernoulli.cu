@@ -1,7 +1,8 @@
 // Decisions with one probability from the words of Philox 4x64-10: bit for bit those of philox.bernoulli.
 //
 // threshold is the probability, rounded up to a multiple of 2**-31 (float32) or 2**-53 (float64), times that power of two.
-// Any grid of any size will do. Compile with -fmad=false, as C++17; see philox.cuh.
+// base is null, or in a recorded graph where a replay begins. Any grid of any size will do. Compile with -fmad=false, as
+// C++17; see philox.cuh.
 
 #include "numbers.cuh"
 #include "philox.cuh"
@@ -9,10 +10,10 @@
 using namespace philox;
 
 template <int per_word, class Decide>
-GRADCORE_FUNCTION void decide(bool* out, u64 n, Key key, Block counter, Decide decision) {
+GRADCORE_FUNCTION void decide(bool* out, u64 n, Place place, Decide decision) {
     const u64 blocks = (n + 4 * per_word - 1) / (4 * per_word), threads = static_cast<u64>(gridDim.x) * blockDim.x;
     for (u64 b = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x; b < blocks; b += threads) {
-        const Block block = words(advanced(counter, b), key);
+        const Block block = words(advanced(place.counter, b), place.key);
         for (int part = 0; part < 4 * per_word; ++part) {
             const u64 element = b * 4 * per_word + part;
             if (element < n) out[element] = decision(block.word[part / per_word], part % per_word);
@@ -20,13 +21,13 @@ GRADCORE_FUNCTION void decide(bool* out, u64 n, Key key, Block counter, Decide d
     }
 }
 
-#define STREAM u64 n, u64 key0, u64 key1, u64 counter0, u64 counter1, u64 counter2, u64 counter3
-#define KEY Key{{key0, key1}}, Block{{counter0, counter1, counter2, counter3}}
+#define STREAM u64 n, const u64 *base, u64 key0, u64 key1, u64 counter0, u64 counter1, u64 counter2, u64 counter3
+#define PLACE Place(base, Key{{key0, key1}}, Block{{counter0, counter1, counter2, counter3}})
 
 extern "C" __global__ void bernoulli_float32(bool* out, STREAM, u64 threshold) {
-    decide<2>(out, n, KEY, [=](u64 word, int half) { return static_cast<u32>(word >> 32 * half) >> 1 < threshold; });
+    decide<2>(out, n, PLACE, [=](u64 word, int half) { return static_cast<u32>(word >> 32 * half) >> 1 < threshold; });
 }
 
 extern "C" __global__ void bernoulli_float64(bool* out, STREAM, u64 threshold) {
-    decide<1>(out, n, KEY, [=](u64 word, int) { return word >> 11 < threshold; });
+    decide<1>(out, n, PLACE, [=](u64 word, int) { return word >> 11 < threshold; });
 }

@@ -79,6 +79,20 @@ PHILOX_FUNCTION Block advanced(Block counter, u64 steps) {
     return counter;
 }
 
+// Where a kernel begins: at key and counter if base is null. In a recorded graph, base is where a replay begins, a key
+// and a counter, and the argument counter is the place inside the graph.
+struct Place {
+    Key key;
+    Block counter;
+
+    PHILOX_FUNCTION Place(const u64* base, Key key_, Block counter_) : key(key_), counter(counter_) {
+        if (base) {
+            key = {{base[0], base[1]}};
+            counter = advanced({{base[2], base[3], base[4], base[5]}}, counter_.word[0]);
+        }
+    }
+};
+
 PHILOX_FUNCTION Block words(Block counter, Key key) {
     const u64 multiplier0 = 0xD2E7470EE14C6C93, multiplier1 = 0xCA5A826395121157;
     const u64 weyl0 = 0x9E3779B97F4A7C15, weyl1 = 0xBB67AE8584CAA73B;

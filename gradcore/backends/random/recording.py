@@ -1,0 +1,115 @@
+"""Random numbers of a recorded graph: each replay draws new ones.
+
+A kernel that is recorded is given the same arguments by every replay. So it is told its place inside the graph, and
+where the graph's numbers begin it reads from memory of the device. A replay first steps over all numbers of the graph
+and writes to that memory where they begin: they are those that the same calls, not recorded, would draw there.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from .generator import WORDS_PER_BLOCK, PhiloxState
+
+__all__ = ["RecordedState", "Recording", "RepeatedState", "again", "present", "recorded_by"]
+
+
+class RepeatedState(PhiloxState):
+    """A state whose numbers have been drawn before: a graph is to have the same ones in each replay."""
+
+    __slots__ = ()
+
+
+class RecordedState(PhiloxState):
+    """A generator's state inside a graph, whose counter begins with 0 in each replay.
+
+    Parameters
+    ----------
+    origin : PhiloxState
+        The generator's state, from which a replay draws.
+    memory : array
+        Memory of the device for the key and the counter with which a replay begins.
+    counter : int
+        The block to start with.
+    """
+
+    __slots__ = ("memory", "origin")
+
+    def __init__(self, origin: PhiloxState, memory: Any, counter: int = 0) -> None:
+        super().__init__(origin.seed, counter)
+        self.origin, self.memory = origin, memory
+
+    def draw(self, words: int) -> tuple[Any, int]:
+        """Reserve words as `PhiloxState.draw`: in the place of the key, the memory to count from."""
+        return self.memory, super().draw(words)[1]
+
+    def copy(self) -> "RecordedState":
+        """An independent state at the same place of the same graph."""
+        return RecordedState(self.origin, self.memory, self.counter)
+
+
+def again(state: PhiloxState) -> PhiloxState:
+    """A copy of a state that draws what the state will, also if that is recorded elsewhere."""
+    return state.copy() if isinstance(state, RecordedState) else RepeatedState(*state.place())
+
+
+class Recording:
+    """The generators' states that a graph draws from.
+
+    Parameters
+    ----------
+    backend : Backend
+        Of the device, which has `place_memory` and `write_place`.
+    device : int
+        The index of the graph's device.
+    """
+
+    def __init__(self, backend: Any, device: int) -> None:
+        self.device = device
+        self._backend = backend
+        #: By the identity of the generator's state.
+        self._states: dict[int, RecordedState] = {}
+        #: Memory of other graphs, from which this one reads too, by its identity.
+        self._others: dict[int, Any] = {}
+
+    def of(self, state: PhiloxState) -> PhiloxState:
+        """What a generator's state is inside the graph; the first time it is registered."""
+        if isinstance(state, RepeatedState):
+            return state
+        if isinstance(state, RecordedState):
+            self._others[id(state.memory)] = state.memory
+            return state
+        found = self._states.get(id(state))
+        if found is None:
+            found = self._states[id(state)] = RecordedState(state, self._backend.place_memory())
+        return found
+
+    def replay(self) -> None:
+        """Draw, from each state, what the whole graph needs, for the launch that follows in the current stream."""
+        for state in self._states.values():
+            if state.counter:
+                place = state.origin.draw(state.counter * WORDS_PER_BLOCK)
+                self._backend.write_place(state.memory, *place)
+
+
+class _Current(threading.local):
+    recording: Recording | None = None
+
+
+_current = _Current()
+
+
+def present() -> Recording | None:
+    """The random numbers of the graph that this thread records; None if there is none."""
+    return _current.recording
+
+
+@contextlib.contextmanager
+def recorded_by(recording: Recording) -> Iterator[None]:
+    """Context in which what this thread draws on the device is part of a graph."""
+    before, _current.recording = _current.recording, recording
+    try:
+        yield
+    finally:
+        _current.recording = before
