@@ -6,15 +6,20 @@ dimension or step of a batch the numbers are others.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.backends.cupy import products
 from tests.cuda.host import needs_compiler
+from tests.strict import blas
 from tests.strict.blas import CALLS, SIGNATURES, installed_signatures
 from tests.strict.device import StrictArray
 
@@ -100,6 +105,96 @@ def test_products_by_cublas(backend: Any, dtype: str, a: Any, b: Any) -> None:
         check(backend, dtype, of_a(drawn(dtype, a)), of_b(drawn(dtype, b, 1)))
     if 0 not in (*a, *b):
         assert CALLS["gemmEx"] + CALLS["gemmStridedBatchedEx"] >= len(LAYOUTS) ** 2
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("float32", 1), ("float16", 2), ("complex64", 3)])
+def test_products_that_are_too_large_for_one_call(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, largest: int
+) -> None:
+    """As if integers had fewer bits: sizes, steps between rows and numbers of matrices."""
+    monkeypatch.setattr(products, "LARGEST", largest)
+    monkeypatch.setattr(blas, "TOO_LARGE", largest + 1)
+    for a, b in SHAPES:
+        if math.prod(a) * math.prod(b) < 1000:
+            for of_a, of_b in zip(LAYOUTS, [in_columns, np.array, upside_down, in_steps, *LAYOUTS], strict=False):
+                check(backend, dtype, of_a(drawn(dtype, a)), of_b(drawn(dtype, b, 1)))
+    assert CALLS["gemmEx"] > 300
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+def test_factors_and_sums_of_parts(backend: Any, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    monkeypatch.setattr(products, "LARGEST", 3)
+    monkeypatch.setattr(blas, "TOO_LARGE", 4)
+    summand, a, b = (drawn(dtype, shape, seed) for seed, shape in enumerate([(2, 5, 4), (2, 5, 7), (2, 7, 4)]))
+    wide = [x.astype(WIDE[dtype]) for x in (summand, a, b)]
+    tolerance = TOLERANCES[dtype]
+    for beta in (0, 0.5):
+        found = backend.baddbmm(*(StrictArray(x, 0) for x in (summand, a, b)), beta, -1.5)
+        expected = beta * wide[0] - 1.5 * (wide[1] @ wide[2])
+        np.testing.assert_allclose(found._a.astype(WIDE[dtype]), expected, rtol=tolerance, atol=tolerance * 4)
+    ones = np.ones((2, 2100), "float16")  # in halves, sums would stay at 2048
+    assert backend.matmul(StrictArray(ones, 0), StrictArray(ones.T, 0))._a[0, 0] == 2100
+    assert backend.matmul(StrictArray(ones[0], 0), StrictArray(ones[0], 0))._a == 2100
+    assert backend.sum_rows(StrictArray(ones.T, 0))._a.tolist() == [2100] * 2
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "calls"),
+    [
+        (((2**31 + 5, 2), (2, 1)), ((2, 3), (3, 1)), 2),
+        (((3, 2), (2, 1)), ((2, 2**31 + 5), (2**31 + 5, 1)), 12),
+        (((1, 2**31 + 5), (2**31 + 5, 1)), ((2**31 + 5, 3), (3, 1)), 2),
+        (((2, 2**31 + 5), (2**31 + 5, 1)), ((2**31 + 5, 3), (1, 2**31 + 5)), 12),
+        (((3, 4), (2**31 + 5, 1)), ((4, 5), (2**33, 1)), 12),
+        (((3, 4), (1, 2**31 + 5)), ((4, 5), (1, 2**31 + 5)), 20),
+        (((2**31 + 5, 3, 2), (6, 2, 1)), ((2**31 + 5, 2, 3), (6, 3, 1)), 2),
+        (((2**20, 2**11, 2), (2**12, 2, 1)), ((2, 3), (3, 1)), 2),
+        (((2, 2**31, 3), (2**33, 3, 1)), ((2, 3, 2), (6, 2, 1)), 2),
+    ],
+    ids=str,
+)
+def test_calls_for_large_matrices_cover_them(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, a: Any, b: Any, calls: int
+) -> None:
+    """What is multiplied is not looked at: every call is within the matrices, and together they are the product."""
+    base = np.lib.stride_tricks.as_strided(np.zeros(1, "float16"), (1,), (2,))
+    arrays = [
+        StrictArray(np.lib.stride_tricks.as_strided(base, shape, tuple(2 * s for s in steps)), 0)
+        for shape, steps in (a, b)
+    ]
+    made: list[dict[str, int]] = []
+    record = SimpleNamespace(
+        **{
+            name: functools.partial(lambda name, *args: made.append(blas.bound(name, args)), name)
+            for name in SIGNATURES
+        }
+    )
+    monkeypatch.setattr(backend, "cublas", record, raising=False)
+    places = {id(arrays[0]): 0, id(arrays[1]): 1 << 50}
+    monkeypatch.setattr(backend, "address", lambda x: places.get(id(x), 1 << 60), raising=False)
+    shape = (*np.broadcast_shapes(arrays[0].shape[:-2], arrays[1].shape[:-2]), arrays[0].shape[-2], arrays[1].shape[-1])
+    out = StrictArray(np.broadcast_to(np.zeros((), "float32"), shape), 0)
+    backend._by_cublas(tuple(arrays), out, shape[:-2], (1, 0), (False, False), "highest")
+    assert len(made) == calls
+    total, first = 0, 0
+    for call in made:
+        call = {"strideA": 0, "strideB": 0, "strideC": 0, "batchCount": 1, **call}
+        m, n, k, count = (call[name] for name in ("m", "n", "k", "batchCount"))
+        total += m * n * k * count
+        stored = {"A": (m, k)[:: 1 if call["transa"] == 0 else -1], "B": (k, n)[:: 1 if call["transb"] == 0 else -1]}
+        for name, array in (("B", arrays[0]), ("A", arrays[1])):
+            rows, columns = stored[name]
+            assert call[f"ld{name.lower()}"] >= rows
+            extent = (columns - 1) * call[f"ld{name.lower()}"] + rows + (count - 1) * call[f"stride{name}"]
+            start = (call[name] - places[id(array)]) // 2
+            reach = sum((d - 1) * s // 2 for d, s in zip(array.shape, array.strides, strict=True)) + 1
+            assert start >= 0
+            assert start + extent <= reach
+        start = (call["C"] - (1 << 60)) // 4
+        first += start == 0
+        assert start + (n - 1) * call["ldc"] + m + (count - 1) * call["strideC"] <= math.prod(shape)
+    assert total == math.prod(shape) * arrays[0].shape[-1]
+    assert first >= 1
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])

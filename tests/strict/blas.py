@@ -27,6 +27,10 @@ OPERATIONS = {0: lambda x: x, 1: lambda x: x.swapaxes(-1, -2), 2: lambda x: x.sw
 DTYPES = {0: "float32", 1: "float64", 2: "float16", 4: "complex64", 5: "complex128", 14: "bfloat16"}
 COMPUTED = {68: ("float32", "complex64"), 70: ("float64", "complex128"), 77: ("float32", "complex64")}
 
+#: The sizes and steps that are integers of 32 bits, and the first number that is too large for them.
+SIZES = {"m", "n", "k", "lda", "ldb", "ldc", "batchCount"}
+TOO_LARGE = 2**31
+
 SIGNATURES = {
     "gemmEx": "intptr_t handle, int transa, int transb, int m, int n, int k, size_t alpha, size_t A, int Atype, "
     "int lda, size_t B, int Btype, int ldb, size_t beta, size_t C, int Ctype, int ldc, int computeType, int algo",
@@ -82,12 +86,12 @@ class FakeCublas:
     CUBLASError = CUBLASError
 
     def gemmEx(self, *args: Any) -> None:
-        names = _bound("gemmEx", args)
+        names = bound("gemmEx", args)
         self._run({**names, "strideA": 0, "strideB": 0, "strideC": 0, "batchCount": 1})
         CALLS["gemmEx"] += 1
 
     def gemmStridedBatchedEx(self, *args: Any) -> None:
-        self._run(_bound("gemmStridedBatchedEx", args))
+        self._run(bound("gemmStridedBatchedEx", args))
         CALLS["gemmStridedBatchedEx"] += 1
 
     @staticmethod
@@ -169,7 +173,7 @@ def _at(address: int, dtype: Any) -> Any:
     return (ctypes.c_uint8 * dtype.itemsize).from_address(address)
 
 
-def _bound(name: str, args: tuple[Any, ...]) -> dict[str, int]:
+def bound(name: str, args: tuple[Any, ...]) -> dict[str, int]:
     """The arguments of a call by name, each checked to be what C takes."""
     signature = SIGNATURES[name].split(", ")
     if len(args) != len(signature):
@@ -178,6 +182,7 @@ def _bound(name: str, args: tuple[Any, ...]) -> dict[str, int]:
     for parameter, value in zip(signature, args, strict=True):
         kind, _, argument = parameter.rpartition(" ")
         low, high = {"int": (-(2**31), 2**31), "size_t": (0, 2**64)}.get(kind, (-(2**63), 2**63))
+        high = min(high, TOO_LARGE) if argument in SIZES else high
         if not isinstance(value, int) or not low <= value < high:
             raise TypeError(f"{name}(): {argument} is {value!r}, which is no {kind}")
         bound[argument] = value

@@ -17,7 +17,7 @@ from gradcore import config
 from gradcore.backends import waiting
 from gradcore.backends.cupy.capture import workspace_size
 from gradcore.backends.cupy.contractions import merges
-from gradcore.backends.cupy.products import CudaProducts, layout_of
+from gradcore.backends.cupy.products import LARGEST, CudaProducts, layout_of
 from gradcore.determinism import are_deterministic_algorithms_enabled
 
 __all__ = ["CudaEpilogues"]
@@ -124,7 +124,7 @@ class CudaEpilogues(CudaProducts):
             return False
         layouts = [layout_of(x, False) for x in (a, b)]
         return all(
-            layout is not None and max(layout[1], *x.shape) < 1 << 31 and not self.address(x) % _ALIGNED
+            layout is not None and max(layout[1], *x.shape) <= LARGEST and not self.address(x) % _ALIGNED
             for layout, x in zip(layouts, (a, b), strict=True)
         )
 

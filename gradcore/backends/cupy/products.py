@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from operator import mul
@@ -22,7 +23,7 @@ from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels
 from gradcore.backends.portable.products import Products, mismatch
 from gradcore.determinism import alert_products
 
-__all__ = ["CudaProducts", "layout_of"]
+__all__ = ["LARGEST", "CudaProducts", "layout_of"]
 
 #: What cuBLAS calls the dtypes of matrices (`cudaDataType`), what it computes them in (`cublasComputeType_t`), and the
 #: dtype of factors.
@@ -45,6 +46,8 @@ _COMPLEX = {"complex64": "complex<float>", "complex128": "complex<double>"}
 
 #: Rows and columns of the result that a block of the package's kernel computes.
 _TILE = 64
+#: The largest size, or step from row to row, that cuBLAS takes: its interface has integers of 32 bits.
+LARGEST = 2**31 - 1
 #: Calls of cuBLAS that are cheaper than to copy an operand whose batches lie in irregular steps.
 _CALLS = 4
 
@@ -67,6 +70,27 @@ class Batches(NamedTuple):
     sizes: Ints
     steps_a: Ints
     steps_b: Ints
+
+
+class Part(NamedTuple):
+    """Of a product of batches of matrices what one call computes.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Rows and columns of the result, the inner size, and how many matrices.
+    starts : tuple of int
+        Where the part begins in both operands and in the result, in elements.
+    leading : tuple of int
+        Their leading dimensions.
+    is_first : bool
+        Whether the result is not yet that of another part, which this one is added to.
+    """
+
+    sizes: Ints
+    starts: Ints
+    leading: Ints
+    is_first: bool
 
 
 class CudaProducts(CudaKernels, Products):
@@ -131,6 +155,8 @@ class CudaProducts(CudaKernels, Products):
         """The product of two vectors: a sum, without cuBLAS."""
         if a.shape != b.shape:
             raise mismatch(a.shape, b.shape)
+        if a.size > LARGEST:
+            return self._multiplied(a[None], b[:, None])[0, 0]
         if a.dtype.itemsize == 2 and a.dtype.kind not in "iu":
             return self.xp.dot(a.astype("float32"), b.astype("float32")).astype(a.dtype)
         return self.xp.dot(a, b)
@@ -235,29 +261,40 @@ class CudaProducts(CudaKernels, Products):
         k, n = matrices[1].shape[-2:]
         m, a, joint = _as_rows(matrices[0].shape[-2], a, joint)
         dtype = a.array.dtype
+        parts = _parts(m, n, k, a, b, joint)
+        if out.itemsize == 2 and not all(part.is_first for part in parts):  # these are added up in float32
+            wide = self.xp.empty(out.shape, np.float32)
+            if factors[1] != 0:
+                wide[...] = out
+            self._by_cublas(matrices, wide, batch, factors, conjugate, precision)
+            out[...] = wide
+            return
         kind, compute, factor = _TYPES[dtype.name]
         if dtype.char in "fF" and precision != "highest":
             compute = _TENSOR_FLOAT
-        held = np.array(factors, factor)
-        alpha, beta = held.ctypes.data, held.ctypes.data + held.itemsize
+        held = np.array((*factors, 1), factor)
+        alpha, beta, one = (held.ctypes.data + i * held.itemsize for i in range(3))
         kind_out, items = _TYPES[out.dtype.name][0], (dtype.itemsize, dtype.itemsize, out.itemsize)
         # Memory of rows, read as columns, is the transpose: out.T = b.T @ a.T.
         cublas = self.capture.cublas if self.capture.on else self.cublas
         handle = cublas.handle if self.capture.on else self.cublas_handle()
-        head = (handle, b.operation, a.operation, n, m, k, alpha)
-        last = joint.sizes[-1] if joint.sizes else 1
-        starts = [self.address(x) for x in (b.array, a.array, out)]
+        all_of_last = m * n * (joint.sizes[-1] if joint.sizes else 1)
+        starts = [self.address(x) for x in (a.array, b.array, out)]
+        tail = compute, _ANY_ALGORITHM
         for place, where in enumerate(np.ndindex(*joint.sizes[:-1])):
-            steps = (sum(map(mul, where, each)) for each in (joint.steps_b, joint.steps_a))
-            steps_now = *steps, place * last * m * n
-            at_b, at_a, at_out = (x + item * s for x, item, s in zip(starts, items, steps_now, strict=True))
-            of_b, of_a, of_out = (at_b, kind, b.leading), (at_a, kind, a.leading), (at_out, kind_out, n)
-            tail = compute, _ANY_ALGORITHM
-            if last == 1:
-                cublas.gemmEx(*head, *of_b, *of_a, beta, *of_out, *tail)
-                continue
-            step_b, step_a = joint.steps_b[-1], joint.steps_a[-1]
-            cublas.gemmStridedBatchedEx(*head, *of_b, step_b, *of_a, step_a, beta, *of_out, m * n, last, *tail)
+            steps = *(sum(map(mul, where, each)) for each in (joint.steps_a, joint.steps_b)), place * all_of_last
+            for (rows, columns, inner, count), offsets, leading, is_first in parts:
+                at_a, at_b, at_out = (
+                    x + item * (s + o) for x, item, s, o in zip(starts, items, steps, offsets, strict=True)
+                )
+                head = (handle, b.operation, a.operation, columns, rows, inner, alpha)
+                of_a, of_b, of_out = (at_a, kind, leading[0]), (at_b, kind, leading[1]), (at_out, kind_out, leading[2])
+                before = beta if is_first else one
+                if count == 1:
+                    cublas.gemmEx(*head, *of_b, *of_a, before, *of_out, *tail)
+                    continue
+                step_a, step_b = joint.steps_a[-1], joint.steps_b[-1]
+                cublas.gemmStridedBatchedEx(*head, *of_b, step_b, *of_a, step_a, before, *of_out, m * n, count, *tail)
 
     def _readable(
         self, matrices: Matrices, batch: Ints, conjugate: tuple[bool, bool]
@@ -366,3 +403,37 @@ def _as_rows(m: int, a: Operand, joint: Batches) -> tuple[int, Operand, Batches]
     if step != m * a.leading and not (m == 1 and step >= a.leading):
         return m, a, joint
     return m * joint.sizes[-1], a._replace(leading=step // m), Batches(*(each[:-1] for each in joint))
+
+
+def _parts(m: int, n: int, k: int, a: Operand, b: Operand, joint: Batches) -> list[Part]:
+    """The calls for a product, of which there is one unless something is too large for it.
+
+    Where a leading dimension is, a part has one row, or one column, and needs none.
+    """
+    count = joint.sizes[-1] if joint.sizes else 1
+    if max(m, n, k, count, a.leading, b.leading) <= LARGEST:
+        return [Part((m, n, k, count), (0, 0, 0), (a.leading, b.leading, n), True)]
+    down_a, along_a = (a.leading, 1) if a.operation == _AS_IT_IS else (1, a.leading)
+    down_b, along_b = (b.leading, 1) if b.operation == _AS_IT_IS else (1, b.leading)
+    step_a, step_b = (joint.steps_a[-1], joint.steps_b[-1]) if joint.sizes else (0, 0)
+    rows, columns, inner = (
+        1 if step > LARGEST else LARGEST for step in (max(n, down_a), along_b, max(along_a, down_b))
+    )
+    parts = []
+    for first in itertools.product(
+        range(0, m, rows), range(0, n, columns), range(0, k, inner), range(0, count, LARGEST)
+    ):
+        i, j, l, c = first
+        most = (rows, columns, inner, LARGEST)
+        sizes = tuple(min(size, whole - at) for size, whole, at in zip(most, (m, n, k, count), first, strict=True))
+        starts = (
+            i * down_a + l * along_a + c * step_a,
+            l * down_b + j * along_b + c * step_b,
+            (c * m + i) * n + j,
+        )
+        dense = sizes[2 if along_a == 1 else 0], sizes[1 if along_b == 1 else 2], sizes[1]
+        leading = tuple(
+            own if own <= LARGEST else size for own, size in zip((a.leading, b.leading, n), dense, strict=True)
+        )
+        parts.append(Part(sizes, starts, leading, l == 0))
+    return parts
