@@ -1,0 +1,324 @@
+"""What `gradcheck` compares: Jacobians entry by entry or projected, and how derivatives treat what is missing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.edges import gradient_edge, requires_grad
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.gradcheck import GradcheckError
+from gradcore.autograd.gradients import grad
+from gradcore.autograd.jacobians import (
+    Matrix,
+    as_tuple,
+    count_of,
+    directional,
+    forward_jacobian,
+    numbers_of,
+    numerical_jacobian,
+    pushed,
+    reverse_jacobian,
+    tensor_of,
+)
+from gradcore.autograd.nodes import Node
+from gradcore.autograd.variables import Variable, alias, new, tick
+
+__all__ = ["Check", "Options"]
+
+
+class Options(NamedTuple):
+    """The arguments of `gradcheck` that say what to compare, and how closely."""
+
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+    check_undefined_grad: bool
+    check_grad_dtypes: bool
+    check_batched_grad: bool
+    check_batched_forward_grad: bool
+    check_forward_ad: bool
+    check_backward_ad: bool
+    fast_mode: bool
+
+
+class Check:
+    """One call of `gradcheck`."""
+
+    def __init__(self, func: Callable[..., Any], inputs: tuple[Any, ...], options: Options) -> None:
+        self.func, self.inputs, self.options = func, inputs, options
+        #: Positions of the inputs that are checked.
+        self.places = [i for i, t in enumerate(inputs) if isinstance(t, Variable) and requires_grad(t)]
+        self.check_inputs()
+        self.results = as_tuple(func(*inputs))
+        if not any(isinstance(t, Variable) for t in self.results):
+            raise ValueError("gradcheck expects a function that returns a tensor or a tuple with tensors")
+        #: Positions of the outputs that are checked, and how the outputs are counted in messages.
+        self.chosen = [i for i, t in enumerate(self.results) if isinstance(t, Variable) and requires_grad(t)]
+        self.outputs = [self.results[i] for i in self.chosen]
+        self.random = np.random.default_rng(0)
+
+    def check_inputs(self) -> None:
+        if not self.places:
+            raise ValueError(
+                "gradcheck expects at least one input tensor to require gradient, but none of them have "
+                "requires_grad=True."
+            )
+        for i in self.places:
+            t = self.inputs[i]
+            if t._dtype not in (dtypes.float64, dtypes.complex128):
+                warnings.warn(
+                    f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
+                    "will likely fail if all the inputs are not of double precision floating point or complex. ",
+                    stacklevel=4,
+                )
+            if any(n > 1 and s == 0 for n, s in zip(t._array.shape, t._array.strides, strict=True)):
+                raise RuntimeError(
+                    f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
+                    "non-overlapping to be able to compute the numerical gradients correctly. You should call "
+                    ".contiguous on the input before passing it to gradcheck."
+                )
+
+    @property
+    def checked(self) -> list[Any]:
+        return [self.inputs[i] for i in self.places]
+
+    def run(self) -> None:
+        if not self.chosen:
+            self.check_constant()
+        elif self.options.fast_mode:
+            self.check_projections()
+        else:
+            self.check_jacobians()
+        if self.options.check_forward_ad and self.options.check_undefined_grad:
+            self.check_missing_tangents()
+        if self.options.check_batched_forward_grad:
+            self.check_sum_of_tangents()
+        if not self.options.check_backward_ad or not self.chosen:
+            return
+        if self.options.check_batched_grad:
+            self.check_batched()
+        self.check_zero_upstream()
+        if self.options.check_undefined_grad:
+            self.check_missing_upstream()
+
+    def check_constant(self) -> None:
+        """Outputs without history must not depend on the inputs."""
+        floating = [i for i, t in enumerate(self.results) if isinstance(t, Variable) and t._dtype.category > 1]
+        for k in self.places:
+            if any(np.any(m != 0) for m in numerical_jacobian(self.func, self.inputs, k, self.options.eps, floating)):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
+
+    # -- entry by entry -------------------------------------------------------------------------------------------
+
+    def check_jacobians(self) -> None:
+        options = self.options
+        reverse = [self.reverse(out) for out in self.outputs] if options.check_backward_ad else []
+        for n, k in enumerate(self.places):
+            numerical = numerical_jacobian(self.func, self.inputs, k, options.eps, self.chosen)
+            if options.check_backward_ad:
+                for j in range(len(self.outputs)):
+                    self.compare(reverse[j][n], numerical[j], j, k, forward=False)
+            if options.check_forward_ad:
+                forward = forward_jacobian(self.func, self.inputs, k, self.chosen)
+                for j, matrix in enumerate(forward):
+                    self.compare(matrix, numerical[j], j, k, forward=True)
+
+    def reverse(self, output: Any) -> list[Matrix]:
+        first, gradients = reverse_jacobian(output, self.checked)
+        second, _ = reverse_jacobian(output, self.checked)
+        for g, t in zip(gradients, self.checked, strict=True):
+            if g is not None and self.options.check_grad_dtypes and g._dtype is not t._dtype:
+                raise GradcheckError(f"Gradient has dtype mismatch: {g.dtype!r} for an input of {t.dtype!r}")
+        for a, b in zip(first, second, strict=True):
+            if a.size and not np.abs(a - b).max() <= self.options.nondet_tol:
+                raise GradcheckError(
+                    "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
+                    "gives different values, although analytical gradient matches numerical gradient. The tolerance "
+                    f"for nondeterminism was {self.options.nondet_tol}."
+                )
+        return first
+
+    def compare(self, analytical: Matrix, numerical: Matrix, j: int, k: int, *, forward: bool) -> None:
+        """Raise unless the two Jacobians of output `j` with respect to input `k` are close."""
+        output, t = self.outputs[j], self.inputs[k]
+        if not analytical.size:
+            return
+        if forward:  # the parts of a complex output belong together, those of a complex input are looked at in turn
+            together, apart = output._dtype.is_complex, t._dtype.is_complex
+            analytical, numerical = analytical.T, numerical.T
+        else:
+            together, apart = t._dtype.is_complex, output._dtype.is_complex
+        for part in (1, 0) if apart else (None,):
+            a, n = (m if part is None else m[:, part::2] for m in (analytical, numerical))
+            if together:
+                a, n = (m[0::2] + 1j * m[1::2] for m in (a, n))
+            wrong = ~(np.abs(a - n) <= self.options.atol + self.options.rtol * np.abs(n))
+            wrong &= ~((a == n) | (np.isnan(a) & np.isnan(n)))
+            if wrong.any():
+                raise GradcheckError(self.mismatch(a, n, wrong, j, k, part, forward))
+
+    def mismatch(self, a: Matrix, n: Matrix, wrong: Matrix, j: int, k: int, part: int | None, forward: bool) -> str:
+        error = np.where(wrong, np.nan_to_num(np.abs(a - n), nan=np.inf), -1)
+        place = np.unravel_index(np.argmax(error), error.shape)
+        entries = [
+            tuple(map(int, np.unravel_index(i, t._array.shape)))
+            for i, t in zip(
+                place, (self.outputs[j], self.inputs[k]) if forward else (self.inputs[k], self.outputs[j]), strict=True
+            )
+        ]
+        if forward:
+            entries.reverse()
+            a, n, place = a.T, n.T, place[::-1]
+        prefix = ""
+        if part is not None:
+            element = "inputs" if forward else "outputs"
+            prefix = f"While considering the {('real', 'imaginary')[part]} part of complex {element} only, "
+        mode = "computed with forward mode " if forward else ""
+        return (
+            f"{prefix}Jacobian {mode}mismatch for output {j} with respect to input {k},\n"
+            f"numerical:{TENSORS.as_tensor(n)}\nanalytical:{TENSORS.as_tensor(a)}\n"
+            f"The largest difference is at entry {entries[0]} of the input and entry {entries[1]} of the output: "
+            f"numerical {n[place]:.8g}, analytical {a[place]:.8g}"
+        )
+
+    # -- projections ----------------------------------------------------------------------------------------------
+
+    def direction(self, t: Any) -> Matrix:
+        numbers = self.random.uniform(0.1, 1.0, count_of(t))
+        return numbers / max(float(np.linalg.norm(numbers)), 1e-30)
+
+    def check_projections(self) -> None:
+        """Compare ``v J u`` for a random direction u of each input and v of each output."""
+        options = self.options
+        along = [self.direction(t) for t in self.checked]
+        across = [self.direction(t) for t in self.outputs]
+        for n, (k, u) in enumerate(zip(self.places, along, strict=True)):
+            direction = tensor_of(u, self.inputs[k])
+            numerical = directional(self.func, self.inputs, k, direction, options.eps, self.chosen)
+            tangents = pushed(self.func, self.inputs, {k: direction}, self.chosen) if options.check_forward_ad else None
+            for j, (out, v) in enumerate(zip(self.outputs, across, strict=True)):
+                expected = float(v @ numerical[j])
+                found = {} if tangents is None else {True: float(v @ tangents[j])}
+                if options.check_backward_ad:
+                    found[False] = self.projected(out, v, n, u)
+                scale = max(1.0, float(np.abs(u).sum() * np.abs(v).sum()))
+                for forward, value in found.items():
+                    if not abs(value - expected) <= options.atol * scale + options.rtol * abs(expected):
+                        self.explain(j, k, forward, expected, value)
+
+    def projected(self, output: Any, v: Matrix, n: int, u: Matrix) -> float:
+        values = []
+        for _ in range(2):
+            (g,) = grad(output, [self.checked[n]], tensor_of(v, output), retain_graph=True, allow_unused=True)
+            values.append(0.0 if g is None else float(numbers_of(g) @ u))
+        if not abs(values[0] - values[1]) <= self.options.nondet_tol:
+            raise GradcheckError(
+                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
+                f"gives different values. The tolerance for nondeterminism was {self.options.nondet_tol}."
+            )
+        return values[0]
+
+    def explain(self, j: int, k: int, forward: bool, numerical: float, analytical: float) -> None:
+        """Look for the entry that is wrong; raise in any case."""
+        self.check_jacobians()
+        mode = "computed with forward mode " if forward else ""
+        raise GradcheckError(
+            f"Fast gradcheck failed but element-wise differences are small: projection of the Jacobian {mode}of output "
+            f"{j} with respect to input {k}: numerical {numerical}, analytical {analytical}. This means that the test "
+            "might've passed in slow_mode. Use fast_mode=False, or larger atol and rtol."
+        )
+
+    # -- further properties ---------------------------------------------------------------------------------------
+
+    def check_zero_upstream(self) -> None:
+        zeros = [TENSORS.zeros_like(out) for out in self.outputs]
+        for g, t in zip(grad(self.outputs, self.checked, zeros, True, allow_unused=True), self.checked, strict=True):
+            if g is None:
+                continue
+            if np.any(g.host() != 0):
+                raise GradcheckError("backward not multiplied by grad_output")
+            for name, a, b in (
+                ("type", g._dtype, t._dtype),
+                ("device", g._device, t._device),
+                ("size", g.shape, t.shape),
+            ):
+                if a != b:
+                    raise GradcheckError(f"grad is incorrect {name}")
+
+    def check_batched(self) -> None:
+        for j, out in enumerate(self.outputs):
+            pair = [tensor_of(self.random.standard_normal(count_of(out)), out) for _ in range(2)]
+            expected = [grad(out, self.checked, v, retain_graph=True, materialize_grads=True) for v in pair]
+            stacked = TENSORS.stack(pair)
+            found = grad(out, self.checked, stacked, retain_graph=True, is_grads_batched=True, materialize_grads=True)
+            for k, batch, single in zip(self.places, found, zip(*expected, strict=True), strict=True):
+                if not np.allclose(batch.host(), [g.host() for g in single], equal_nan=True):
+                    raise GradcheckError(
+                        f"Batched gradients differ for output {j} and input {k}.\nGot:\n{batch}\nExpected:\n{single}"
+                    )
+
+    def check_sum_of_tangents(self) -> None:
+        for k in self.places:
+            a, b = (self.random.standard_normal(count_of(self.inputs[k])) for _ in range(2))
+            first, second, both = (
+                pushed(self.func, self.inputs, {k: tensor_of(v, self.inputs[k])}, self.chosen) for v in (a, b, a + b)
+            )
+            for j, (x, y, z) in enumerate(zip(first, second, both, strict=True)):
+                if not np.allclose(x + y, z, rtol=self.options.rtol, atol=self.options.atol, equal_nan=True):
+                    raise GradcheckError(f"Tangents of output {j} do not add up for two directions of input {k}")
+
+    def check_missing_tangents(self) -> None:
+        """An input without tangent is one with a tangent of zeros."""
+        full = {k: tensor_of(self.direction(self.inputs[k]), self.inputs[k]) for k in self.places}
+        for k in self.places:
+            rest = {i: t for i, t in full.items() if i != k}
+            missing = pushed(self.func, self.inputs, rest, self.chosen)
+            zero = pushed(self.func, self.inputs, {**rest, k: TENSORS.zeros_like(full[k])}, self.chosen)
+            for j, (a, b) in enumerate(zip(missing, zero, strict=True)):
+                if not np.allclose(a, b, equal_nan=True):
+                    raise GradcheckError(
+                        f"Mismatch in tangent values for output with index: {j} when input {k} has an undefined "
+                        "tangent value."
+                    )
+
+    def check_missing_upstream(self) -> None:
+        """An output without upstream gradient is one with a gradient of zeros."""
+        cases = [range(len(self.chosen))]
+        if len(self.chosen) > 1:
+            cases += [range(j, j + 1) for j in range(len(self.chosen))]
+        for undefined in cases:
+            found = as_tuple(self.func(*self.inputs))
+            outs = [_without_gradient(found[i]) if j in undefined else found[i] for j, i in enumerate(self.chosen)]
+            zeros = [TENSORS.zeros_like(out) for out in outs]
+            try:
+                gradients = grad(outs, self.checked, zeros, allow_unused=True)
+            except RuntimeError as error:
+                raise GradcheckError(
+                    "Expected backward function to handle undefined output grads: take None for zeros, or leave "
+                    "materialize_grads on."
+                ) from error
+            if any(g is not None and np.any(g.host() != 0) for g in gradients):
+                raise GradcheckError(
+                    "Expected all input grads to be undefined or zero when all output grads are undefined or zero."
+                )
+
+
+class UndefinedGrad(Node):
+    """Passes no gradient on."""
+
+    __slots__ = ()
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        return [None]
+
+
+def _without_gradient(t: Any) -> Any:
+    node = new(UndefinedGrad)
+    node._device, node._edges, node._hooks, node._seq = t._device, (gradient_edge(t),), None, tick()
+    return alias(t, (node, 0))
