@@ -12,10 +12,10 @@ import numpy as np
 
 from gradcore import dispatch, dtypes
 from gradcore.autograd import views
+from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Variable, bump, gradient_edge, requires_grad
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.variables import Subclasses
+from gradcore.autograd.variables import Subclasses, Variable, bump
 from gradcore.dispatch.overriding import hand_over, overloaded
 from gradcore.indexing import as_view_key, getitem, resolve
 from gradcore.ops.geometry import expanded

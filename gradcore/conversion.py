@@ -9,9 +9,8 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.autograd import forward
-from gradcore.autograd.graph import bump, wrap
 from gradcore.autograd.modes import local
-from gradcore.autograd.variables import type_name
+from gradcore.autograd.variables import bump, type_name, wrap
 from gradcore.backends.cupy.memory import is_pinned_memory, pinned
 from gradcore.backends.registry import CPU, unavailable
 from gradcore.creation import empty, empty_strided, tensor

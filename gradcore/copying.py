@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Meta, new, tensor_type, wrap
-from gradcore.autograd.variables import version_counter
+from gradcore.autograd.variables import Meta, new, tensor_type, version_counter, wrap
 from gradcore.backends.registry import resolve
 
 __all__ = ["deep_copy", "reduced", "shallow_copy"]

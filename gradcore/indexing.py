@@ -11,8 +11,8 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Variable, wrap
 from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import view_of
 from gradcore.backends.portable.taps import on_device
 from gradcore.dispatch.overriding import hand_over, overloaded, takes_over

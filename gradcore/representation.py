@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import dtypes, printing
-from gradcore.autograd.graph import gradient_edge, wrap
-from gradcore.autograd.variables import Subclasses
+from gradcore.autograd.edges import gradient_edge
+from gradcore.autograd.variables import Subclasses, wrap
 from gradcore.backends.batching import Batched, under
 from gradcore.backends.registry import CPU
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gradcore import assignment, dispatch, indexing
 from gradcore.autograd import forward
 from gradcore.autograd.formulas import TENSORS, node_class
-from gradcore.autograd.graph import Meta, bump, new
 from gradcore.autograd.modes import local
+from gradcore.autograd.variables import Meta, bump, new
 
 if TYPE_CHECKING:
     from gradcore.tensor import Tensor

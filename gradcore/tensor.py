@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from gradcore import copying, dtypes, transfer
-from gradcore.autograd import attributes, gradients, graph, tensor_hooks
-from gradcore.autograd.edges import chain_of, replay
+from gradcore.autograd import attributes, edges, gradients, tensor_hooks
+from gradcore.autograd.edges import chain_of, gradient_edge, replay
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Meta, Variable, alias, gradient_edge
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.variables import OWN, Subclasses
+from gradcore.autograd.variables import OWN, Meta, Subclasses, Variable, alias, tensor_type
 from gradcore.backends.registry import CPU
 from gradcore.methods import Methods
 from gradcore.representation import text_of
@@ -154,7 +153,7 @@ class Tensor(Variable, Methods):
     @property
     def requires_grad(self) -> bool:
         """Whether operations on this tensor are recorded."""
-        return graph.requires_grad(self)
+        return edges.requires_grad(self)
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
@@ -545,7 +544,7 @@ def _detach(t: Any) -> Any:
     return out
 
 
-graph.tensor_type.cls = Tensor
+tensor_type.cls = Tensor
 Subclasses.plain.add(Tensor)
 TENSORS.to = transfer.to
 TENSORS.detach = Tensor.detach

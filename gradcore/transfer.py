@@ -7,10 +7,12 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.batching import lift
+from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Node, Variable, gradient_edge, new, tick, wrap
+from gradcore.autograd.graph import Node
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
+from gradcore.autograd.variables import Variable, new, tick, wrap
 from gradcore.backends.batching import Batched, over
 from gradcore.backends.cupy.memory import is_pinned_memory
 from gradcore.backends.registry import resolve

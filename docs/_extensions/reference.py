@@ -109,10 +109,6 @@ PAGES = (
 
 #: What users need of a module that lists more.
 CHOSEN = {
-    "gradcore.autograd.graph": (
-        "Node", "GradientEdge", "get_gradient_edge", "increment_version", "register_multi_grad_hook",
-        "saved_tensors_hooks", "save_on_cpu", "disable_saved_tensors_hooks", "allow_mutation_on_saved_tensors",
-    ),
     "gradcore.ops.table": ("Op", "elementwise", "linear", "bilinear", "general", "constant", "composite"),
     "gradcore.ops.samples": ("case", "floats", "ints", "bools"),
 }  # fmt: skip

@@ -15,8 +15,8 @@ from gradcore.autograd.grad_mode import (
 )
 from gradcore.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from gradcore.autograd.gradients import backward, grad
-from gradcore.autograd.graph import Variable
 from gradcore.autograd.saved import SavedTensor
+from gradcore.autograd.variables import Variable
 
 __all__ = [
     "Function",

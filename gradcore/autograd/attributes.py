@@ -6,9 +6,9 @@ import warnings
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.graph import Meta, Variable, gradient_edge
+from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.modes import INFERENCE, local
-from gradcore.autograd.variables import OWN
+from gradcore.autograd.variables import OWN, Meta, Variable
 
 __all__ = ["check_grad", "set_data", "set_grad_dtype", "set_requires_grad", "warn_of_no_leaf"]
 

@@ -1,4 +1,4 @@
-"""The graph: its variables and nodes, edges by name, hooks on several tensors, hooks on what is saved."""
+"""What users look up and change in the graph: nodes and edges, hooks on several tensors, hooks on what is saved."""
 
 from __future__ import annotations
 
@@ -6,69 +6,29 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from gradcore.autograd.edges import gradient_edge, regenerate, replay, replay_raw, requires_grad
+from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.hooks import RemovableHandle
-from gradcore.autograd.messages import FREED, modified_in_place, operation_of
 from gradcore.autograd.metadata import Kind, kind_of
 from gradcore.autograd.modes import local
-from gradcore.autograd.nodes import AccumulateGrad, Hooks, Node
-from gradcore.autograd.op_nodes import OpNode, Packed, with_edge
+from gradcore.autograd.nodes import Node
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,
     save_on_cpu,
     saved_tensors_hooks,
 )
-from gradcore.autograd.variables import (
-    Clock,
-    Edge,
-    Meta,
-    Variable,
-    VersionCounter,
-    alias,
-    bump,
-    new,
-    tensor_type,
-    tick,
-    version_counter,
-    wrap,
-)
+from gradcore.autograd.variables import Variable, bump
 
 __all__ = [
-    "FREED",
-    "AccumulateGrad",
-    "Clock",
-    "Edge",
     "GradientEdge",
-    "Hooks",
-    "Meta",
     "Node",
-    "OpNode",
-    "Packed",
-    "Variable",
-    "VersionCounter",
-    "alias",
     "allow_mutation_on_saved_tensors",
-    "bump",
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
-    "gradient_edge",
     "increment_version",
-    "modified_in_place",
-    "new",
-    "operation_of",
-    "regenerate",
     "register_multi_grad_hook",
-    "replay",
-    "replay_raw",
-    "requires_grad",
     "save_on_cpu",
     "saved_tensors_hooks",
-    "tensor_type",
-    "tick",
-    "version_counter",
-    "with_edge",
-    "wrap",
 ]
 
 

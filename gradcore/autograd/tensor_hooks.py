@@ -5,9 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from gradcore.autograd.graph import Meta, gradient_edge
+from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.hooks import RemovableHandle, of_transformation
 from gradcore.autograd.modes import local
+from gradcore.autograd.variables import Meta
 
 __all__ = ["register", "register_post_accumulate", "registered", "retain_grad"]
 

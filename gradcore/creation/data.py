@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import FUNCTIONS, local
-from gradcore.autograd.variables import retyped
+from gradcore.autograd.variables import retyped, wrap
 from gradcore.backends.registry import CPU, resolve
 from gradcore.creation.placing import converted, finished, place
 from gradcore.device import DeviceLike

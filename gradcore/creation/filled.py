@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import FUNCTIONS, local
-from gradcore.autograd.variables import Subclasses
+from gradcore.autograd.variables import Subclasses, wrap
 from gradcore.backends.registry import resolve
 from gradcore.creation.placing import finished, into
 from gradcore.device import DeviceLike

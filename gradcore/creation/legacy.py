@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.graph import new
+from gradcore.autograd.variables import new
 from gradcore.creation.data import tensor
 from gradcore.creation.filled import empty
 from gradcore.tensor import Tensor

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
+from gradcore.autograd.variables import wrap
 from gradcore.backends.registry import CPU, resolve
 from gradcore.tensor import Tensor
 from gradcore.transfer import moved

@@ -9,7 +9,7 @@ from gradcore.amp.autocasting import is_autocast_cache_enabled, is_autocast_enab
 from gradcore.autograd import Function
 from gradcore.autograd import grad as gradients
 from gradcore.autograd.function import once_differentiable
-from gradcore.autograd.graph import Variable
+from gradcore.autograd.variables import Variable
 from gradcore.creation import empty_like
 from gradcore.cuda.devices import synchronize
 from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle

@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from typing import Any
 
-from gradcore.autograd.graph import Variable
+from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import OutOfMemoryError, Peaks
 from gradcore.cuda.devices import device_count, index_of, is_available

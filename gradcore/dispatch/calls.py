@@ -7,14 +7,10 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd import anomaly_mode, forward
+from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import (
-    Variable,
-    gradient_edge,
-    wrap,
-)
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PLAINLY, State, local
-from gradcore.autograd.variables import Subclasses
+from gradcore.autograd.variables import Subclasses, Variable, wrap
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.operands import (

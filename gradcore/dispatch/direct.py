@@ -55,11 +55,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.formulas import TENSORS, node_class
-from gradcore.autograd.graph import VersionCounter, gradient_edge, new, tensor_type, tick, wrap
 from gradcore.autograd.modes import local
 from gradcore.autograd.saved import refuse_inference
-from gradcore.autograd.variables import Subclasses
+from gradcore.autograd.variables import Subclasses, VersionCounter, new, tensor_type, tick, wrap
 from gradcore.autograd.views import link
 from gradcore.dispatch.operands import NUMBERS, constant, shape_error
 from gradcore.dispatch.recording import OUTPUT_TYPES, saved_result

@@ -9,17 +9,10 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd import forward, views
+from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import (
-    Variable,
-    alias,
-    bump,
-    gradient_edge,
-    requires_grad,
-    version_counter,
-)
 from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, PROFILE, State, local
-from gradcore.autograd.variables import Subclasses
+from gradcore.autograd.variables import Subclasses, Variable, alias, bump, version_counter
 from gradcore.dispatch.calls import PLAIN, apply, call_composite
 from gradcore.dispatch.direct import has_plain_call, plain_call
 from gradcore.dispatch.operands import constant, type_error

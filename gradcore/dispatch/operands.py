@@ -9,12 +9,8 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import (
-    Variable,
-    new,
-    tensor_type,
-)
 from gradcore.autograd.modes import local
+from gradcore.autograd.variables import Variable, new, tensor_type
 from gradcore.backends.batching.devices import over
 from gradcore.backends.registry import CPU
 from gradcore.ops.table import Op

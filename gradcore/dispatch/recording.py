@@ -7,18 +7,10 @@ from typing import Any
 
 from gradcore.autograd import anomaly_mode, batching, views
 from gradcore.autograd import saved as saved_tensors
+from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import node_class, plan_of
-from gradcore.autograd.graph import (
-    Variable,
-    VersionCounter,
-    gradient_edge,
-    new,
-    requires_grad,
-    tick,
-    wrap,
-)
 from gradcore.autograd.modes import ANOMALY, PACK, State
-from gradcore.autograd.variables import Inference
+from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, tick, wrap
 from gradcore.dispatch.operands import NUMBERS, constant
 from gradcore.ops.table import Op
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import Variable
 from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.variables import Variable
 from gradcore.dispatch.calls import apply, call_composite
 from gradcore.dispatch.direct import has_plain_call, lines_of, scope_of
 from gradcore.dispatch.inplace import apply_inplace, out_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from gradcore.autograd.graph import Meta, alias, new
+from gradcore.autograd.variables import Meta, alias, new
 from gradcore.creation import empty
 from gradcore.dispatch.overriding import disabled, takes_over
 from gradcore.tensor import Tensor

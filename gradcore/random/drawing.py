@@ -11,8 +11,8 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.autograd.batching import enter
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
+from gradcore.autograd.variables import wrap
 from gradcore.backends.batching import entered, over
 from gradcore.backends.batching.messages import RANDOM
 from gradcore.backends.random import philox

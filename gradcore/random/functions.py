@@ -12,8 +12,8 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.autograd.batching import enter, leave
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import wrap
 from gradcore.autograd.modes import local
+from gradcore.autograd.variables import wrap
 from gradcore.backends.batching import all_samples, over
 from gradcore.backends.random import gammas, philox, sampling
 from gradcore.backends.random.generator import PhiloxState

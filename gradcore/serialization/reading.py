@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.graph import wrap
+from gradcore.autograd.variables import wrap
 from gradcore.backends.registry import resolve
 from gradcore.device import device
 from gradcore.nn.parameter import Buffer, Parameter

@@ -6,8 +6,10 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.graph import alias, gradient_edge, saved_tensors_hooks
+from gradcore.autograd.edges import gradient_edge
+from gradcore.autograd.graph import saved_tensors_hooks
 from gradcore.autograd.saved import current_hooks
+from gradcore.autograd.variables import alias
 from gradcore.creation import empty
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor

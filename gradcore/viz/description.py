@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradcore.autograd.graph import GradientEdge, OpNode, gradient_edge
+from gradcore.autograd.edges import gradient_edge
+from gradcore.autograd.graph import GradientEdge
+from gradcore.autograd.op_nodes import OpNode
 from gradcore.tensor import Tensor
 from gradcore.utils.trees import leaves
 from gradcore.viz.memory import bytes_text

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Self
 
-from gradcore.autograd.graph import gradient_edge, tick
+from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.modes import local
+from gradcore.autograd.variables import tick
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
 from gradcore.utils.trees import leaves

@@ -7,7 +7,10 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gradcore.autograd.graph import FREED, GradientEdge, OpNode, Packed, gradient_edge
+from gradcore.autograd.edges import gradient_edge
+from gradcore.autograd.graph import GradientEdge
+from gradcore.autograd.messages import FREED
+from gradcore.autograd.op_nodes import OpNode, Packed
 from gradcore.autograd.saved import Kept
 from gradcore.tensor import Tensor
 from gradcore.utils.recomputation import Frame

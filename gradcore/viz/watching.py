@@ -8,7 +8,7 @@ from collections import defaultdict
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
-from gradcore.autograd.graph import gradient_edge
+from gradcore.autograd.edges import gradient_edge
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
 from gradcore.utils.trees import leaves
