@@ -14,7 +14,7 @@ from gradcore.autograd.shown import show
 from gradcore.autograd.variables import Clock, Subclasses, Variable
 from gradcore.ops.table import Formula, Op
 
-__all__ = ["LEAF", "PLANS", "TENSORS", "UNCHANGED", "all_gradients", "are_real", "fit", "node_class", "plan_of"]
+__all__ = ["LEAF", "PLANS", "TENSORS", "UNCHANGED", "all_gradients", "are_real", "fit", "node_class", "saving_of"]
 
 
 class Namespace:
@@ -248,8 +248,8 @@ def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
     return None if seen == everything else seen
 
 
-class Plan:
-    """What to keep of a call, given which of its inputs require grad."""
+class Saving:
+    """What to save of a call, given which of its inputs require grad."""
 
     __slots__ = ("drop", "results", "shapes")
 
@@ -265,13 +265,13 @@ class Plan:
         self.results = tuple(name in names for name in op.outputs)
 
 
-def plan_of(op: Op, needed: tuple[bool, ...]) -> Plan:
-    """The plan for a pattern of inputs that require grad (cached on the operation)."""
-    plans: dict[tuple[bool, ...], Plan] = op.__dict__.setdefault("plans", {})
-    plan = plans.get(needed)
-    if plan is None:
-        plan = plans[needed] = Plan(op, needed)
-    return plan
+def saving_of(op: Op, needed: tuple[bool, ...]) -> Saving:
+    """What to save for a pattern of inputs that require grad (cached on the operation)."""
+    known: dict[tuple[bool, ...], Saving] = op.__dict__.setdefault("savings", {})
+    saving = known.get(needed)
+    if saving is None:
+        saving = known[needed] = Saving(op, needed)
+    return saving
 
 
 # -- gradients ----------------------------------------------------------------------------------------------------

@@ -38,14 +38,10 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
     """Call an operation on tensors: compute, and record where something requires grad."""
     state = local.state
     if state.mode > GRAD:
-        return _special(op, args, state)
+        return intercepted(op, args, _general, state)
     if op.kind == "elementwise":
         return elementwise(op, args, state)
     return _call(op, args, state)
-
-
-def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    return intercepted(op, args, _general, state)
 
 
 def _general(op: Op, args: tuple[Any, ...], state: State) -> Any:

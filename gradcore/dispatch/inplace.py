@@ -12,7 +12,7 @@ from gradcore.autograd import forward, views
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, PROFILE, State, local
-from gradcore.autograd.variables import Subclasses, Variable, alias, bump, version_counter
+from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, version_counter
 from gradcore.dispatch.calls import PLAIN, apply, call_composite
 from gradcore.dispatch.direct import has_plain_call, plain_call
 from gradcore.dispatch.operands import constant, type_error
@@ -31,10 +31,7 @@ def check_inplace(self: Any, state: State) -> None:
     if meta is None:
         return
     if meta.inference and not state.mode & INFERENCE:
-        raise RuntimeError(
-            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
-            "normal tensor before doing inplace update."
-        )
+        raise RuntimeError(INFERENCE_WRITTEN)
     if state.mode & GRAD:
         views.check_writable(self)
 

@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.autograd import anomaly_mode, batching, views
 from gradcore.autograd import saved as saved_tensors
 from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.formulas import node_class, plan_of
+from gradcore.autograd.formulas import node_class, saving_of
 from gradcore.autograd.modes import ANOMALY, PACK, State
 from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, tick, wrap
 from gradcore.dispatch.operands import NUMBERS, constant
@@ -69,15 +69,15 @@ def make_node(
         pattern = (any(e is not None for e in edges[:n]), *(e is not None for e in edges[n:]))
     else:
         pattern = tuple(e is not None for e in edges)
-    plan = plan_of(op, pattern)
+    saving = saving_of(op, pattern)
     saved: list[Any] = list(args)
     for p in op.tensors:
         if saved[p] is None:
             continue
         if p == 0 and op.sequence:
             saved[0] = tuple(args[0])
-        if p in plan.drop:
-            if p not in plan.shapes:
+        if p in saving.drop:
+            if p not in saving.shapes:
                 saved[p] = None
             elif p == 0 and op.sequence:
                 saved[0] = tuple(t._array.shape for t in args[0])
@@ -90,9 +90,9 @@ def make_node(
     first = outs[0]
     node.saved = saved
     node.results = None
-    if any(plan.results):
+    if any(saving.results):
         node.results = [
-            saved_result(out, state) if keep else None for out, keep in zip(outs, plan.results, strict=True)
+            saved_result(out, state) if keep else None for out, keep in zip(outs, saving.results, strict=True)
         ]
     dtype = first._dtype
     node.metas = None
