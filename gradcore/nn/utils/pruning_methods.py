@@ -1,0 +1,356 @@
+"""Ways to choose what `gradcore.nn.utils.prune` prunes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from gradcore.creation import ones_like
+from gradcore.linalg import vector_norm
+from gradcore.nn.module import Module
+from gradcore.random import rand, randperm
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "Amount",
+    "BasePruningMethod",
+    "CustomFromMask",
+    "Identity",
+    "L1Unstructured",
+    "LnStructured",
+    "PruningContainer",
+    "RandomStructured",
+    "RandomUnstructured",
+    "method_of",
+]
+
+Amount = Any  # a number of elements, or a share of them
+
+
+def _check_amount(amount: Amount) -> None:
+    """Refuse what is neither a number of elements nor a share of them."""
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)):
+        raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
+    if amount < 0 or (isinstance(amount, float) and amount > 1):
+        raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
+
+
+def _number(amount: Amount, size: int) -> int:
+    """How many of so many elements an amount is."""
+    if isinstance(amount, float):
+        return round(amount * size)
+    if amount > size:
+        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={size}")
+    return amount  # type: ignore[no-any-return]
+
+
+class BasePruningMethod:
+    """A way to choose what is pruned. Subclasses define `compute_mask`, and set ``PRUNING_TYPE``.
+
+    ``PRUNING_TYPE`` is ``"unstructured"`` for single elements, ``"structured"`` for whole slices of a tensor, or
+    ``"global"``. Where several methods prune one parameter, the next one sees what the earlier ones have left.
+    """
+
+    PRUNING_TYPE: ClassVar[str] = "global"
+    _tensor_name: str
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        """Make the attribute anew; a hook that runs before forward."""
+        setattr(module, self._tensor_name, self.apply_mask(module))
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The new mask of a tensor (of importances) with that mask."""
+        raise NotImplementedError
+
+    def apply_mask(self, module: Module) -> Tensor:
+        """The product of parameter and mask."""
+        name = self._tensor_name
+        mask, original = getattr(module, f"{name}_mask"), getattr(module, f"{name}_orig")
+        return mask.to(dtype=original.dtype) * original  # type: ignore[no-any-return]
+
+    @classmethod
+    def apply(
+        cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
+    ) -> BasePruningMethod:
+        """Prune a parameter of a module, whatever has been pruned of it before.
+
+        Parameters
+        ----------
+        module : Module
+        name : str
+            Of the parameter.
+        *args, **kwargs
+            What the method is made with.
+        importance_scores : Tensor, optional
+            By which it chooses; by default the parameter itself.
+
+        Returns
+        -------
+        BasePruningMethod
+            The method, or the container of all methods that have pruned the parameter.
+        """
+        before = method_of(module, name)
+        method = cls(*args, **kwargs)
+        method._tensor_name = name
+        value = getattr(module, name)
+        if importance_scores is None:
+            importance_scores = value
+        elif importance_scores.shape != value.shape:
+            raise AssertionError(
+                f"importance_scores should have the same shape as parameter {name} of {module}, got "
+                f"{importance_scores.shape} vs {value.shape}"
+            )
+        if before is not None:
+            key, earlier = before
+            container = earlier if isinstance(earlier, PruningContainer) else PruningContainer(earlier)
+            container.add_pruning_method(method)
+            mask = container.compute_mask(importance_scores, getattr(module, f"{name}_mask"))
+            del module._forward_pre_hooks[key]
+            method = container
+        else:
+            mask = method.compute_mask(importance_scores, ones_like(importance_scores))
+            original = module._parameters.pop(name)
+            module.register_parameter(f"{name}_orig", original)
+        module.register_buffer(f"{name}_mask", mask.detach())
+        setattr(module, name, method.apply_mask(module))
+        module.register_forward_pre_hook(method)
+        return method
+
+    def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
+        """A pruned tensor, without a module.
+
+        Parameters
+        ----------
+        t : Tensor
+        default_mask : Tensor, optional
+            What is pruned already; by default nothing.
+        importance_scores : Tensor, optional
+            By which the method chooses; by default the tensor itself.
+
+        Returns
+        -------
+        Tensor
+            The product of the tensor and the new mask.
+        """
+        scores = t if importance_scores is None else importance_scores
+        if scores.shape != t.shape:
+            raise AssertionError("importance_scores should have the same shape as tensor t")
+        mask = ones_like(t) if default_mask is None else default_mask
+        return t * self.compute_mask(scores, mask)
+
+    def remove(self, module: Module) -> None:
+        """Make the parameter an ordinary one again, with zeros where it is pruned."""
+        name = self._tensor_name
+        value = self.apply_mask(module)
+        delattr(module, name)
+        original = module._parameters.pop(f"{name}_orig")
+        del module._buffers[f"{name}_mask"]
+        assert original is not None
+        original.data = value.data
+        module.register_parameter(name, original)
+
+
+class PruningContainer(BasePruningMethod):
+    """Several methods that have pruned one parameter after the other.
+
+    Parameters
+    ----------
+    *methods : BasePruningMethod
+    """
+
+    def __init__(self, *methods: BasePruningMethod) -> None:
+        self._methods: list[BasePruningMethod] = []
+        for method in methods:
+            if not self._methods:
+                self._tensor_name = getattr(method, "_tensor_name", "")
+            self.add_pruning_method(method)
+
+    def add_pruning_method(self, method: Any) -> None:
+        """Add a method for the same parameter."""
+        if not isinstance(method, BasePruningMethod):
+            raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
+        if getattr(method, "_tensor_name", self._tensor_name) != self._tensor_name:
+            raise ValueError(
+                "Can only add pruning methods acting on the parameter named "
+                f"'{self._tensor_name}' to PruningContainer {self}. Found '{method._tensor_name}'"
+            )
+        self._methods.append(method)
+
+    def __len__(self) -> int:
+        return len(self._methods)
+
+    def __iter__(self) -> Any:
+        return iter(self._methods)
+
+    def __getitem__(self, index: int) -> BasePruningMethod:
+        return self._methods[index]
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The mask after the last method, which sees what the mask has left."""
+        method = self._methods[-1]
+        mask = default_mask.to(dtype=t.dtype)
+        if method.PRUNING_TYPE == "unstructured":
+            left: Any = mask == 1
+        elif method.PRUNING_TYPE == "structured":
+            dim = method.dim % t.ndim  # type: ignore[attr-defined]
+            kept = mask.sum([d for d in range(t.ndim) if d != dim]) != 0
+            left = (slice(None),) * dim + (kept,)
+        else:
+            left = (slice(None),) * t.ndim
+        partial = method.compute_mask(t[left], mask[left])
+        mask = mask.clone()
+        mask[left] = partial.to(dtype=mask.dtype)
+        return mask
+
+
+class Identity(BasePruningMethod):
+    """Prunes nothing; masks of ones."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The mask as it is."""
+        return default_mask
+
+
+class _OfAmount(BasePruningMethod):
+    """Prunes so many elements, those of the smallest scores.
+
+    Parameters
+    ----------
+    amount : int or float
+        How many, or which share of all.
+    """
+
+    PRUNING_TYPE = "unstructured"
+
+    def __init__(self, amount: Amount) -> None:
+        _check_amount(amount)
+        self.amount = amount
+
+    def _scores(self, t: Tensor) -> Tensor:
+        """By which is chosen, as a vector."""
+        raise NotImplementedError
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The mask without what has the smallest scores."""
+        scores = self._scores(t)
+        mask = default_mask.contiguous().clone()
+        self._clear(mask, scores.argsort()[: _number(self.amount, scores.numel())])
+        return mask  # type: ignore[no-any-return]
+
+    def _clear(self, mask: Tensor, chosen: Tensor) -> None:
+        """Put zeros into a mask where elements of these numbers are."""
+        mask.view(-1)[chosen] = 0
+
+
+class RandomUnstructured(_OfAmount):
+    """Prunes elements at random.
+
+    Parameters
+    ----------
+    amount : int or float
+        How many, or which share of all.
+    """
+
+    def _scores(self, t: Tensor) -> Tensor:
+        return rand(t.numel(), device=t.device)
+
+
+class L1Unstructured(_OfAmount):
+    """Prunes the elements of the smallest magnitude.
+
+    Parameters
+    ----------
+    amount : int or float
+        How many, or which share of all.
+    """
+
+    def _scores(self, t: Tensor) -> Tensor:
+        return t.detach().abs().flatten()  # type: ignore[no-any-return]
+
+
+class _OfSlices(_OfAmount):
+    """Prunes so many slices along a dim."""
+
+    PRUNING_TYPE = "structured"
+    dim: int
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        if t.ndim < 2:
+            raise ValueError(
+                "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
+                f"{t.shape} with {t.ndim} dims"
+            )
+        if not -t.ndim <= self.dim < t.ndim:
+            raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
+        return super().compute_mask(t, default_mask)
+
+    def _clear(self, mask: Tensor, chosen: Tensor) -> None:
+        mask.movedim(self.dim, 0)[chosen] = 0
+
+
+class RandomStructured(_OfSlices):
+    """Prunes slices at random.
+
+    Parameters
+    ----------
+    amount : int or float
+        How many, or which share of all.
+    dim : int
+        Along which the slices lie.
+    """
+
+    def __init__(self, amount: Amount, dim: int = -1) -> None:
+        super().__init__(amount)
+        self.dim = dim
+
+    def _scores(self, t: Tensor) -> Tensor:
+        return randperm(t.shape[self.dim], device=t.device)
+
+
+class LnStructured(_OfSlices):
+    """Prunes the slices of the smallest norm.
+
+    Parameters
+    ----------
+    amount : int or float
+        How many, or which share of all.
+    n : int, float or str
+        The order of the norm.
+    dim : int
+        Along which the slices lie.
+    """
+
+    def __init__(self, amount: Amount, n: Any, dim: int = -1) -> None:
+        super().__init__(amount)
+        self.n, self.dim = n, dim
+
+    def _scores(self, t: Tensor) -> Tensor:
+        rows = t.detach().movedim(self.dim, 0).flatten(1)
+        return vector_norm(rows, 2 if self.n == "fro" else float(self.n), 1)
+
+
+class CustomFromMask(BasePruningMethod):
+    """Prunes where a mask is 0.
+
+    Parameters
+    ----------
+    mask : Tensor
+    """
+
+    PRUNING_TYPE = "global"
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The product of both masks."""
+        return default_mask * self.mask.to(dtype=default_mask.dtype)
+
+
+def method_of(module: Module, name: str) -> tuple[Any, BasePruningMethod] | None:
+    """The hook that prunes a parameter, with its key."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook.call, BasePruningMethod) and hook.call._tensor_name == name:
+            return key, hook.call
+    return None
