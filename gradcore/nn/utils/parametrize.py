@@ -287,7 +287,18 @@ def _check_next(parametrization: Module, before: Tensor, name: str) -> None:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a module has parametrized tensors, or one of that name."""
+    """Whether a module has parametrized tensors.
+
+    Parameters
+    ----------
+    module : Module
+    tensor_name : str, optional
+        Ask for the tensor of that name only.
+
+    Returns
+    -------
+    bool
+    """
     made = getattr(module, "parametrizations", None)
     if not isinstance(made, ModuleDict):
         return False

@@ -91,6 +91,11 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
     Returns
     -------
     PackedSequence
+
+    Raises
+    ------
+    RuntimeError
+        If there are no sequences, or they are not sorted although they must be.
     """
     if not len(sequences):
         raise RuntimeError("received an empty list of sequences")

@@ -146,7 +146,18 @@ class _Version:
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Make a weight an ordinary parameter again, with the value that it has now; returns the module.
+    """Make a weight an ordinary parameter again, with the value that it has now.
+
+    Parameters
+    ----------
+    module : Module
+    name : str
+        Of the weight.
+
+    Returns
+    -------
+    Module
+        The module.
 
     Raises
     ------

@@ -53,6 +53,11 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     -------
     Module
         The module.
+
+    Raises
+    ------
+    RuntimeError
+        If the weight has such a hook already.
     """
     warnings.warn(
         "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
@@ -72,7 +77,24 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Make a weight an ordinary parameter again; returns the module."""
+    """Make a weight an ordinary parameter again.
+
+    Parameters
+    ----------
+    module : Module
+    name : str
+        Of the weight.
+
+    Returns
+    -------
+    Module
+        The module.
+
+    Raises
+    ------
+    ValueError
+        If the weight has no hook of `weight_norm`.
+    """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook.call, WeightNorm) and hook.call.name == name:
             weight = hook.call.compute_weight(module)

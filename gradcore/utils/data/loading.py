@@ -98,26 +98,12 @@ class DataLoader:
     ) -> None:
         self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         self._iterable = isinstance(dataset, IterableDataset)
-        if self._iterable:
-            given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
-            for name, value in given.items():
-                if value is not None:
-                    raise ValueError(
-                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
-                    )
-        if sampler is not None and shuffle:
-            raise ValueError("sampler option is mutually exclusive with shuffle")
+        self._check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
-            if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError(
-                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
-                )
             batch_size = None
-        elif batch_size is None and drop_last:
-            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         if sampler is None and not self._iterable:
             sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
-        if batch_size is not None and batch_sampler is None:
+        if batch_size is not None:
             source = itertools.count() if self._iterable else sampler
             batch_sampler = BatchSampler(source, batch_size, drop_last)
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
@@ -145,6 +131,26 @@ class DataLoader:
             raise ValueError("prefetch_factor option should be non-negative")
         if persistent and not count:
             raise ValueError("persistent_workers option needs num_workers > 0")
+
+    def _check_order(
+        self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any, drop_last: bool
+    ) -> None:
+        if self._iterable:
+            given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+            for name, value in given.items():
+                if value is not None:
+                    raise ValueError(
+                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
+                    )
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
+        elif batch_size is None and drop_last:
+            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._made and name in _FIXED:
