@@ -15,6 +15,7 @@ import pytest
 import gradcore as gc
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.fusion.programs import Operand, traced
+from gradcore.backends.portable.attention import Block, Heads
 from gradcore.backends.random import philox
 from tests.cuda.host import HostLibrary, needs_compiler
 from tests.strict.device import StrictArray
@@ -30,7 +31,9 @@ ROUND = (1 << 16) * 256
 def backend(strict: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     needs_compiler()
     monkeypatch.setenv("GRADCORE_TEST_BLOCKS", "1")
-    return gc.zeros(1, device=strict).device.backend
+    backend = gc.zeros(1, device=strict).device.backend
+    monkeypatch.setattr(backend.xp, "empty", backend.xp.zeros, raising=False)  # where no block writes
+    return backend
 
 
 def promised(shape: tuple[int, ...], dtype: str, last: Any) -> Any:
@@ -41,8 +44,15 @@ def promised(shape: tuple[int, ...], dtype: str, last: Any) -> Any:
     return StrictArray(a, 0)
 
 
-def numbers(count: int, dtype: str = "float16") -> Any:
-    return np.random.default_rng(0).uniform(-2, 2, count).astype(dtype)
+def numbers(count: int, dtype: str = "float16", seed: int = 0) -> Any:
+    return np.random.default_rng(seed).uniform(-2, 2, count).astype(dtype)
+
+
+def peaked(count: int, dtype: str = "float16", seed: int = 0) -> Any:
+    """Numbers of which the last ones have most of the softmax."""
+    values = numbers(count, dtype, seed)
+    values[-3:] = 11, 13, 12
+    return values
 
 
 def close(found: Any, expected: Any) -> None:
@@ -77,7 +87,7 @@ def test_large_generated_kernels(backend: Any, dims: int) -> None:
 
 
 def test_large_softmax_of_rows(backend: Any) -> None:
-    n, values = 1 << 15, numbers(1 << 15)
+    n, values = 1 << 15, peaked(1 << 15)
     y = backend.softmax_along(promised((BEYOND // n + 3, n), "float16", values), 1)._a
     close(y[-1], softmax(values))
 
@@ -96,6 +106,111 @@ def test_large_layer_norm(backend: Any) -> None:
     close(y[-1], (wide - wide.mean()) / np.sqrt(wide.var() + 1e-5))
 
 
+def test_large_layer_norm_backward(backend: Any) -> None:
+    """The gradient by the last row, and those of the weights: sums of the last rows, the others are zeros."""
+    n, (grads, values) = 1 << 15, (numbers(1 << 15, seed=seed) for seed in range(2))
+    rows = BEYOND // n + 3
+    grad, x = promised((rows, n), "float16", grads), promised((rows, n), "float16", values)
+    wide, g = values.astype(np.float64), grads.astype(np.float64)
+    mean, var = np.zeros((rows, 1), "float16"), np.ones((rows, 1), "float16")
+    mean[-1], var[-1] = wide.mean(), wide.var()
+    statistics = StrictArray(mean, 0), StrictArray(var, 0)
+    weight = StrictArray(np.ones(n, "float16"), 0)
+    arguments = grad, None, None, x, weight, *statistics, 1, 1e-5, (True, True, True)
+    to_x, to_weight, to_bias = (each._a for each in backend.layer_norm_backward(*arguments))
+    c = (wide - wide.mean()) / np.sqrt(wide.var() + 1e-5)
+    close(to_x[-1], (g - g.mean() - c * (g * c).mean()) / np.sqrt(wide.var() + 1e-5))
+    close(to_weight[-64:], (g * c)[-64:])  # a block has so many columns
+    close(to_bias[-64:], g[-64:])
+
+
+def test_large_rms_norm(backend: Any) -> None:
+    n, (grads, values) = 1 << 15, (numbers(1 << 15, seed=seed) for seed in range(2))
+    x = promised((BEYOND // n + 3, n), "float16", values)
+    y, scale = backend.fused_rms_norm(x, None, 1, 1e-5)
+    wide, g = values.astype(np.float64), grads.astype(np.float64)
+    r = 1 / np.sqrt((wide * wide).mean() + 1e-5)
+    close(y._a[-1], wide * r)
+    grad, weight = promised(x.shape, "float16", grads), StrictArray(np.ones(n, "float16"), 0)
+    to_x, to_weight = backend.rms_norm_backward(grad, None, x, weight, scale, 1, (True, True))
+    close(to_x._a[-1], g * r - wide * (r**3) * (g * wide).mean())
+    close(to_weight._a[-64:], (g * wide * r)[-64:])
+
+
+def test_large_group_norm(backend: Any) -> None:
+    n, values = 1 << 15, numbers(1 << 15)
+    x = promised((1, 2 * (BEYOND // n + 2), n // 2), "float16", values)
+    channels = x.shape[1]
+    weight, bias = promised((channels,), "float16", [2, 3]), promised((channels,), "float16", [4, 5])
+    y, mean, var = (each._a for each in backend.native_group_norm(x, weight, bias, channels // 2, 1e-5))
+    wide = values.astype(np.float64)
+    c = ((wide - wide.mean()) / np.sqrt(wide.var() + 1e-5)).reshape(2, -1)
+    close(y[0, -2:], c * [[2], [3]] + [[4], [5]])
+    close(np.array([mean[0, -1], var[0, -1]]), [wide.mean(), wide.var()])
+
+
+def test_large_batch_norm(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two images, the second of which lies beyond: moments of the last channel, and sums for its gradients."""
+    monkeypatch.setattr(backend, "batch_norm_given", lambda x, *rest: x, raising=False)  # a formula of elements
+    points = 1 << 14
+    shape = 2, BEYOND // points // 2 + 3, points
+    x, grad = promised(shape, "float16", numbers(points)), promised(shape, "float16", numbers(points, seed=1))
+    x._a[0, -1], grad._a[0, -1] = numbers(points, seed=2), numbers(points, seed=3)
+    _, mean, var = backend.native_batch_norm(x, None, None, 1e-5)
+    wide, g = (a._a[:, -1].astype(np.float64) for a in (x, grad))
+    close(np.array([mean._a[-1], var._a[-1]]), [wide.mean(), wide.var()])
+    total, product = backend._channel_sums(grad, x, mean, var, 0, 1e-5)
+    np.testing.assert_allclose(total._a[-1], g.sum(), rtol=1e-2)
+    np.testing.assert_allclose(product._a[-1], (g * (wide - float(mean._a[-1]))).sum(), rtol=1e-2)
+
+
+def test_large_cross_entropy(backend: Any) -> None:
+    n, values = 1 << 15, peaked(1 << 15)
+    shape = (BEYOND + ROUND) // n, n
+    target = promised((shape[0],), "int64", [n - 2])
+    found = backend.softmax_nll(promised(shape, "float16", values), target, None, "none", -100)
+    losses, _, powers, total = found
+    share = softmax(values)
+    close(losses._a[-1], -np.log(share[-2]))
+    close(powers._a[-1] / total._a[-1].astype(np.float64), share)
+    grad = promised((shape[0],), "float16", [2])
+    total._a[total._a == 0] = 1  # of the rows of other blocks
+    settings = target, None, None, powers, total, "none", -100
+    result = backend.softmax_nll_backward(grad, None, None, *settings)._a
+    wanted = 2 * share
+    wanted[-2] -= 2
+    close(result[-1, -256:], wanted[-256:])
+
+
+def test_large_cross_entropy_of_images(backend: Any) -> None:
+    """Classes lie a plane of points apart."""
+    points = BEYOND // 2 + 8
+    x = promised((1, 2, points), "float16", [])
+    x._a[0, :, -1] = 1, 2
+    losses, _, powers, total = backend.softmax_nll(x, promised((1, points), "uint8", [1]), None, "none", -100)
+    share = softmax(np.array([1.0, 2.0]))
+    close(losses._a[0, -1], -np.log(share[1]))
+    close(powers._a[0, :, -1] / total._a[0, 0, -1].astype(np.float64), share)
+
+
+WINDOWS = (2, 2), (1, 1), (0, 0), (2, 2)  # kernel, dilation, padding, stride
+
+
+def test_large_windows_as_columns(backend: Any) -> None:
+    height, width = 1 << 16, (BEYOND + ROUND) >> 16
+    x = promised((1, 1, height, width), "float16", numbers(2 * width))
+    columns = backend.im2col(x, *WINDOWS)._a
+    np.testing.assert_array_equal(columns[0, -1, -256:], x._a[0, 0, -1, 1::2][-256:])
+
+
+def test_large_columns_as_windows(backend: Any) -> None:
+    height, width = 1 << 16, (BEYOND + ROUND) >> 16
+    columns = promised((1, 4, height * width // 4), "float16", numbers(128))
+    columns._a[0, 2, -128:] = numbers(128, seed=1)
+    image = backend.col2im(columns, (height, width), *WINDOWS)._a
+    np.testing.assert_array_equal(image[0, 0, -1, -256:], columns._a[0, 2:, -128:].T.reshape(-1))
+
+
 @pytest.mark.parametrize("kind", ["max_pool", "avg_pool"])
 def test_large_pooling(backend: Any, kind: str) -> None:
     x = promised((1, 1, 1 << 16, (1 << 15) + (1 << 10)), "float16", numbers(2))
@@ -108,6 +223,67 @@ def test_large_pooling(backend: Any, kind: str) -> None:
     found, indices = backend.max_pool(x, *settings, (1, 1), False)
     close(found._a[0, 0, -1, -1], window.max())
     assert indices._a[0, 0, -1, -1] > BEYOND
+
+
+@pytest.mark.parametrize("kind", ["max_pool", "avg_pool"])
+def test_large_pooling_backward(backend: Any, kind: str) -> None:
+    """The gradients by the last pixels, of which each belongs to one window."""
+    size = 1 << 16, (BEYOND + ROUND) >> 16
+    grad = promised((1, 1, size[0] // 2, size[1] // 2), "float16", numbers(128))
+    wanted = np.zeros((128, 2))
+    if kind == "avg_pool":
+        found = backend.avg_pool_spread(grad, size, (2, 2), (2, 2), (0, 0), False, True, None)
+        wanted += grad._a[0, 0, -1, -128:].astype(np.float64)[:, None] / 4
+    else:
+        last = size[0] * size[1] - 1 - 2 * np.arange(128)[::-1]
+        indices = promised(grad.shape, "int64", last)
+        found = backend.max_pool_spread(grad, indices, size, (2, 2, 2, 2, 0, 0, 1, 1))
+        wanted[:, 1] = grad._a[0, 0, -1, -128:]
+    close(found._a[0, 0, -1, -256:], wanted.reshape(-1))
+
+
+@pytest.mark.parametrize("kind", ["adaptive_max_pool", "adaptive_avg_pool"])
+def test_large_adaptive_pooling(backend: Any, kind: str) -> None:
+    size = 1 << 16, (1 << 15) + (1 << 10)
+    x = promised((1, 1, *size), "float16", numbers(2))
+    found = getattr(backend, kind)(x, (size[0] // 2, size[1] // 2))
+    window = x._a[0, 0, -2:, -2:].astype(np.float64)
+    if kind == "adaptive_avg_pool":
+        close(found._a[0, 0, -1, -1], window.mean())
+        spread = backend.adaptive_avg_pool_spread(found, size)._a
+        close(spread[0, 0, -1, -2:], [window.mean() / 4] * 2)
+        return
+    close(found[0]._a[0, 0, -1, -1], window.max())
+    assert found[1]._a[0, 0, -1, -1] > BEYOND
+
+
+@pytest.mark.parametrize("name", ["attention_weights", "attention_gradients"])
+@pytest.mark.parametrize("large", ["scores", "mask"])
+def test_large_attention(backend: Any, name: str, large: str) -> None:
+    """The last query of a block of many scores, or of a part of a mask of many numbers."""
+    keys, values = 1 << 15, peaked(1 << 15, "float32")
+    queries = BEYOND // keys + 3 if large == "mask" else 4
+    rows = 2 if large == "mask" else BEYOND // keys + 3
+    mask = promised((1, queries, keys), "float32", numbers(keys, "float32", seed=1)) if large == "mask" else None
+    query = np.broadcast_to(np.zeros((), "float32"), (1, queries if large == "mask" else rows, 1))
+    of = Heads(StrictArray(query, 0), None, None, mask, None, (1,))
+    first = query.shape[1] - rows
+    block = Block(slice(0, 1), slice(first, first + rows), slice(keys))
+    scores = promised((1, rows, keys), "float32", values)
+    added = values.astype(np.float64) + (0 if mask is None else mask._a[0, -1])
+    share, logs = softmax(added), np.log(np.exp(added).sum())
+    found = StrictArray(np.zeros((1, query.shape[1], 1), "float32"), 0)
+    if name == "attention_weights":
+        backend._rows(name, of, block, False, (scores,), (scores, found))
+        close(scores._a[0, -1], share)
+        close(found._a[0, -1, 0], logs)
+        return
+    found._a[0, -1] = logs
+    of_weights = promised(scores.shape, "float32", numbers(keys, "float32", seed=2))
+    t = of_weights._a[0, -1].astype(np.float64)
+    backend._rows(name, of, block, False, (scores, of_weights), (found, scores, of_weights))
+    close(scores._a[0, -1], share)
+    close(of_weights._a[0, -1], share * (t - (t * share).sum()))
 
 
 def test_large_sums_by_index(backend: Any) -> None:
@@ -142,9 +318,18 @@ def test_large_products(backend: Any) -> None:
     assert found[-1, -2:].tolist() == [15, 21]
 
 
-def test_large_random_numbers(backend: Any) -> None:
-    """The last ones are those that the generator has so far along its stream."""
-    size, key, half = BEYOND + 8 * ROUND, 3, np.dtype("float16")
-    words = philox.WordStream(4, key, size // 8 - 1)  # two numbers are made of a word
-    found = CupyBackend._decisions(backend, size, half, key, 0, 0.5)._a
-    np.testing.assert_array_equal(found[-8:], philox.bernoulli(np, words, half, 0.5)[:8])
+@pytest.mark.parametrize(("dtype", "of_block"), [("float16", 8), ("float32", 8), ("float64", 4)])
+def test_large_random_decisions(backend: Any, dtype: str, of_block: int) -> None:
+    """Those of dropout: the last ones are those that the generator has so far along its stream."""
+    size, key, kind = BEYOND + 8 * ROUND, 3, np.dtype(dtype)
+    words = philox.WordStream(4, key, size // of_block - 1)  # a block has four words, each for one or two numbers
+    found = CupyBackend._decisions(backend, size, kind, key, 0, 0.5)._a
+    np.testing.assert_array_equal(found[-of_block:], philox.bernoulli(np, words, kind, 0.5)[:of_block])
+
+
+@pytest.mark.parametrize("distribution", [philox.uniform, philox.normal, philox.exponential], ids=lambda d: d.__name__)
+def test_large_distributions(backend: Any, distribution: Any) -> None:
+    size, half = BEYOND + ROUND, np.dtype("float16")
+    words = philox.WordStream(4, 3, size // 8 - 1)
+    found = CupyBackend.random_numbers(backend, distribution, size, half, 3, 0)._a
+    np.testing.assert_array_equal(found[-8:].view(half), distribution(np, words, half)[:8])
