@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ __all__ = ["CUDAGraph", "graph", "graph_pool_handle"]
 
 #: How strict CUDA is with what threads do during a capture. Memory is allocated meanwhile, which only "relaxed" allows.
 _ERROR_MODES = ("global", "thread_local", "relaxed")
+
+#: `cudaGraphDebugDotFlagsVerbose`: everything that is known of each node.
+_VERBOSE = 1
 
 
 def graph_pool_handle() -> Any:
@@ -41,12 +45,14 @@ class CUDAGraph:
     Parameters
     ----------
     keep_graph : bool
-        Whether `raw_cuda_graph` will be asked for.
+        Whether `raw_cuda_graph` will be asked for, and perhaps changed.
     """
 
     def __init__(self, keep_graph: bool = False) -> None:
         self.keep_graph = keep_graph
         self._graph: Any = None
+        #: What is launched.
+        self._executable: Any = None
         self._pool: Any = None
         #: The random numbers of the recorded work, and generators that are known before.
         self._random: Any = None
@@ -88,7 +94,7 @@ class CUDAGraph:
         Raises
         ------
         RuntimeError
-            If the current stream is the default one, or the graph has been recorded already.
+            If the current stream is the default one, the graph has been recorded already, or one is being recorded.
         """
         if self._graph is not None:
             raise RuntimeError(
@@ -99,6 +105,10 @@ class CUDAGraph:
                 f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
             )
         backend: Any = registry.find("cuda")
+        if backend.is_capturing():
+            raise RuntimeError(
+                "CUDA error: operation not permitted when stream is capturing: this thread records another graph"
+            )
         chosen = current_stream().cupy
         if chosen.ptr == 0:
             raise RuntimeError(
@@ -129,7 +139,7 @@ class CUDAGraph:
             raise RuntimeError("Capture must end on the same stream it began on.")
         chosen, self._stream = self._stream, None
         with self._open:
-            self._graph = chosen.end_capture()
+            self._graph = self._executable = chosen.end_capture()
 
     def _abandon(self) -> None:
         """Drop what has been recorded so far."""
@@ -152,8 +162,22 @@ class CUDAGraph:
             return function()
 
     def instantiate(self) -> None:
-        """Make the recorded work ready for launching, which `capture_end` has done already."""
-        self._captured("CUDAGraph::instantiate")
+        """Make the recorded work ready for launching again, with what was changed in `raw_cuda_graph` since.
+
+        The first time `capture_end` does so.
+
+        Raises
+        ------
+        RuntimeError
+            If nothing has been captured, or the graph was made without ``keep_graph=True``.
+        """
+        if self._graph is None:
+            raise RuntimeError("capture_end() must have been called before calling instantiate")
+        if not self.keep_graph:
+            raise RuntimeError("instantiate() is intended to be called by the user only when keep_graph=true")
+        backend: Any = registry.find("cuda")
+        with backend.use_index(self._device):
+            self._executable = _Executable(backend.xp.cuda.runtime, self._graph.graph)
 
     def replay(self) -> None:
         """Queue the recorded work in the current stream.
@@ -166,16 +190,17 @@ class CUDAGraph:
         RuntimeError
             If nothing has been captured, or another graph is being captured.
         """
-        captured = self._captured("CUDAGraph::replay")
+        self._captured("CUDAGraph::replay")
         if recording.present() is not None:
             raise RuntimeError("Cannot prepare for replay during capturing stage.")
         with registry.find("cuda").use_index(self._device):
             self._random.replay()
-            captured.launch(current_stream().cupy)
+            self._executable.launch(current_stream().cupy)
 
     def reset(self) -> None:
-        """Let go of the recorded work and its memory."""
-        self._graph = self._pool = self._random = None
+        """Let go of the recorded work and its memory, and of what is being recorded: it can be used for other work."""
+        self._abandon()
+        self._graph = self._executable = self._pool = self._random = None
         self._generators = []
 
     def pool(self) -> Any:
@@ -190,7 +215,7 @@ class CUDAGraph:
         return self._pool
 
     def enable_debug_mode(self) -> None:
-        """Let `debug_dump` write."""
+        """Let `debug_dump` write, also without ``keep_graph=True``."""
         self._debug = True
 
     def debug_dump(self, debug_path: str) -> None:
@@ -201,10 +226,10 @@ class CUDAGraph:
         debug_path : str
             Where to.
         """
-        if not self._debug:
+        if not (self._debug or self.keep_graph):
             warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)
             return
-        Path(debug_path).write_text(self._captured("CUDAGraph::debug_dump").debug_dot_str())
+        Path(debug_path).write_text(self._captured("CUDAGraph::debug_dump").debug_dot_str(_VERBOSE))
 
     def raw_cuda_graph(self) -> int:
         """The handle of the recorded work, a ``cudaGraph_t`` as a number.
@@ -218,11 +243,21 @@ class CUDAGraph:
             raise RuntimeError(
                 "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
             )
-        return int(self._captured("CUDAGraph::raw_cuda_graph").graph)
+        if self._graph is None:
+            raise RuntimeError("You cannot access the raw cudaGraph_t instance until capture_end() has been called")
+        return int(self._graph.graph)
 
     def raw_cuda_graph_exec(self) -> int:
-        """The handle of what is launched, a ``cudaGraphExec_t`` as a number."""
-        return int(self._captured("CUDAGraph::raw_cuda_graph_exec").graphExec)
+        """The handle of what is launched, a ``cudaGraphExec_t`` as a number, until `instantiate` is called again.
+
+        Raises
+        ------
+        RuntimeError
+            If nothing has been captured.
+        """
+        if self._executable is None:
+            raise RuntimeError("You cannot access the raw cudaGraphExec_t instance until instantiate() has been called")
+        return int(self._executable.graphExec)
 
     def _captured(self, caller: str) -> Any:
         if self._graph is None:
@@ -230,8 +265,36 @@ class CUDAGraph:
         return self._graph
 
 
+class _Executable:
+    """A graph that was made ready for launching once more, with CuPy's names.
+
+    Parameters
+    ----------
+    runtime : module
+        CuPy's functions of the CUDA runtime.
+    handle : int
+        Of the graph.
+    """
+
+    def __init__(self, runtime: Any, handle: int) -> None:
+        self._runtime = runtime
+        self.graphExec = int(runtime.graphInstantiate(handle))
+        weakref.finalize(self, runtime.graphExecDestroy, self.graphExec).atexit = False
+
+    def launch(self, stream: Any) -> None:
+        self._runtime.graphLaunch(self.graphExec, stream.ptr)
+
+
+def _default_stream() -> Stream:
+    """The stream in which this thread records on the current device if it is told no other."""
+    streams, here = registry.find("cuda").capture.streams, current_stream()
+    if here.device.index not in streams:
+        streams[here.device.index] = Stream(here.device)
+    return streams[here.device.index]  # type: ignore[no-any-return]
+
+
 class _Capturing:
-    """Context in which work is recorded for a graph, in a stream of its own; see `graph`."""
+    """Context in which work is recorded for a graph, in a stream apart; see `graph`."""
 
     def __init__(
         self, cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None, capture_error_mode: str = "global"
@@ -240,7 +303,7 @@ class _Capturing:
         self.capture_stream = stream
 
     def __enter__(self) -> None:
-        self._side = self.capture_stream or Stream()
+        self._side = self.capture_stream or _default_stream()
         self._side.wait_stream(current_stream())
         with contextlib.ExitStack() as opened:
             opened.enter_context(stream(self._side))
@@ -283,7 +346,8 @@ def graph(
     pool : object, optional
         Memory to share with other graphs, see `graph_pool_handle`.
     stream : Stream, optional
-        In which to record; by default a new one.
+        In which to record; by default one that this thread keeps for it. Only graphs that are recorded in the same
+        stream reuse each other's memory.
     capture_error_mode : str
         See `CUDAGraph.capture_begin`.
     warmup : int

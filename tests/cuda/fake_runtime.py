@@ -86,7 +86,11 @@ class FakeStream:
                 RUNTIME.order.launched(recording, stream.place())
             replay()
 
-        return types.SimpleNamespace(launch=launch, debug_dot_str=lambda: "digraph {}", graph=11, graphExec=12)
+        handle = 10 * len(RUNTIME.graphs) + 11
+        RUNTIME.graphs[handle] = launch
+        return types.SimpleNamespace(
+            launch=launch, debug_dot_str=lambda flags: f"digraph {flags}", graph=handle, graphExec=handle + 1
+        )
 
 
 class FakeEvent:
@@ -175,6 +179,9 @@ class Runtime:
         self.pool, self.hooks = FakePool(), []
         self.used, self.reserved, self.full, self.allocator = 1024, 4096, False, None
         self.capability = "90"
+        #: What launches work, by the handle of its graph; and what was made ready to be launched in addition.
+        self.graphs: dict[int, Any] = {}
+        self.executables: dict[int, Any] = {}
         FakePool.limit = 0.0
 
     def chosen_on(self, device: int) -> list[Any]:
@@ -201,6 +208,15 @@ class Runtime:
             yield
         finally:
             self.order.pool = before
+
+    def instantiate(self, graph: int) -> int:
+        handle = graph + 2 + len(self.executables)
+        self.executables[handle] = self.graphs[graph]
+        return handle
+
+    def launch(self, executable: int, stream: int) -> None:
+        assert stream == self.chosen[-1].ptr
+        self.executables[executable](self.chosen[-1])
 
     def synchronize(self) -> None:
         LOG.append(("synchronize", "device"))
@@ -233,6 +249,9 @@ class Runtime:
                 memGetInfo=lambda: (3 << 30, 80 << 30),
                 deviceCanAccessPeer=lambda a, b: int(a != b),
                 getDeviceProperties=lambda index: PROPERTIES,
+                graphInstantiate=self.instantiate,
+                graphLaunch=self.launch,
+                graphExecDestroy=self.executables.pop,
             ),
             Device=lambda index=0: types.SimpleNamespace(
                 compute_capability=self.capability, synchronize=self.synchronize

@@ -27,12 +27,88 @@ def test_work_is_recorded_in_a_context(cuda: Runtime, tmp_path: Path) -> None:
         x.fill_(value)
         g.replay()
         assert y.tolist() == [2 * value] * 3
-    assert (g.raw_cuda_graph(), g.raw_cuda_graph_exec()) == (11, 12)
-    with pytest.warns(UserWarning, match="CUDA Graphs debug not enabled"):
-        g.debug_dump(str(tmp_path / "graph.dot"))
-    g.enable_debug_mode()
+    assert (g.raw_cuda_graph(), g.raw_cuda_graph_exec()) == (11, 13)
     g.debug_dump(str(tmp_path / "graph.dot"))
-    assert (tmp_path / "graph.dot").read_text() == "digraph {}"
+    assert (tmp_path / "graph.dot").read_text() == "digraph 1"
+
+
+def test_work_that_is_made_ready_again(cuda: Runtime) -> None:
+    x, g = gc.ones(3, device="cuda"), gc.cuda.CUDAGraph(keep_graph=True)
+    with gc.cuda.graph(g):
+        y = x + 1
+    g.instantiate()
+    first = g.raw_cuda_graph_exec()
+    g.instantiate()
+    assert list(cuda.executables) == [g.raw_cuda_graph_exec()] != [first]  # the first one is destroyed
+    g.replay()
+    assert y.tolist() == [2.0, 2.0, 2.0]
+    g.reset()
+    assert not cuda.executables
+    plain = gc.cuda.CUDAGraph()
+    with gc.cuda.graph(plain):
+        y = x + 1
+    with pytest.raises(RuntimeError, match="only when keep_graph=true"):
+        plain.instantiate()
+
+
+def test_descriptions_are_written_when_they_are_asked_for(cuda: Runtime, tmp_path: Path) -> None:
+    path, g = tmp_path / "graph.dot", gc.cuda.CUDAGraph()
+    with gc.cuda.graph(g):
+        gc.ones(3, device="cuda")
+    with pytest.warns(UserWarning, match="CUDA Graphs debug not enabled"):
+        g.debug_dump(str(path))
+    assert not path.exists()
+    g.enable_debug_mode()
+    g.debug_dump(str(path))
+    assert path.read_text() == "digraph 1"
+
+
+def test_one_graph_is_recorded_at_a_time(cuda: Runtime) -> None:
+    x, outer, inner = gc.ones(3, device="cuda"), gc.cuda.CUDAGraph(), gc.cuda.CUDAGraph()
+    side = gc.cuda.Stream()
+    with gc.cuda.graph(inner):
+        gc.ones(3, device="cuda")
+    with gc.cuda.graph(outer):
+        for each in (outer, gc.cuda.CUDAGraph()):
+            with gc.cuda.stream(side), pytest.raises(RuntimeError, match="not permitted when stream is capturing"):
+                each.capture_begin()
+        with pytest.raises(RuntimeError, match="Cannot prepare for replay during capturing"):
+            inner.replay()
+        y = x + 1
+    outer.replay()
+    assert y.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_what_is_reset_can_be_used_again(cuda: Runtime) -> None:
+    x, g, side = gc.ones(3, device="cuda"), gc.cuda.CUDAGraph(), gc.cuda.Stream()
+    with gc.cuda.stream(side):
+        g.capture_begin()
+        x.add_(1)
+        g.reset()
+        assert not gc.cuda.is_current_stream_capturing()
+        with pytest.raises(RuntimeError, match="Capture must end on the same stream"):
+            g.capture_end()
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    for _ in range(2):
+        with gc.cuda.graph(g):
+            y = x + 1
+        g.replay()
+        assert y.tolist() == [2.0, 2.0, 2.0]
+        g.reset()
+        assert y.tolist() == [2.0, 2.0, 2.0]
+        with pytest.raises(RuntimeError, match="CUDAGraph::replay without a preceding successful capture"):
+            g.replay()
+
+
+def test_graphs_are_recorded_in_one_stream(cuda: Runtime) -> None:
+    """In which they can share memory, as pools keep that of streams apart."""
+    streams = []
+    for _ in range(2):
+        with gc.cuda.graph(gc.cuda.CUDAGraph()):
+            streams.append(gc.cuda.current_stream())
+    with gc.cuda.device(1), gc.cuda.graph(gc.cuda.CUDAGraph()):
+        assert gc.cuda.current_stream().device.index == 1
+    assert streams[0] == streams[1] != gc.cuda.current_stream()
 
 
 def test_recording_by_begin_and_end(cuda: Runtime) -> None:
@@ -72,9 +148,15 @@ def test_errors_of_recording(cuda: Runtime) -> None:
         g.capture_end()
     with pytest.raises(RuntimeError, match="unless CUDAGraph was initialized with keep_graph=true"):
         g.raw_cuda_graph()
-    empty = gc.cuda.CUDAGraph()
-    for call in (empty.replay, empty.pool, empty.instantiate, empty.raw_cuda_graph_exec):
-        with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+    empty = gc.cuda.CUDAGraph(keep_graph=True)
+    for call, message in (
+        (empty.replay, "without a preceding successful capture"),
+        (empty.pool, "without a preceding successful capture"),
+        (empty.instantiate, r"capture_end\(\) must have been called before calling instantiate"),
+        (empty.raw_cuda_graph, r"until capture_end\(\) has been called"),
+        (empty.raw_cuda_graph_exec, r"until instantiate\(\) has been called"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
             call()
 
 

@@ -21,10 +21,15 @@ class Capture(threading.local):
         Whether a graph is being captured.
     cublas : CapturedCublas or None
         What multiplies matrices meanwhile, if nvmath-python is installed.
+    streams : dict of int to Stream
+        By device, the stream that is captured where none is given: CuPy's pools keep the memory of streams apart, and
+        so graphs of one stream can share it.
     """
 
-    on: bool = False
-    cublas: Any = None
+    def __init__(self) -> None:
+        self.on = False
+        self.cublas: Any = None
+        self.streams: dict[int, Any] = {}
 
 
 class CapturedCublas:
