@@ -154,6 +154,44 @@ def test_expanded_distributions_are_the_same(name, parameters):
 
 
 @each
+def test_parameters_can_be_read(name, parameters):
+    d = made(gc, name, parameters)
+    x = d.sample((3,))
+    again = getattr(distributions, name)(**{key: getattr(d, key) for key in parameters})
+    assert gc.allclose(again.log_prob(x), d.log_prob(x))
+    if "probs" in parameters or "logits" in parameters:
+        other = "logits" if "probs" in parameters else "probs"
+        rest = {key: getattr(d, key) for key in parameters if key not in ("probs", "logits")}
+        turned = getattr(distributions, name)(**rest, **{other: getattr(d, other)})
+        assert gc.allclose(turned.log_prob(x), d.log_prob(x))
+
+
+@each
+def test_no_value_is_denser_than_the_mode(name, parameters):
+    d = made(gc, name, parameters, validate_args=False)
+    mode = _or_none(lambda: d.mode)
+    if mode is None:
+        return
+    assert mode.shape == d.batch_shape + d.event_shape
+    highest = d.log_prob(mode)
+    known = highest.isfinite()  # else there is none, or the density has no bound there
+    assert known.any() or name in ("Uniform", "Dirichlet")
+    assert (d.log_prob(d.sample((1000,)))[:, known] <= highest[known] + 1e-9).all()
+
+
+@pytest.mark.parametrize("given", ["covariance_matrix", "precision_matrix", "scale_tril"])
+def test_matrices_of_a_covariance_belong_together(given):
+    (low_rank,) = FAMILIES["LowRankMultivariateNormal"]
+    low = made(gc, "LowRankMultivariateNormal", low_rank)
+    normal = distributions.MultivariateNormal(low.loc, **{given: getattr(low, given)})
+    wishart = distributions.Wishart(4.0, **{given: getattr(low, given)})
+    for name in ("covariance_matrix", "precision_matrix", "scale_tril"):
+        assert gc.allclose(getattr(normal, name), getattr(low, name))
+        assert gc.allclose(getattr(wishart, name), getattr(low, name))
+    assert gc.allclose(low.covariance_matrix @ low.precision_matrix, gc.eye(3, dtype=gc.float64).expand(2, 3, 3))
+
+
+@each
 def test_representation_names_the_family(name, parameters):
     assert repr(made(gc, name, parameters)).startswith(f"{name}(")
 
@@ -180,6 +218,23 @@ def test_representation_names_the_family(name, parameters):
         (lambda d: d.MixtureSameFamily(d.Categorical(gc.ones(3)), d.Normal(gc.zeros(2), 1.0)), "does not equal"),
         (lambda d: d.TransformedDistribution(d.Normal(0.0, 1.0), [1]), "transforms must be a Transform or list"),
         (lambda d: d.LKJCholesky(1), "greater than or equal to 2"),
+        (lambda d: d.Geometric(gc.tensor(0.0)), r"Expected parameter probs .* to be positive but found"),
+        (lambda d: d.Dirichlet(gc.tensor(1.0)), "`concentration` parameter must be at least one-dimensional"),
+        (lambda d: d.MultivariateNormal(gc.tensor(0.0), gc.eye(1)), "loc must be at least one-dimensional"),
+        (lambda d: d.MultivariateNormal(gc.zeros(2), precision_matrix=gc.ones(2)), "precision_matrix must be at least"),
+        (lambda d: d.MultivariateNormal(gc.zeros(2), gc.eye(2), gc.eye(2)), "Exactly one of covariance_matrix"),
+        (lambda d: d.LowRankMultivariateNormal(gc.tensor(0.0), gc.ones(1, 1), gc.ones(1)), "loc must be at least one"),
+        (lambda d: d.LowRankMultivariateNormal(gc.zeros(2), gc.ones(2), gc.ones(2)), "cov_factor must be at least two"),
+        (lambda d: d.LowRankMultivariateNormal(gc.zeros(2), gc.ones(3, 1), gc.ones(2)), "matrices with shape 2 x m"),
+        (lambda d: d.LowRankMultivariateNormal(gc.zeros(2), gc.ones(2, 1), gc.ones(3)), "vectors with shape 2"),
+        (lambda d: d.Wishart(3.0), "Exactly one of covariance_matrix"),
+        (lambda d: d.Wishart(3.0, gc.ones(2)), "scale_tril must be at least two-dimensional"),
+        (lambda d: d.Wishart(0.5, gc.eye(2)), r"Expected parameter df .* GreaterThan\(lower_bound=1\)"),
+        (lambda d: d.MixtureSameFamily(d.Categorical(gc.ones(2)), 3), "Component distribution need to be an instance"),
+        (
+            lambda d: d.MixtureSameFamily(d.Categorical(gc.ones(3, 2)), d.Normal(gc.zeros(4, 2), 1.0)),
+            r"`mixture_distribution.batch_shape` \(torch.Size\(\[3\]\)\) is not compatible",
+        ),
     ],
 )  # fmt: skip
 def test_misuse(call, message):
@@ -187,7 +242,48 @@ def test_misuse(call, message):
         call(distributions)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda d: d.Multinomial(gc.tensor(3.0), gc.ones(2)), "inhomogeneous total_count is not supported"),
+        (lambda d: d.Binomial(gc.tensor([1.0, 2.0]), gc.tensor(0.5)).entropy(), "not supported by `entropy`"),
+        (lambda d: d.Binomial(gc.tensor([1.0, 2.0]), gc.tensor(0.5)).enumerate_support(), "by `enumerate_support`"),
+        (lambda d: d.LKJCholesky(2).mode, "does not implement mode"),
+    ],
+)
+def test_what_there_is_not(call, message):
+    with pytest.raises(NotImplementedError, match=message):
+        call(distributions)
+
+
+def test_the_former_way_to_draw_several_samples():
+    with pytest.warns(UserWarning, match="sample_n"):
+        assert distributions.Normal(gc.zeros(2), 1.0).sample_n(3).shape == (3, 2)
+
+
+def test_distributions_of_users():
+    class Shifted(distributions.Normal):
+        def __init__(self, loc):
+            super().__init__(loc, 1.0)
+
+        def expand(self, batch_shape, _instance=None):
+            new = self._get_checked_instance(Shifted, _instance)
+            return super().expand(batch_shape, _instance=new)
+
+    class Further(Shifted):
+        def __init__(self):
+            super().__init__(3.0)
+
+    wide = Shifted(2.0).expand((4,))
+    assert type(wide) is Shifted
+    assert wide.loc.tolist() == [2.0] * 4
+    with pytest.raises(NotImplementedError, match=r"Subclass Further of Shifted that defines a custom __init__"):
+        Further().expand((2,))
+
+
 def test_checks_can_be_left_out():
+    with pytest.raises(ValueError, match=r"^$"):
+        distributions.Distribution.set_default_validate_args(3)
     assert distributions.Normal(0.0, -1.0, validate_args=False).log_prob(gc.tensor(0.0)).isnan()
     distributions.Distribution.set_default_validate_args(False)
     try:

@@ -93,6 +93,37 @@ def test_the_cache_keeps_the_very_input():
         t.ExpTransform(cache_size=2)
 
 
+@each
+def test_transforms_with_a_cache_are_the_same_otherwise(make, value):
+    transform, x = make(), gc.tensor(value)
+    cached = transform.with_cache()
+    assert type(cached) is type(transform)
+    assert cached.with_cache() is cached
+    assert transform.with_cache(0) is transform
+    y = cached(x)
+    assert gc.equal(y, transform(x))
+    assert cached.inv(y) is x
+    assert gc.equal(cached.log_abs_det_jacobian(x, y), transform.log_abs_det_jacobian(x, y))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: t.StickBreakingTransform().forward_shape(()), "Too few dimensions on input"),
+        (lambda: t.IndependentTransform(t.ExpTransform(), 1)(gc.tensor(1.0)), "Too few dimensions on input"),
+        (lambda: t.ReshapeTransform((2,), (2, 1)).forward_shape(()), "Too few dimensions on input"),
+        (lambda: t.ReshapeTransform((2,), (2, 1)).forward_shape((3,)), r"Shape mismatch: expected \(3,\) but got"),
+        (lambda: t.ReshapeTransform((2,), (3,)), "have different numbers of elements"),
+        (lambda: t.CorrCholeskyTransform().forward_shape((4,)), "not a flattened lower-diagonal number"),
+        (lambda: t.CorrCholeskyTransform().inverse_shape((4, 3)), "Input is not square"),
+        (lambda: t.CorrCholeskyTransform().event_dim, "Please use either .domain.event_dim or .codomain.event_dim"),
+    ],
+)
+def test_misuse(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
 def test_equal_transforms():
     assert t.ExpTransform() == t.ExpTransform(cache_size=1)
     assert t.ExpTransform() != t.TanhTransform()
