@@ -98,6 +98,7 @@ def test_sorted_sequences_keep_no_permutation():
         (lambda x: rnn.pack_padded_sequence(x, gc.tensor([[4, 2, 1]])), RuntimeError, "but got 2D cpu Long tensor"),
         (lambda x: rnn.pack_padded_sequence(x[:0], gc.tensor([4])), RuntimeError, "Cannot pack empty tensors"),
         (lambda x: rnn.pack_sequence([]), RuntimeError, "received an empty list of sequences"),
+        (lambda x: rnn.pad_sequence([x], padding_side="top"), RuntimeError, "one of 'left' or 'right', but got top"),
         (
             lambda x: rnn.pad_packed_sequence(rnn.pack_padded_sequence(x, [4, 2, 1]), total_length=3),
             ValueError,

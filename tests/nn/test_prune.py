@@ -156,6 +156,16 @@ def test_methods_of_ones_own():
             "should have the same shape",
         ),
         (lambda m: prune.PruningContainer(3), TypeError, "is not a BasePruningMethod subclass"),
+        (
+            lambda m: prune.L1Unstructured(1).prune(m.weight, importance_scores=gc.ones(2)),
+            AssertionError,
+            "importance_scores should have the same shape as tensor t",
+        ),
+        (
+            lambda m: prune.PruningContainer(*(prune.Identity.apply(m, name) for name in ("weight", "bias"))),
+            ValueError,
+            "acting on the parameter named 'weight' .* Found 'bias'",
+        ),
     ],
 )
 def test_misuse(call, error, message):
