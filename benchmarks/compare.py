@@ -57,7 +57,7 @@ def compare(options: argparse.Namespace) -> Report:
         raise SystemExit(f"no baseline: {missing or 'nothing to compare'}")
     plan = timing.QUICK if options.quick else timing.FULL
     if options.threads > 1:
-        plan = dataclasses.replace(plan, pause=0.04)
+        plan = dataclasses.replace(plan, pause=0.04, warm_up=0.06)
     order = random.Random(options.seed)
 
     wanted = [job for job in jobs(options, ready, plan) if re.search(options.only, f"{job[0].group}: {job[0].case}")]

@@ -37,8 +37,11 @@ class Plan:
     least : int
         Rounds that are taken whatever they cost.
     pause : float
-        Seconds to wait before a time is taken, and then to run once without taking it: threads of BLAS and OpenMP keep
-        cores busy for up to 30 ms after their last work, in the process whose turn it was before.
+        Seconds to wait before a time is taken: threads of BLAS and OpenMP keep cores busy for up to 30 ms after their
+        last work, in the process whose turn it was before.
+    warm_up : float
+        Seconds of runs after the pause that are not timed, and at least one: the cores of a virtual machine sleep in
+        the pause, and a loop that has run for a while is what is to be known.
     """
 
     rounds: int = 15
@@ -46,6 +49,7 @@ class Plan:
     budget: float = 15.0
     least: int = 3
     pause: float = 0.0
+    warm_up: float = 0.0
 
 
 FULL, QUICK = Plan(), Plan(rounds=3, seconds=0.002, budget=0.5, least=1)
@@ -68,7 +72,7 @@ class Timer:
     """
 
     def __init__(self, library: Library, program: Program, plan: Plan) -> None:
-        self.library, self.program, self.number, self.pause = library, program, 1, plan.pause
+        self.library, self.program, self.number, self.plan = library, program, 1, plan
         once = self.sample().total
         if once < plan.budget / 30:  # the first run may compile, and fills caches
             once = min(self.sample().total for _ in range(2))
@@ -77,9 +81,8 @@ class Timer:
     def sample(self) -> Time:
         """Take one time."""
         library, run, number = self.library, self.program.run, self.number
-        if self.pause:
-            time.sleep(self.pause)
-            library.wait(run())
+        if self.plan.pause:
+            self._rest_and_warm_up()
         begin = library.mark()
         start = time.perf_counter()
         for _ in range(number - 1):
@@ -93,3 +96,10 @@ class Timer:
         if begin is None:
             return Time(total / number)
         return Time(total / number, queued / number, library.elapsed(begin, end) / number)
+
+    def _rest_and_warm_up(self) -> None:
+        time.sleep(self.plan.pause)
+        end = time.perf_counter() + self.plan.warm_up
+        self.library.wait(self.program.run())
+        while time.perf_counter() < end:
+            self.library.wait(self.program.run())

@@ -19,7 +19,7 @@ __all__ = ["correlate", "weight_gradient"]
 Ints = Sequence[int]
 
 #: Multiplications (about) from which threads take part, and those from which BLAS would use its own.
-_MANY, _THREADED = 1 << 23, 1 << 18
+_MANY, _THREADED = 1 << 24, 1 << 18
 #: Channels of the output from which the products are faster than columns; for the gradient of the weight, where there
 #: are to be so many numbers of a position, too.
 _OUTPUTS, _MORE_OUTPUTS, _VALUES = 8, 16, 8

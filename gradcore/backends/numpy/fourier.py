@@ -13,7 +13,7 @@ from gradcore.backends.portable.fourier import Fourier
 __all__ = ["NumpyFourier"]
 
 #: Elements, for each dim along which they are transformed, from which threads take part.
-_MANY = 1 << 17
+_MANY = 1 << 18
 
 
 class NumpyFourier(Fourier):

@@ -18,25 +18,27 @@ SLOW = frozenset({
     "log2", "log_ndtr", "ndtri", "sin", "sinh", "tan", "tanh",
 })  # fmt: skip
 
-#: Elements from which threads take part, those that are worth one, and those that are computed at a time.
-_MANY, _WORTH_A_THREAD, _PART = 1 << 19, 1 << 18, 1 << 16
+#: Elements that are worth a thread, and those that are computed at a time.
+_WORTH_A_THREAD, _PART = 1 << 18, 1 << 19
 
 
 def in_threads(function: Any) -> Callable[..., Any]:
     """A universal function, of one array, that shares large arrays among threads."""
 
     def kernel(x: Any, out: Any = None) -> Any:
-        if x.size < _MANY or threads.get_num_threads() < 2 or not _fits(x, out):
+        number = min(threads.available(), x.size // _WORTH_A_THREAD)
+        if number < 2 or not _fits(x, out):
             return function(x) if out is None else function(x, out)
         result = np.empty_like(x) if out is None else out
         source, target = (x.ravel("K") for x in (x, result))
+        count = threads.even_parts(x.size, _PART, number)
 
         def some(numbers: Iterator[int]) -> None:
             for i in numbers:
-                part = slice(i * _PART, i * _PART + _PART)
+                part = slice(x.size * i // count, x.size * (i + 1) // count)
                 function(source[part], target[part])
 
-        threads.share(some, -(-x.size // _PART), x.size // _WORTH_A_THREAD)
+        threads.share(some, count, number)
         return result
 
     kernel.nout = function.nout  # type: ignore[attr-defined]

@@ -20,8 +20,6 @@ __all__ = ["NumpyNormalization"]
 
 #: Elements from which blocks are as fast, within 3 %: below them fewer calls count for more.
 _LARGE = 1 << 17
-#: How much larger blocks are than those of shorter work.
-_FACTOR = 2
 
 
 class NumpyNormalization(Normalization):
@@ -46,7 +44,7 @@ class NumpyNormalization(Normalization):
             if shift is not None:
                 result += shift
 
-        in_blocks(work, rows, _FACTOR)
+        in_blocks(work, rows)
         kept = lead + (1,) * ndims
         return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
 
@@ -72,7 +70,7 @@ class NumpyNormalization(Normalization):
         scale = None if weight is None else weight.reshape(width)
         means, roots = mean.reshape(-1, 1), _inverse_roots(var.reshape(-1), eps)
         out = np.empty(rows.shape, x.dtype) if needs[0] else None
-        count = number_of_blocks(rows, _FACTOR)
+        count = number_of_blocks(rows)
         to_weight, to_bias = (np.empty((count, width), x.dtype) if need else None for need in needs[1:])
 
         def work(part: slice, i: int) -> None:
@@ -92,7 +90,7 @@ class NumpyNormalization(Normalization):
                 result *= r[:, None]
             _subtract_line(result, c, (of_var / width)[:, None], (of_mean / width)[:, None])
 
-        in_blocks(work, rows, _FACTOR)
+        in_blocks(work, rows)
         return _shaped(out, x.shape), _shaped(_summed(to_weight), last), _shaped(_summed(to_bias), last)
 
     def rms_norm_backward(self, grad: Any, grad_scale: Any, x: Any, *rest: Any) -> tuple[Any, Any]:

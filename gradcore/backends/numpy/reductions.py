@@ -171,7 +171,7 @@ def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
     def sum_in_blocks(part: slice, _: int) -> None:
         np.matmul(blocks[part], triangle, out[part])
 
-    in_blocks(sum_in_blocks, blocks, 4)
+    in_blocks(sum_in_blocks, blocks)
     sums = out[:, 0 if reverse else -1].reshape(len(rows), -1)
     if not np.isfinite(sums).all():
         return None
@@ -185,7 +185,7 @@ def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
     def add_before(part: slice, _: int) -> None:
         np.add(out[part], before[part], out[part])
 
-    in_blocks(add_before, out, 4)
+    in_blocks(add_before, out)
     return np.ascontiguousarray(out.reshape(len(rows), -1)[:, :n]).reshape(x.shape)
 
 

@@ -12,10 +12,11 @@ from gradcore.backends.numpy.products_in_threads import blas_alone, share_produc
 
 __all__ = ["exponentials", "in_blocks", "number_of_blocks", "ones", "row_maxima", "row_sums", "rows_of", "transposed"]
 
-#: Elements of a block, which with what is computed from them fit into the second level of cache, and its least rows.
-_BLOCK, _ROWS = 1 << 16, 8
+#: Elements of a block, of which there are few, as threads need the interpreter's lock between two functions of NumPy;
+#: and its least rows.
+_BLOCK, _ROWS = 1 << 18, 8
 #: Elements from which threads take part.
-_MANY = 3 << 16
+_MANY = 1 << 19
 #: Elements below which more calls cost more than they save.
 _SMALL = 4096
 #: Columns that BLAS adds in a few lanes; more of them are added pairwise.
@@ -47,34 +48,24 @@ def rows_of(x: Any) -> Any:
     return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
 
-def _step(x: Any, factor: int) -> int:
-    """The rows of a block of a matrix."""
-    return max(_ROWS, factor * _BLOCK // (x.shape[1] or 1))
-
-
-def number_of_blocks(x: Any, factor: int = 1) -> int:
+def number_of_blocks(x: Any) -> int:
     """How many blocks `in_blocks` makes of a matrix."""
-    return 1 if x.size <= factor * _BLOCK else -(-len(x) // _step(x, factor))
+    size: int = x.size
+    return max(1, min(-(-size // _BLOCK), len(x) // _ROWS))
 
 
-def in_blocks(work: Callable[[slice, int], None], x: Any, factor: int = 1) -> None:
+def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
     """Call ``work(part, i)`` for each block of a matrix' rows, a slice of them, and its number.
 
-    Blocks do not depend on the number of threads that share them, and neither do results. They are larger by a factor
-    for work of many calls.
+    Blocks do not depend on the number of threads that share them, and neither do results.
     """
-    if x.size <= factor * _BLOCK:
-        with blas_alone(x.size):
-            work(slice(None), 0)
-        return
-    step = _step(x, factor)
+    height, count = len(x), number_of_blocks(x)
 
     def some(numbers: Iterator[int]) -> None:
         for i in numbers:
-            work(slice(i * step, i * step + step), i)
+            work(slice(height * i // count, height * (i + 1) // count), i)
 
-    count = number_of_blocks(x, factor)
-    if x.size >= _MANY:
+    if count > 1 and x.size >= _MANY:
         share_products(some, count)
     else:
         with blas_alone(x.size):

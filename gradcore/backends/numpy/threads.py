@@ -82,6 +82,11 @@ def available() -> int:
     return 1 if works_in_parts() else _pool.size + 1
 
 
+def even_parts(size: int, most: int, number: int) -> int:
+    """Into how many parts something is divided: of so many elements at most, and as many parts for each thread."""
+    return -(-size // (most * number)) * number
+
+
 def spread(work: Callable[[int, int], None], count: int, most: int | None = None) -> None:
     """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, one a thread, and wait for all.
 

@@ -17,11 +17,12 @@ from gradcore.backends.numpy import threads
 
 __all__ = ["Program", "compute"]
 
-#: The bytes of a tile of one array.
-TILE = 1 << 18
+#: The bytes of a tile of one array, and where several threads compute: they need the interpreter's lock between two
+#: functions, of which there are to be few.
+TILE, SHARED_TILE = 1 << 18, 1 << 20
 
-#: Elements times steps that are worth a thread, which takes some 30 microseconds to wake.
-WORTH_A_THREAD = 1 << 20
+#: Elements times steps that are worth a thread, and elements: of fewer, functions are too short for that lock.
+WORTH_A_THREAD, LEAST_OF_A_THREAD = 1 << 20, 1 << 18
 
 #: From how many steps a program is faster for arrays that fit into a cache; from how many bytes they do not, and from
 #: how many steps it is faster for those.
@@ -59,12 +60,13 @@ class Program(NamedTuple):
 
     def worth(self, size: int) -> int:
         """How many threads arrays of that size are worth."""
-        return size * self.steps // WORTH_A_THREAD
+        return min(size * self.steps // WORTH_A_THREAD, size // LEAST_OF_A_THREAD)
 
     def run(self, operands: list[Any], result: Any) -> None:
         """Compute `result`, in one dim, from operands of the same size or of a single element."""
         size = len(result)
-        count = -(-size * result.itemsize // TILE)
+        number = max(1, min(threads.available(), self.worth(size)))
+        count = threads.even_parts(result.nbytes, TILE if number == 1 else SHARED_TILE, number)
         most = -(-size // count)
 
         def some(numbers: Iterator[int]) -> None:
@@ -77,7 +79,7 @@ class Program(NamedTuple):
         if count == 1:
             self.tile(*operands, *[np.empty(size, dtype) for dtype in self.scratch], result)
         else:
-            threads.share(some, count, self.worth(size))
+            threads.share(some, count, number)
 
 
 # -- calls ----------------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ __all__ = ["Batch", "Optimizers"]
 
 Formula = Callable[..., None]
 
-#: From how many tiles threads take part.
-TILES_FOR_THREADS = 4
+#: From how many elements threads take part.
+MANY = 3 << 18
 
 
 class Batch:
@@ -52,7 +52,7 @@ class Optimizers:
     xp: Any
     is_tensor: Any
     #: The most elements on which a formula runs at once: a tile and what is computed from it stay in cache.
-    tile_size = 1 << 17
+    tile_size = 1 << 18
     #: Parameters of at most that many elements are joined: copying them costs less than running a formula on each.
     joined_size = 1 << 13
     #: Kernels that take the place of formulas, by the formula's name: ``kernel(backend, batch, **settings)`` does for
@@ -191,6 +191,7 @@ class Cut:
         #: Those that are computed where they are, and those that go through scratch memory.
         self.direct = [tile for tile in tiles if self.wide is None and tile.start is not None]
         self.joined = [tile for tile in tiles if self.wide is not None or tile.start is None]
+        self.is_large = sum(tile.params[0].size for tile in self.direct) >= MANY
         self._lay_out_scratch(flat[0].dtype if self.wide is None else self.wide)
 
     def _lay_out_scratch(self, dtype: Any) -> None:
@@ -210,7 +211,7 @@ class Cut:
             for tile in self.direct[start:stop]:
                 formula(self.backend, tile.params[0], tile.grads(grads)[0], *tile.states, **settings)
 
-        if len(self.direct) < TILES_FOR_THREADS:
+        if not self.is_large:
             some(0, len(self.direct))
         else:
             self.backend.in_threads(some, len(self.direct))
