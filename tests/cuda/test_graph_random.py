@@ -352,6 +352,23 @@ def test_forward_is_recorded_and_backward_is_not(cuda: Runtime) -> None:
     assert gc.allclose(slope, gradient(noisy, x)[1])
 
 
+def test_what_is_computed_again_draws_the_same_numbers_of_the_cpu(cuda: Runtime) -> None:
+    factors = []
+
+    def function(x: Any) -> Any:
+        factors.append(gc.rand(1).item())
+        return noisy(x) * factors[-1]
+
+    x = gc.linspace(0.1, 2.0, 60).to("cuda")
+    g, (out, slope) = captured(lambda: gradient(lambda x: checkpoint(function, x, use_reentrant=False), x))
+    assert factors[0] == factors[1]
+    gc.manual_seed(2)
+    g.replay()
+    gc.manual_seed(2)
+    for one, other in zip((out, slope), gradient(lambda x: noisy(x) * factors[0], x), strict=True):
+        assert gc.allclose(one, other)
+
+
 def test_graphs_of_two_streams_are_in_order(order: Order) -> None:
     side = gc.cuda.Stream()
     first, x = captured(drawn)

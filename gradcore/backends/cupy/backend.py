@@ -28,7 +28,7 @@ from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
-from gradcore.backends.random.recording import present
+from gradcore.backends.random.recording import RecordedState, present
 from gradcore.backends.streams import in_order
 from gradcore.errors import Unavailable
 
@@ -282,7 +282,7 @@ class CupyBackend(
             if self.current_index() != recording.device:
                 raise RuntimeError(f"random numbers on another device than that of the graph, cuda:{recording.device}")
             state = recording.of(state)
-        return state.draw(words)
+        return state.draw_recorded(words) if isinstance(state, RecordedState) else state.draw(words)
 
     def place_memory(self) -> Any:
         """Memory for a key and a counter, from a pool of its own: no work, recorded or not, uses it for others."""

@@ -40,8 +40,12 @@ class RecordedState(PhiloxState):
         super().__init__(origin.seed, counter)
         self.origin, self.memory = origin, memory
 
-    def draw(self, words: int) -> tuple[Any, int]:
-        """Reserve words as `PhiloxState.draw`: in the place of the key, the memory to count from."""
+    def draw(self, words: int) -> tuple[int, int]:
+        """Reserve words of devices that record nothing, as the CPU."""
+        return self.origin.draw(words)
+
+    def draw_recorded(self, words: int) -> tuple[Any, int]:
+        """Reserve words of the graph: in the place of the key, the memory to count from."""
         return self.memory, super().draw(words)[1]
 
     def copy(self) -> "RecordedState":
@@ -51,7 +55,9 @@ class RecordedState(PhiloxState):
 
 def again(state: PhiloxState) -> PhiloxState:
     """A copy of a state that draws what the state will, also if that is recorded elsewhere."""
-    return state.copy() if isinstance(state, RecordedState) else RepeatedState(*state.place())
+    if isinstance(state, RecordedState):
+        return RecordedState(again(state.origin), state.memory, state.counter)
+    return RepeatedState(*state.place())
 
 
 class Recording:
