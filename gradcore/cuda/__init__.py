@@ -73,6 +73,7 @@ from gradcore.cuda.streams import (
     set_stream,
     stream,
 )
+from gradcore.random import default_generator as _default_generator
 
 __all__ = [
     "CUDAGraph",
@@ -141,3 +142,10 @@ __all__ = [
     "synchronize",
     "transfers",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """``default_generators``: for each device the generator of all, as PyTorch has one for each."""
+    if name == "default_generators":
+        return (_default_generator,) * device_count()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -156,7 +156,7 @@ class CUDAGraph:
         ------
         RuntimeError
             If it does what cannot be recorded: waiting for the device, copies from or to the host, and factorisations
-            of matrices (cuSOLVER as CuPy calls it). What was captured until then is dropped.
+            of matrices (cuSOLVER as CuPy calls it). What was captured until then is dropped, as with any other error.
         """
         with _Capturing(self):
             return function()
@@ -316,7 +316,7 @@ class _Capturing:
                 self.cuda_graph.capture_end()
             else:
                 self.cuda_graph._abandon()
-        if isinstance(error, Exception):
+        if isinstance(error, RuntimeError):  # as CuPy's errors are; others are the function's own
             raise RuntimeError(
                 f"a CUDA graph cannot capture this function: {error}. Elementwise work, reductions, products of "
                 "matrices and kernels of one's own can be captured; waiting for the device, copies to and from the "

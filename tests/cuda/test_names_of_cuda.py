@@ -22,6 +22,19 @@ def test_one_seed_for_all_devices(cuda: Runtime, seed: Any) -> None:
     assert gc.equal(there.cpu(), gc.rand(5))
 
 
+def test_the_generators_of_devices_are_one(cuda: Runtime) -> None:
+    assert gc.cuda.default_generators == (gc.default_generator,) * 2
+    drawn = gc.rand(3, device="cuda:1", generator=gc.cuda.default_generators[0].manual_seed(4))
+    gc.manual_seed(4)
+    assert gc.equal(drawn.cpu(), gc.rand(3))
+
+
+def test_there_are_no_generators_without_devices() -> None:
+    assert len(gc.cuda.default_generators) == gc.cuda.device_count()
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        gc.cuda.nothing  # noqa: B018
+
+
 @pytest.mark.parametrize("seed", [gc.cuda.seed, gc.cuda.seed_all])
 def test_seeds_of_the_operating_system(seed: Any) -> None:
     gc.manual_seed(0)
