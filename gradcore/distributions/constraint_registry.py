@@ -93,10 +93,6 @@ def _below(constraint: Any) -> Transform:
     )
 
 
-def _lower_cholesky(constraint: Any) -> Transform:
-    return transforms.LowerCholeskyTransform()
-
-
 def _positive_definite(constraint: Any) -> Transform:
     return transforms.PositiveDefiniteTransform()
 
@@ -107,25 +103,31 @@ _for_both(constraints.nonnegative, _above)
 _for_both(constraints.less_than(0), _below)
 _for_both(constraints.unit_interval, _between)
 _for_both(constraints.half_open_interval(0, 1), _between)
-transform_to.register(constraints.lower_cholesky, _lower_cholesky)
+transform_to.register(constraints.lower_cholesky, lambda constraint: transforms.LowerCholeskyTransform())
 transform_to.register(constraints.positive_definite, _positive_definite)
 transform_to.register(constraints.positive_semidefinite, _positive_definite)
 _for_both(constraints.corr_cholesky, lambda constraint: transforms.CorrCholeskyTransform())
 biject_to.register(constraints.simplex, lambda constraint: transforms.StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda constraint: transforms.SoftmaxTransform())
 
-for _registry in (biject_to, transform_to):
 
-    def _independent(constraint: Any, registry: ConstraintRegistry = _registry) -> Transform:
+def _register_composites(registry: ConstraintRegistry) -> None:
+    """Transforms to sets made of others, by what a registry has for these."""
+
+    def independent(constraint: Any) -> Transform:
         base = registry(constraint.base_constraint)
         return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
 
-    def _cat(constraint: Any, registry: ConstraintRegistry = _registry) -> Transform:
+    def cat(constraint: Any) -> Transform:
         return transforms.CatTransform([registry(c) for c in constraint.cseq], constraint.dim, constraint.lengths)
 
-    def _stack(constraint: Any, registry: ConstraintRegistry = _registry) -> Transform:
+    def stack(constraint: Any) -> Transform:
         return transforms.StackTransform([registry(c) for c in constraint.cseq], constraint.dim)
 
-    _registry.register(type(constraints.real_vector), _independent)
-    _registry.register(constraints.cat, _cat)
-    _registry.register(constraints.stack, _stack)
+    registry.register(type(constraints.real_vector), independent)
+    registry.register(constraints.cat, cat)
+    registry.register(constraints.stack, stack)
+
+
+_register_composites(biject_to)
+_register_composites(transform_to)

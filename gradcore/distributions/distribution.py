@@ -288,12 +288,16 @@ class ExponentialFamily(Distribution):
         """The logarithm F of the normalizer."""
         raise NotImplementedError
 
-    def entropy(self) -> Tensor:
-        """The entropy, in nats, from the derivatives of F."""
+    def _normalizer_and_slopes(self) -> tuple[list[Tensor], Tensor, tuple[Tensor, ...]]:
+        """Natural parameters, F, and its derivatives by them."""
         natural = [p.detach().requires_grad_() for p in self._natural_params]
         with enable_grad():
             normalizer = self._log_normalizer(*natural)
-            slopes = grad(normalizer.sum(), natural, create_graph=True)
+            return natural, normalizer, grad(normalizer.sum(), natural, create_graph=True)
+
+    def entropy(self) -> Tensor:
+        """The entropy, in nats, from the derivatives of F."""
+        natural, normalizer, slopes = self._normalizer_and_slopes()
         result = normalizer - self._mean_carrier_measure
         for parameter, slope in zip(natural, slopes, strict=True):
             product = parameter * slope

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.grad_mode import enable_grad
-from gradcore.autograd.gradients import grad
 from gradcore.creation import arange, full_like
 from gradcore.distributions.categorical import Categorical, OneHotCategorical
 from gradcore.distributions.circular import ContinuousBernoulli
@@ -104,8 +102,8 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     return formula(p, q)
 
 
-def _where(condition: Tensor, value: Tensor, otherwise: float = math.inf) -> Tensor:
-    return TENSORS.where(condition, value, otherwise)  # type: ignore[no-any-return]
+def _infinite_unless(condition: Tensor, value: Tensor) -> Tensor:
+    return TENSORS.where(condition, value, math.inf)  # type: ignore[no-any-return]
 
 
 # -- of one family ----------------------------------------------------------------------------------------------------
@@ -119,10 +117,7 @@ def _of_families(p: Any, q: Any) -> Tensor:
             "The cross KL-divergence between different exponential families cannot be computed using Bregman "
             "divergences"
         )
-    natural = [x.detach().requires_grad_() for x in p._natural_params]
-    with enable_grad():
-        normalizer = p._log_normalizer(*natural)
-        slopes = grad(normalizer.sum(), natural, create_graph=True)
+    natural, normalizer, slopes = p._normalizer_and_slopes()
     result = q._log_normalizer(*q._natural_params) - normalizer
     for mine, theirs, slope in zip(natural, q._natural_params, slopes, strict=True):
         result = result - sum_rightmost((theirs - mine) * slope, len(q.event_shape))
@@ -151,7 +146,7 @@ def _binomial(p: Binomial, q: Binomial) -> Tensor:
     if bool((p.total_count < q.total_count).any()):
         raise NotImplementedError("KL between Binomials where q.total_count > p.total_count is not implemented")
     odds = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
-    return _where((p.total_count <= q.total_count) & (odds == odds), odds)
+    return _infinite_unless((p.total_count <= q.total_count) & (odds == odds), odds)
 
 
 @register_kl(Categorical, Categorical)
@@ -224,7 +219,7 @@ def _normal(p: Normal, q: Normal) -> Tensor:
 def _pareto(p: Pareto, q: Pareto) -> Tensor:
     ratio = q.alpha / p.alpha
     value = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
-    return _where(p.scale >= q.scale, value)
+    return _infinite_unless(p.scale >= q.scale, value)
 
 
 @register_kl(Poisson, Poisson)
@@ -235,7 +230,7 @@ def _poisson(p: Poisson, q: Poisson) -> Tensor:
 @register_kl(Uniform, Uniform)
 def _uniform(p: Uniform, q: Uniform) -> Tensor:
     value = ((q.high - q.low) / (p.high - p.low)).log()
-    return _where((q.low <= p.low) & (p.high <= q.high), value)
+    return _infinite_unless((q.low <= p.low) & (p.high <= q.high), value)
 
 
 @register_kl(Cauchy, Cauchy)
@@ -307,7 +302,7 @@ def _bernoulli_poisson(p: Bernoulli, q: Poisson) -> Tensor:
 
 @register_kl(Uniform, ContinuousBernoulli)
 def _uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
-    return _where((p.low >= 0) & (p.high <= 1), _to_continuous_bernoulli(p, q))
+    return _infinite_unless((p.low >= 0) & (p.high <= 1), _to_continuous_bernoulli(p, q))
 
 
 @register_kl(Beta, ContinuousBernoulli)
@@ -344,7 +339,7 @@ def _beta_normal(p: Beta, q: Normal) -> Tensor:
 @register_kl(ContinuousBernoulli, Uniform)
 def _to_uniform(p: Distribution, q: Uniform) -> Tensor:
     """Of values from 0 to 1."""
-    return _where((q.low <= 0) & (q.high >= 1), -p.entropy() + (q.high - q.low).log())
+    return _infinite_unless((q.low <= 0) & (q.high >= 1), -p.entropy() + (q.high - q.low).log())
 
 
 def _cross_entropy_normal(mean: Tensor, variance: Tensor, q: Normal) -> Tensor:
@@ -405,7 +400,7 @@ def _normal_laplace(p: Normal, q: Laplace) -> Tensor:
 def _pareto_exponential(p: Pareto, q: Exponential) -> Tensor:
     product = p.scale * q.rate
     value = (p.alpha / product).log() - p.alpha.reciprocal() + p.alpha * product / (p.alpha - 1) - 1
-    return _where(p.alpha > 1, value)
+    return _infinite_unless(p.alpha > 1, value)
 
 
 @register_kl(Pareto, Gamma)
@@ -416,13 +411,13 @@ def _pareto_gamma(p: Pareto, q: Gamma) -> Tensor:
         + q.concentration.lgamma() - q.concentration * q.rate.log()
         + (1 - q.concentration) * mean_log + q.rate * p.alpha * p.scale / (p.alpha - 1)
     )  # fmt: skip
-    return _where(p.alpha > 1, value)
+    return _infinite_unless(p.alpha > 1, value)
 
 
 @register_kl(Pareto, Normal)
 def _pareto_normal(p: Pareto, q: Normal) -> Tensor:
     value = -p.entropy() + _cross_entropy_normal(p.mean, p.variance, q)
-    return _where(p.alpha > 2, value)
+    return _infinite_unless(p.alpha > 2, value)
 
 
 @register_kl(Uniform, Beta)
@@ -432,12 +427,12 @@ def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
     below = (TENSORS.xlogy(p.high, p.high) - TENSORS.xlogy(p.low, p.low)) / width - 1
     rest = (TENSORS.xlogy(1 - p.low, 1 - p.low) - TENSORS.xlogy(1 - p.high, 1 - p.high)) / width - 1
     value = log_beta(q.concentration1, q.concentration0) - width.log() - a * below - b * rest
-    return _where((p.low >= 0) & (p.high <= 1), value)
+    return _infinite_unless((p.low >= 0) & (p.high <= 1), value)
 
 
 @register_kl(Uniform, Exponential)
 def _uniform_exponential(p: Uniform, q: Exponential) -> Tensor:
-    return _where(p.low >= 0, q.rate * p.mean - ((p.high - p.low) * q.rate).log())
+    return _infinite_unless(p.low >= 0, q.rate * p.mean - ((p.high - p.low) * q.rate).log())
 
 
 @register_kl(Uniform, Gamma)
@@ -446,7 +441,7 @@ def _uniform_gamma(p: Uniform, q: Gamma) -> Tensor:
     mean_log = (TENSORS.xlogy(p.high, p.high) - TENSORS.xlogy(p.low, p.low)) / width - 1
     k = q.concentration
     value = -width.log() + k.lgamma() - k * q.rate.log() + (1 - k) * mean_log + q.rate * p.mean
-    return _where(p.low >= 0, value)
+    return _infinite_unless(p.low >= 0, value)
 
 
 @register_kl(Uniform, Gumbel)
@@ -460,7 +455,7 @@ def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
     width = p.high - p.low
     mean_log = (TENSORS.xlogy(p.high, p.high) - TENSORS.xlogy(p.low, p.low)) / width - 1
     value = mean_log * (q.alpha + 1) - q.alpha.log() - q.alpha * q.scale.log() - width.log()
-    return _where(p.low >= q.scale, value)
+    return _infinite_unless(p.low >= q.scale, value)
 
 
 def _infinite(p: Any, q: Any) -> Tensor:

@@ -93,6 +93,18 @@ def test_over_several_modules():
     assert len(_zeros(second)) == 1
 
 
+def test_by_scores_of_ones_own():
+    scores = gc.arange(12.0).reshape(3, 4)
+    assert _zeros(prune.l1_unstructured(_layer(), "weight", 2, importance_scores=scores)) == [[0, 0], [0, 1]]
+    rows = prune.ln_structured(_layer(), "weight", 1, 2, 0, importance_scores=-scores.flip(0))
+    assert (rows.weight == 0).all(1).tolist() == [False, False, True]
+    first, second = _layer(), _layer()
+    pairs = [(first, "weight"), (second, "weight")]
+    own = {pairs[0]: scores + 100, pairs[1]: scores}
+    prune.global_unstructured(pairs, prune.L1Unstructured, own, amount=12)
+    assert (len(_zeros(first)), len(_zeros(second))) == (0, 12)
+
+
 def test_removing():
     layer = prune.l1_unstructured(_layer(), "weight", 3)
     pruned = layer.weight.detach().clone()

@@ -78,6 +78,14 @@ def test_vectors_of_parameters_are_on_one_device():
         nn.utils.parameters_to_vector([gc.ones(1), gc.ones(1, device="meta")])
 
 
+def test_normalization_is_fused_into_a_transposed_convolution():
+    conv, norm = nn.ConvTranspose2d(2, 3, 2).eval(), nn.BatchNorm2d(3)
+    norm(gc.randn(8, 3, 2, 2) * 2 + 1)
+    x = gc.randn(1, 2, 4, 4)
+    fused = nn.utils.fuse_conv_bn_eval(conv, norm.eval(), transpose=True)
+    assert gc.allclose(fused(x), norm(conv(x)), atol=1e-5)
+
+
 def test_normalization_without_statistics_is_not_fused():
     norm = nn.BatchNorm1d(3, track_running_stats=False).eval()
     with pytest.raises(AssertionError, match=r"bn\.running_mean and bn\.running_var must not be None"):
