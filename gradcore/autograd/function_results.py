@@ -47,20 +47,11 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
             return result
     raw = list(result) if isinstance(result, tuple) else [result]
     inputs = {id(a) for a in args if isinstance(a, Variable)}
-    dirty = _tensor_ids(ctx.dirty_tensors, "mark_dirty can only accept variables, but argument {i} is of type {type}")
+    dirty = _dirty(ctx, inputs, raw)
     constant = _tensor_ids(
         ctx.non_differentiable, "mark_non_differentiable only accepts variable arguments, but got {type}"
     )
     saved = {id(t) for t in ctx.to_save or () if t is not None}
-    if not dirty <= {id(t) for t in raw}:
-        raise RuntimeError(
-            "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
-            "modified inplace must all be outputs of the Function."
-        )
-    if dirty - inputs:
-        if any(t._is_view() for t in ctx.dirty_tensors if id(t) not in inputs):
-            raise RuntimeError(NO_INPUT)
-        warnings.warn(NO_INPUT, stacklevel=4)
     moving = [isinstance(t, Variable) and t._dtype.category > 1 and id(t) not in constant for t in raw]
     if record:
         ctx._n_outputs = len(raw)
@@ -96,6 +87,21 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
     if record:
         _save(ctx, outputs)
     return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def _dirty(ctx: Any, inputs: set[int], outputs: Sequence[Any]) -> set[int]:
+    """The identities of the tensors that forward says it has written: inputs that it returns."""
+    dirty = _tensor_ids(ctx.dirty_tensors, "mark_dirty can only accept variables, but argument {i} is of type {type}")
+    if not dirty <= {id(t) for t in outputs}:
+        raise RuntimeError(
+            "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+            "modified inplace must all be outputs of the Function."
+        )
+    if dirty - inputs:
+        if any(t._is_view() for t in ctx.dirty_tensors if id(t) not in inputs):
+            raise RuntimeError(NO_INPUT)
+        warnings.warn(NO_INPUT, stacklevel=5)
+    return dirty
 
 
 def _tensor_ids(values: Any, message: str) -> set[int]:

@@ -21,10 +21,16 @@ def test_several_values_together():
     assert gc.equal(both.log_prob(x), normal.log_prob(x).sum(-1))
     assert gc.equal(both.entropy(), normal.entropy().sum(-1))
     assert both.support.event_dim == 1
+    assert both.has_rsample
+    assert not both.has_enumerate_support
+    assert all(gc.equal(getattr(both, what), getattr(normal, what)) for what in ("mean", "mode", "variance"))
     assert both.expand((2, 4)).sample().shape == (2, 4, 3)
     assert repr(both) == f"Independent({normal!r}, 1)"
     with pytest.raises(NotImplementedError, match="cartesian product"):
         Independent(Categorical(gc.ones(2, 3)), 1).enumerate_support()
+    apart = Independent(Categorical(gc.ones(2, 3)), 0)
+    assert apart.has_enumerate_support
+    assert apart.enumerate_support().tolist() == [[0, 0], [1, 1], [2, 2]]
 
 
 def test_mixtures():
@@ -51,7 +57,12 @@ def test_mixtures_of_vectors():
     assert x.shape == (7, 5, 2)
     expected = (components.log_prob(x.unsqueeze(-2)) - gc.tensor(3.0).log()).logsumexp(-1)
     assert gc.allclose(mixture.log_prob(x), expected)
-    assert mixture.expand((4, 5)).sample().shape == (4, 5, 2)
+    wide = mixture.expand((4, 5))
+    assert wide.sample().shape == (4, 5, 2)
+    assert wide.mixture_distribution.batch_shape == (4, 5)
+    assert wide.component_distribution.batch_shape == (4, 5, 3)
+    assert gc.allclose(wide.log_prob(x[:, None]), mixture.log_prob(x)[:, None])
+    assert repr(mixture) == f"MixtureSameFamily(\n  {Categorical(gc.ones(5, 3))},\n  {components})"
 
 
 def test_transformed_densities_and_distribution_functions():
