@@ -62,7 +62,7 @@ def test_mixtures_of_vectors():
     assert wide.mixture_distribution.batch_shape == (4, 5)
     assert wide.component_distribution.batch_shape == (4, 5, 3)
     assert gc.allclose(wide.log_prob(x[:, None]), mixture.log_prob(x)[:, None])
-    assert repr(mixture) == f"MixtureSameFamily(\n  {Categorical(gc.ones(5, 3))},\n  {components})"
+    assert repr(mixture) == f"MixtureSameFamily(\n  {mixture.mixture_distribution},\n  {components})"
 
 
 def test_transformed_densities_and_distribution_functions():
