@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of threads that there were, one after the other; the context of SciPy sets these."""
     found = [4]
     context = OneThread("scipy")
-    context.library = (lambda: found[-1], found.append)
+    context.library = openblas.Library(lambda: found[-1], found.append, ctypes.CDLL(None), "", "")
     monkeypatch.setattr(lapack, "SCIPY", context)
     return found
 
@@ -89,7 +90,7 @@ def test_threads_come_back_after_an_error(counts: list[int]) -> None:
 def test_threads_come_back_with_the_last_that_leaves() -> None:
     found, inside, leave = [4], threading.Event(), threading.Event()
     context = OneThread("numpy")
-    context.library = (lambda: found[-1], found.append)
+    context.library = openblas.Library(lambda: found[-1], found.append, ctypes.CDLL(None), "", "")
 
     def other() -> None:
         with context:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.elementwise import CompiledElementwise
+from gradcore.backends.compiled.products import CompiledProducts
 from gradcore.backends.compiled.rows import CompiledRows
 from gradcore.backends.compiled.steps import CompiledSteps
 
 __all__ = ["CompiledBackend"]
 
 
-class CompiledBackend(CompiledConvolution, CompiledElementwise, CompiledRows, CompiledSteps):
+class CompiledBackend(CompiledConvolution, CompiledElementwise, CompiledProducts, CompiledRows, CompiledSteps):
     """NumPy, with kernels of the compiled library in the place of some."""
 
     in_tiles = True

@@ -32,7 +32,8 @@ HERE = Path(__file__).parent
 
 #: The sources written by hand, with options of their own; loops are generated beside them.
 SOURCES: dict[str, tuple[str, ...]] = {
-    "convolution.cpp": ("-ffp-contract=fast",), "elementwise.cpp": (), "rows.cpp": (), "steps.cpp": (), "pool.cpp": (),
+    "convolution.cpp": ("-ffp-contract=fast",), "elementwise.cpp": (), "pool.cpp": (), "products.cpp": (),
+    "rows.cpp": (), "steps.cpp": (),
 }  # fmt: skip
 
 #: Results are those of IEEE arithmetic in the order that is written; only sums say that theirs may change.

@@ -14,24 +14,43 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 
 
-def _library(package: str) -> tuple[Callable[[], int], Callable[[int], Any]] | None:
-    """What reads and sets the number of threads of the OpenBLAS that a package brings; None if it brings none."""
+class Library(NamedTuple):
+    """The OpenBLAS that a package brings.
+
+    Attributes
+    ----------
+    read, write : callable
+        The number of threads.
+    loaded : CDLL
+    prefix, suffix : str
+        What the names of its functions begin and end with. ``"64_"`` says that their integers have 64 bits.
+    """
+
+    read: Callable[[], int]
+    write: Callable[[int], Any]
+    loaded: ctypes.CDLL
+    prefix: str
+    suffix: str
+
+
+def _library(package: str) -> Library | None:
+    """The OpenBLAS that a package brings; None if it brings none."""
     from glob import glob
 
     folder = os.path.dirname(importlib.import_module(package).__file__ or "")
     for path in glob(f"{folder}.libs/*openblas*") + glob(f"{folder}/.dylibs/*openblas*"):
         library = ctypes.CDLL(path)
-        for prefix in ("scipy_openblas_", "openblas_"):
+        for prefix in ("scipy_", ""):
             for suffix in ("64_", ""):
-                names = (f"{prefix}{verb}_num_threads{suffix}" for verb in ("get", "set"))
+                names = (f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set"))
                 read, write = (getattr(library, name, None) for name in names)
                 if read is not None and write is not None:
-                    return read, write
+                    return Library(read, write, library, prefix, suffix)
     return None
 
 
@@ -61,9 +80,19 @@ class OneThread:
         self.lock, self.users, self.before = threading.Lock(), 0, 1
 
     @functools.cached_property
-    def library(self) -> tuple[Callable[[], int], Callable[[int], Any]] | None:
-        """What reads and sets the number of threads."""
+    def library(self) -> Library | None:
+        """The package's OpenBLAS, if it brings one."""
         return _library(self.package)
+
+    def function(self, name: str) -> tuple[int, bool] | None:
+        """The address of a function of CBLAS, and whether its integers have 64 bits; None where there is none."""
+        library = self.library
+        if library is None:
+            return None
+        function = getattr(library.loaded, f"{library.prefix}cblas_{name}{library.suffix}", None)
+        if function is None:
+            return None
+        return ctypes.cast(function, ctypes.c_void_p).value or 0, library.suffix == "64_"
 
     def allow(self, number: int) -> None:
         """Let the library use so many threads, outside of the context."""
@@ -71,21 +100,20 @@ class OneThread:
         with self.lock:
             self.before = number
             if not self.users and library is not None:
-                library[1](number)
+                library.write(number)
 
     def __enter__(self) -> None:
         with self.lock:
             if not self.users and self.library is not None:
-                read, write = self.library
-                self.before = read()
-                write(1)
+                self.before = self.library.read()
+                self.library.write(1)
             self.users += 1
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
             self.users -= 1
             if not self.users and self.library is not None:
-                self.library[1](self.before)
+                self.library.write(self.before)
 
 
 NUMPY, SCIPY = OneThread("numpy"), OneThread("scipy")

@@ -1,0 +1,110 @@
+// Products of matrices by BLAS, in the threads of this library: each computes some of the matrices of a batch, or some
+// rows or columns of a matrix.
+
+#include <algorithm>
+#include <numeric>
+
+#include "arrays.h"
+#include "pool.h"
+
+using gradcore::Array;
+using gradcore::array_of;
+using gradcore::i64;
+
+namespace {
+
+// What CBLAS calls them.
+constexpr int row_major = 101, as_it_is = 111, transposed = 112;
+// Parts of a matrix begin at multiples of that many rows or columns, of which the tiles of BLAS have as many. Matrices
+// for each thread from which they are not cut, and columns from which they are.
+constexpr i64 step_of_parts = 16, many = 4, wide = 32;
+
+template <class T, class I>
+using Gemm = void (*)(int, int, int, I, I, I, T, const T*, I, const T*, I, T, T*, I);
+
+// The last two dims of an array.
+struct Matrix {
+    int order;
+    i64 lead;         // the elements from one row, or column if it is transposed, to the next
+    i64 row, column;  // the bytes that they advance
+};
+
+// Whether BLAS can read a matrix as it lies in memory.
+bool is_readable(i64 rows, i64 columns, i64 row, i64 column, i64 size, i64& lead) {
+    if (columns != 1 && column != size) return false;
+    if (rows != 1 && (row < columns * size || row % size != 0)) return false;
+    lead = rows == 1 ? columns : row / size;
+    return true;
+}
+
+bool describe(const Array& a, i64 size, Matrix& matrix) {
+    const i64 rows = a.extents[a.dims - 2], columns = a.extents[a.dims - 1];
+    const i64 row = a.strides[a.dims - 2], column = a.strides[a.dims - 1];
+    matrix = {as_it_is, 0, row, column};
+    if (is_readable(rows, columns, row, column, size, matrix.lead)) return true;
+    matrix.order = transposed;
+    return is_readable(columns, rows, column, row, size, matrix.lead);
+}
+
+// Where the matrix of that number in a batch begins.
+char* matrix_of(const Array& a, i64 number) {
+    char* place = a.data;
+    for (int d = a.dims - 3; d >= 0; --d) {
+        place += number % a.extents[d] * a.strides[d];
+        number /= a.extents[d];
+    }
+    return place;
+}
+
+template <class T, class I>
+bool multiply(const void* function, i64 threads, const Array& a, const Array& b, const Array& out) {
+    const auto gemm = reinterpret_cast<Gemm<T, I>>(const_cast<void*>(function));
+    Matrix first, second;
+    if (!a.is_aligned() || !b.is_aligned()) return false;
+    if (!describe(a, sizeof(T), first) || !describe(b, sizeof(T), second)) return false;
+    const i64 rows = out.extents[out.dims - 2], columns = out.extents[out.dims - 1], inner = a.extents[a.dims - 1];
+    const i64 matrices = rows * columns ? out.size() / (rows * columns) : 0;
+    // Columns of a transposed operand lie together; otherwise it is the longer side that is cut.
+    const bool by_columns = columns > rows || (second.order == transposed && columns >= wide);
+    const i64 length = by_columns ? columns : rows, steps = (length + step_of_parts - 1) / step_of_parts;
+    const i64 cuts = matrices >= many * threads ? 1 : std::min(threads / std::gcd(matrices, threads), steps);
+    const auto part = [&](i64 i) {
+        const i64 matrix = i / cuts, cut = i % cuts;
+        const i64 start = std::min(steps * cut / cuts * step_of_parts, length);
+        const i64 size = std::min(steps * (cut + 1) / cuts * step_of_parts, length) - start;
+        const char *left = matrix_of(a, matrix), *right = matrix_of(b, matrix);
+        char* target = matrix_of(out, matrix);
+        if (by_columns) {
+            right += start * second.column;
+            target += start * static_cast<i64>(sizeof(T));
+        } else {
+            left += start * first.row;
+            target += start * out.strides[out.dims - 2];
+        }
+        gemm(row_major, first.order, second.order, I(by_columns ? rows : size), I(by_columns ? size : columns), I(inner),
+             T(1), reinterpret_cast<const T*>(left), I(first.lead), reinterpret_cast<const T*>(right), I(second.lead),
+             T(0), reinterpret_cast<T*>(target), I(columns));
+    };
+    using Part = decltype(part);
+    gradcore::share(matrices * cuts, threads, [](const void* w, i64 i) { (*static_cast<const Part*>(w))(i); }, &part);
+    return true;
+}
+
+template <class T>
+bool multiply(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b, const void* out) {
+    const auto work = long_integers ? multiply<T, int64_t> : multiply<T, int32_t>;
+    return work(gemm, threads, array_of(a), array_of(b), array_of(out));
+}
+
+}  // namespace
+
+// Whether `out`, which is contiguous, is now the product of `a` and `b`, arrays of NumPy with the same dims but for the
+// last two. `gemm` is the function of CBLAS for their dtype, whose integers have 64 bits, or 32.
+extern "C" bool gradcore_multiply_f(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b,
+                                    const void* out) {
+    return multiply<float>(gemm, long_integers, threads, a, b, out);
+}
+extern "C" bool gradcore_multiply_d(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b,
+                                    const void* out) {
+    return multiply<double>(gemm, long_integers, threads, a, b, out);
+}

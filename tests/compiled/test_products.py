@@ -1,0 +1,130 @@
+"""Products in the library's threads are those of NumPy, however operands lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcore import get_num_threads, set_num_threads
+from gradcore.backends.compiled import products
+from gradcore.backends.numpy.openblas import NUMPY
+
+TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
+SHAPES = [(64, 64, 64), (300, 50, 7), (5, 70, 900), (1, 128, 512), (512, 128, 1), (33, 129, 257), (3, 3, 3)]
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "rows": lambda x: x,
+    "columns": lambda x: np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2),
+    "part of rows": lambda x: np.concatenate([x, x], -1)[..., : x.shape[-1]],
+    "every second": lambda x: np.repeat(x, 2, -1)[..., ::2],
+    "reversed": lambda x: np.ascontiguousarray(x[..., ::-1, :])[..., ::-1, :],
+}
+
+
+@pytest.fixture(autouse=True, params=[2, 3], ids="{} threads".format)
+def _threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(products, "_MANY", 1)
+    monkeypatch.setattr(products, "_WORTH_A_THREAD", 1)
+    before = get_num_threads()
+    set_num_threads(request.param)
+    yield
+    set_num_threads(before)
+
+
+@pytest.fixture
+def calls(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What the library's functions say: whether they have multiplied."""
+    if NUMPY.function("sgemm") is None:
+        pytest.skip("NumPy has another BLAS")
+    found: list[bool] = []
+
+    def noting(function: Callable[..., bool]) -> Callable[..., bool]:
+        def call(*arguments: Any) -> bool:
+            found.append(function(*arguments))
+            return found[-1]
+
+        return call
+
+    functions = {char: noting(function) for char, function in compiled._multiply.items()}
+    monkeypatch.setitem(vars(compiled), "_multiply", functions)
+    return found
+
+
+def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def agree(found: Any, a: Any, b: Any) -> None:
+    expected = np.matmul(a.astype("longdouble"), b.astype("longdouble"))
+    assert (found.dtype, found.shape) == (a.dtype, expected.shape)
+    assert abs(found - expected).max(initial=0) <= TOLERANCE[a.dtype.name] * a.shape[-1] ** 0.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lead", [(), (3,), (2, 5), (17,)], ids=str)
+@pytest.mark.parametrize("second", LAYOUTS)
+@pytest.mark.parametrize("first", LAYOUTS)
+def test_layouts(compiled: Any, calls: list[bool], first: str, second: str, lead: tuple[int, ...], dtype: str) -> None:
+    for rows, inner, columns in SHAPES:
+        a = LAYOUTS[first](draw((*lead, rows, inner), dtype))
+        b = LAYOUTS[second](draw((*lead, inner, columns), dtype, 1))
+        agree(compiled.matmul(a, b), a, b)
+    assert calls
+    if {first, second} <= {"rows", "columns", "part of rows"}:
+        assert all(calls)
+
+
+def test_batches_in_any_order(compiled: Any, calls: list[bool]) -> None:
+    a, b = (
+        draw((4, 5, 40, 30), "float32").swapaxes(0, 1),
+        np.broadcast_to(draw((5, 1, 30, 20), "float32"), (5, 4, 30, 20)),
+    )
+    agree(compiled._product(a, b), a, b)
+    assert calls == [True]
+
+
+@pytest.mark.parametrize("shapes", [((0, 5), (5, 7)), ((4, 5), (5, 0)), ((0, 4, 5), (0, 5, 6)), ((3, 0, 5), (3, 5, 6))])
+def test_nothing_to_do(compiled: Any, monkeypatch: pytest.MonkeyPatch, shapes: Any) -> None:
+    monkeypatch.setattr(products, "_MANY", 0)
+    a, b = (np.ones(shape, np.float32) for shape in shapes)
+    assert compiled.matmul(a, b).shape == np.matmul(a, b).shape
+
+
+def test_blas_is_alone_in_each_thread(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if NUMPY.library is None:
+        pytest.skip("NumPy has another BLAS")
+    seen: list[int] = []
+    read = NUMPY.library.read
+    functions = {char: lambda *_: seen.append(read()) or True for char in "fd"}  # type: ignore[func-returns-value]
+    monkeypatch.setitem(vars(compiled), "_multiply", functions)
+    before = read()
+    compiled.matmul(np.ones((40, 40)), np.ones((40, 40)))
+    assert seen == [1]
+    assert read() == before
+
+
+def test_what_is_left_to_numpy(compiled: Any, calls: list[bool]) -> None:
+    ones = {dtype: np.ones((30, 30), dtype) for dtype in ("float32", "float64", "complex64", "float16")}
+    for dtype in ("complex64", "float16"):
+        assert (compiled.matmul(ones[dtype], ones[dtype]) == 30).all()
+    for a, b in ((ones["float64"], ones["float64"][0]), (np.ones((30, 1)), np.ones((1, 30)))):
+        np.testing.assert_array_equal(compiled.matmul(a, b), a @ b)
+    set_num_threads(1)
+    compiled.matmul(ones["float32"], ones["float32"])
+    assert calls == []
+    set_num_threads(2)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        compiled.matmul(np.ones((30, 20)), np.ones((30, 20)))
+    with pytest.raises(RuntimeError, match="same dtype"):
+        compiled.matmul(ones["float32"], ones["float64"])
+
+
+def test_without_openblas(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NUMPY, "library", None)
+    monkeypatch.delitem(vars(compiled), "_multiply", raising=False)
+    a, b = draw((40, 50), "float64"), draw((50, 60), "float64")
+    agree(compiled.matmul(a, b), a, b)
+    assert compiled._multiply == {}
+    monkeypatch.delitem(vars(compiled), "_multiply")
