@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 CUDA = cupy_kernels.INCLUDE
 #: In the place of compute-sanitizer: with ``GRADCORE_TEST_SANITIZE=address,undefined`` GCC's sanitizers watch kernels.
 #: Accesses beyond arrays, overflows of signed integers and misaligned addresses then end the tests with a report. For
-#: `address` also set ``LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc``.
+#: `address` Python needs the rest of `sanitized` too: ``env $(python -m tests.cuda.host) pytest -s tests/cuda/...``.
 SANITIZE = os.environ.get("GRADCORE_TEST_SANITIZE", "")
 FLAGS = (
     *("-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-w", "-shared", "-fPIC"),
@@ -95,6 +95,24 @@ class HostLibrary:
 
     def __getitem__(self, name: str) -> Callable[..., None]:
         return HostKernel(self._library, name)
+
+
+def sanitized() -> dict[str, str]:
+    """The environment in which Python runs kernels that GCC's sanitizers watch; skips where there are none."""
+    needs_compiler()
+    # C++'s library with the other one: what throws exceptions, SciPy for one, must be known to it from the start.
+    found = [
+        subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        for name in ("libasan.so", "libstdc++.so")
+    ]
+    if not all(map(os.path.isabs, found)):
+        pytest.skip("GCC's sanitizers are not installed")
+    return {
+        "GRADCORE_TEST_SANITIZE": "address,undefined",
+        "LD_PRELOAD": ":".join(found),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONMALLOC": "malloc",
+    }
 
 
 @functools.cache
@@ -249,3 +267,7 @@ def launched() -> Iterator[dict[str, int]]:
         yield counts
     finally:
         HostKernel.__call__ = plain  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    print(*(f"{name}={value}" for name, value in sanitized().items()))
