@@ -16,8 +16,8 @@ namespace {
 // What CBLAS calls them.
 constexpr int row_major = 101, as_it_is = 111, transposed = 112;
 // Parts of a matrix begin at multiples of that many rows or columns, of which the tiles of BLAS have as many. Matrices
-// for each thread from which they are not cut, and columns from which they are.
-constexpr i64 step_of_parts = 16, many = 4, wide = 32;
+// for each thread from which they are not cut.
+constexpr i64 step_of_parts = 16, many = 4;
 
 template <class T, class I>
 using Gemm = void (*)(int, int, int, I, I, I, T, const T*, I, const T*, I, T, T*, I);
@@ -64,8 +64,7 @@ bool multiply(const void* function, i64 threads, const Array& a, const Array& b,
     if (!describe(a, sizeof(T), first) || !describe(b, sizeof(T), second)) return false;
     const i64 rows = out.extents[out.dims - 2], columns = out.extents[out.dims - 1], inner = a.extents[a.dims - 1];
     const i64 matrices = rows * columns ? out.size() / (rows * columns) : 0;
-    // Columns of a transposed operand lie together; otherwise it is the longer side that is cut.
-    const bool by_columns = columns > rows || (second.order == transposed && columns >= wide);
+    const bool by_columns = columns > rows;
     const i64 length = by_columns ? columns : rows, steps = (length + step_of_parts - 1) / step_of_parts;
     const i64 cuts = matrices >= many * threads ? 1 : std::min(threads / std::gcd(matrices, threads), steps);
     const auto part = [&](i64 i) {

@@ -19,7 +19,7 @@ from gradcore.backends.numpy.openblas import NUMPY
 __all__ = ["CompiledProducts"]
 
 #: Multiplications for which OpenBLAS would use threads, and those that are worth one.
-_MANY, _WORTH_A_THREAD = 1 << 18, 1 << 20
+_MANY, _WORTH_A_THREAD = 1 << 18, 1 << 21
 #: The functions of CBLAS by dtype.
 _FUNCTIONS = {"f": "sgemm", "d": "dgemm"}
 
@@ -36,7 +36,7 @@ class CompiledProducts(NumpyBackend):
         for char, name in _FUNCTIONS.items():
             gemm = NUMPY.function(name)
             if gemm is not None:
-                kinds = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_int64, *[ctypes.py_object] * 3]
+                kinds: list[Any] = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_int64, *[ctypes.py_object] * 3]
                 function = ctypes.CFUNCTYPE(ctypes.c_bool, *kinds)((f"gradcore_multiply_{char}", self.library))
                 found[char] = partial(function, *gemm)
         return found
