@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gradcore.backends.compiled import library, state
-from gradcore.backends.compiled.library import BuildError
+from gradcore.backends.compiled import building, library, state
+from gradcore.backends.compiled.building import BuildError
 from gradcore.backends.registry import CPU
 
 __all__ = ["BuildError", "build", "is_used", "remove", "state"]
@@ -40,7 +40,7 @@ def build(jobs: int | None = None) -> Path:
 
     found = sources()
     jobs = jobs or os.cpu_count() or 1
-    return library.build([found[name] for name in sorted(found)], jobs)
+    return building.build([found[name] for name in sorted(found)], jobs)
 
 
 def is_used() -> bool:

@@ -14,7 +14,7 @@ import pytest
 import scipy.special
 
 import gradcore as gc
-from gradcore.backends.compiled import elementwise, library
+from gradcore.backends.compiled import building, elementwise, library
 from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
 from gradcore.backends.compiled.loops import loop_source, traced_loop
 from gradcore.backends.numpy.backend import NumpyBackend
@@ -87,8 +87,8 @@ def functions(built: Any, tmp_path_factory: pytest.TempPathFactory) -> CompiledE
     found = [traced_loop(formula, [np.dtype(dtype)], F.bodies) for formula in TWICE.values() for dtype in ("f4", "f8")]
     sources = [loop_source(each.program) for each in found if each is not None]
     (folder / "loops.cpp").write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *sources, "}", ""]))
-    files = [str(library.HERE / name) for name in library.SOURCES if name != "rows.cpp"] + [str(folder / "loops.cpp")]
-    command = [library.find_compiler(), *library.FLAGS, f"-I{library.HERE}", "-shared", *files]
+    files = [str(library.HERE / name) for name in building.SOURCES if name != "rows.cpp"] + [str(folder / "loops.cpp")]
+    command = [building.find_compiler(), *library.FLAGS, f"-I{library.HERE}", "-shared", *files]
     subprocess.run([*command, "-o", str(folder / "library.so")], check=True, capture_output=True)
     return CompiledElementwise(library.opened(folder / "library.so"))
 

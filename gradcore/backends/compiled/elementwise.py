@@ -6,14 +6,15 @@ import ctypes
 from collections import Counter
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.fusion.layout import layout_of
-from gradcore.backends.fusion.programs import Traced
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
+
+if TYPE_CHECKING:
+    from gradcore.backends.fusion.programs import Traced
 
 __all__ = ["CompiledElementwise", "Forward"]
 
@@ -115,6 +116,8 @@ class Loop:
         return result
 
     def _prepared(self, operands: tuple[Any, ...]) -> Launch | None:
+        from gradcore.backends.fusion.layout import layout_of  # not before it is needed
+
         every = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         layout = layout_of(list(every.values()))
         size = prod(layout.shape)

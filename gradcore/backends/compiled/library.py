@@ -1,4 +1,4 @@
-"""The compiled library: where it is kept, how it is made, and its functions.
+"""The compiled library: where it is kept, and how it is loaded.
 
 Its name holds three digests. The first is of the environment that built it; those of others, which may have another
 version of gradcore, are left alone. The second is of what it is made of: gradcore's version, the files of this folder,
@@ -11,13 +11,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
 import platform
-import shutil
-import subprocess
 import sys
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +22,15 @@ import numpy as np
 from gradcore import config
 from gradcore.backends.compiled import COMMAND, cache_folder
 
-__all__ = ["FLAGS", "SOURCES", "BuildError", "build", "find", "find_compiler", "libraries", "load", "opened"]
+__all__ = ["FLAGS", "HERE", "find", "libraries", "load", "name_of", "opened"]
 
 HERE = Path(__file__).parent
-
-#: The sources written by hand, with options of their own; loops are generated beside them.
-SOURCES: dict[str, tuple[str, ...]] = {
-    "convolution.cpp": ("-ffp-contract=fast",), "elementwise.cpp": (), "pool.cpp": (), "products.cpp": (),
-    "rows.cpp": (), "steps.cpp": (),
-}  # fmt: skip
 
 #: Results are those of IEEE arithmetic in the order that is written; only sums say that theirs may change.
 FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
     "-fopenmp-simd", "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",
 )  # fmt: skip
-
-
-class BuildError(RuntimeError):
-    """The library cannot be built; the message says why, in words."""
 
 
 # -- where it is --------------------------------------------------------------------------------------------------
@@ -84,6 +70,11 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def name_of(content: bytes) -> str:
+    """The name of a library that this environment has built now."""
+    return f"compiled-{_environment()}-{_made_of()}-{_digest(content)}.so"
+
+
 def libraries(of_all: bool = False) -> list[Path]:
     """The libraries that this environment has built, or all environments have, for whatever version and CPU."""
     return sorted(Path(cache_folder()).glob("compiled-*.so" if of_all else f"compiled-{_environment()}-*.so"))
@@ -92,93 +83,6 @@ def libraries(of_all: bool = False) -> list[Path]:
 def find() -> Path | None:
     """The library for this version, these options and this CPU; None if it was not built."""
     return next((path for path in libraries() if path.name.split("-")[2] == _made_of()), None)
-
-
-# -- making it ----------------------------------------------------------------------------------------------------
-
-
-def find_compiler() -> str:
-    """The path of a compiler of C++: that of ``CXX``, or c++, g++ or clang++.
-
-    Raises
-    ------
-    BuildError
-        If there is none.
-    """
-    chosen = os.environ.get("CXX")
-    for name in (chosen,) if chosen else ("c++", "g++", "clang++"):
-        path = shutil.which(name)
-        if path:
-            return path
-    looked_for = f"CXX is {chosen!r}, which was not found" if chosen else "c++, g++ and clang++ were not found"
-    hint = "xcode-select --install" if sys.platform == "darwin" else "for example: apt install g++"
-    raise BuildError(f"There is no C++ compiler: {looked_for}. Install one ({hint}), or name one by CXX.")
-
-
-def build(loops: Iterable[str], parts: int) -> Path:
-    """Compile the sources and generated loops.
-
-    Parameters
-    ----------
-    loops : iterable of str
-        Sources of loops.
-    parts : int
-        How many compilers run at a time.
-
-    Returns
-    -------
-    Path
-        The library.
-
-    Raises
-    ------
-    BuildError
-        If there is no compiler, or if it fails.
-    """
-    if os.name != "posix":
-        raise BuildError("Compiled kernels are for Linux and macOS.")
-    import tempfile
-
-    compiler, cache = find_compiler(), Path(cache_folder())
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        made = tempfile.TemporaryDirectory(dir=cache)
-    except OSError as error:
-        raise BuildError(f"There is no place for the library: {error}. Name a folder by GRADCORE_CACHE.") from None
-    with made as folder:
-        pieces = list(loops)
-        sources = [HERE / name for name in SOURCES]
-        for i in range(parts):
-            path = Path(folder, f"loops{i}.cpp")
-            path.write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *pieces[i::parts], "}", ""]))
-            sources.append(path)
-        objects = [str(Path(folder, source.stem + ".o")) for source in sources]
-        commands = [
-            [compiler, *FLAGS, *SOURCES.get(source.name, ()), f"-I{HERE}", "-c", str(source), "-o", compiled]
-            for source, compiled in zip(sources, objects, strict=True)
-        ]
-        _run_all(commands, parts)
-        library = Path(folder, "library.so")
-        _run_all([[compiler, "-shared", *objects, "-o", str(library)]], 1)
-        name = f"compiled-{_environment()}-{_made_of()}-{_digest(library.read_bytes())}.so"
-        old, target = libraries(), cache / name
-        os.replace(library, target)
-    for path in old:
-        if path != target:
-            path.unlink(missing_ok=True)
-    return target
-
-
-def _run_all(commands: list[list[str]], parts: int) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    def run(command: list[str]) -> Any:
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    with ThreadPoolExecutor(parts) as pool:
-        for command, done in zip(commands, pool.map(run, commands), strict=True):
-            if done.returncode:
-                raise BuildError(f"The compiler failed: {' '.join(command)}\n{done.stderr[:4000]}")
 
 
 # -- using it -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import ctypes
 from functools import cached_property
 from typing import Any
 
-from gradcore.backends.compiled.symbols import is_number
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.optimizers import Batch, Formula
@@ -111,6 +110,8 @@ class CompiledSteps(NumpyBackend):
 
     def _step(self, formula: Formula, dtype: Any, states: int, settings: dict[str, Any]) -> StepFunction | None:
         """The function that does what the formula does; None if there is no loop for it."""
+        from gradcore.backends.compiled.symbols import is_number  # not before it is needed
+
         key = formula, dtype, states, *[float if is_number(v) else v for v in settings.values()]
         known = self._steps.setdefault(key, [])
         for function, guards in known:
