@@ -242,12 +242,6 @@ class NumpyReductions(Reductions, Cumulative):
                 return row_sums(x).reshape(shape)
         return super().sum_to_size(x, shape)
 
-    def sum_rows(self, x: Any) -> Any:
-        rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-        if x.dtype.kind not in "fc":
-            return np.add.reduce(rows, axis=0, dtype=x.dtype)
-        return self.sum_over(rows, (0,))
-
     def dot_over(self, x: Any, y: Any, dim: int) -> Any:
         if x.dtype != y.dtype or x.dtype.kind != "f" or dim % x.ndim != x.ndim - 1:
             return super().dot_over(x, y, dim)
