@@ -76,7 +76,7 @@ class CudaEpilogues(CudaProducts):
 
     def addmm_relu(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
         found = self._with_bias("RELU_BIAS", a, b, summand, beta, alpha)
-        return self.xp.maximum(super().addmm(summand, a, b, beta, alpha), 0) if found is None else found[0]
+        return self.rounded_once("relu", super().addmm(summand, a, b, beta, alpha)) if found is None else found[0]
 
     def addmm_gelu(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> tuple[Any, Any]:
         found = self._with_bias("GELU_AUX_BIAS", a, b, summand, beta, alpha)
