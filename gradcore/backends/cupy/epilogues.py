@@ -76,7 +76,11 @@ class CudaEpilogues(CudaProducts):
 
     def addmm_relu(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
         found = self._with_bias("RELU_BIAS", a, b, summand, beta, alpha)
-        return self.rounded_once("relu", super().addmm(summand, a, b, beta, alpha)) if found is None else found[0]
+        if found is not None:
+            return found[0]
+        inner = super().addmm(summand, a, b, beta, alpha)
+        wide = inner.astype("float32") if inner.dtype.name == "bfloat16" else inner  # which CuPy has no functions for
+        return self.xp.maximum(wide, 0).astype(inner.dtype, copy=False)
 
     def addmm_gelu(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> tuple[Any, Any]:
         found = self._with_bias("GELU_AUX_BIAS", a, b, summand, beta, alpha)
