@@ -12,6 +12,7 @@ from typing import Any
 from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import allocator
+from gradcore.backends.cupy.pools import PrivatePool
 from gradcore.backends.random import recording
 from gradcore.cuda.streams import Stream, current_stream, stream
 from gradcore.random import Generator
@@ -19,7 +20,7 @@ from gradcore.utils.trees import flatten, unflatten
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle"]
 
-#: How strict CUDA is with what threads do during a capture. Memory is allocated meanwhile, which only "relaxed" allows.
+#: How strict CUDA is with what threads do during a capture.
 _ERROR_MODES = ("global", "thread_local", "relaxed")
 
 #: `cudaGraphDebugDotFlagsVerbose`: everything that is known of each node.
@@ -34,7 +35,8 @@ def graph_pool_handle() -> Any:
     object
         What `CUDAGraph.capture_begin` and `graph` take as `pool`.
     """
-    return registry.find("cuda").xp.cuda.MemoryPool()
+    backend: Any = registry.find("cuda")
+    return PrivatePool(backend.pools)
 
 
 class CUDAGraph:
@@ -81,20 +83,22 @@ class CUDAGraph:
             raise RuntimeError("Cannot register the state during capturing stage.")
         self._generators.append(generator)
 
-    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "relaxed") -> None:
         """Record, instead of run, what is queued in the current stream from now on; `graph` is a context for it.
 
         Parameters
         ----------
         pool : object, optional
             What `graph_pool_handle`, or another graph's `pool`, returned.
-        capture_error_mode : {'global', 'thread_local', 'relaxed'}
-            Accepted as PyTorch's; CuPy allocates while work is recorded, so CUDA is always asked to be relaxed.
+        capture_error_mode : {'relaxed'}
+            What CUDA refuses meanwhile. PyTorch's others, 'global' and 'thread_local', are errors: CUDA would refuse
+            memory for the graph, too.
 
         Raises
         ------
         RuntimeError
-            If the current stream is the default one, the graph has been recorded already, or one is being recorded.
+            If the current stream is the default one, the graph has been recorded already, or one is being recorded;
+            if `capture_error_mode` is another one.
         """
         if self._graph is not None:
             raise RuntimeError(
@@ -103,6 +107,12 @@ class CUDAGraph:
         if capture_error_mode not in _ERROR_MODES:
             raise RuntimeError(
                 f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
+            )
+        if capture_error_mode != "relaxed":
+            raise RuntimeError(
+                f"the capture error mode `{capture_error_mode}` is not supported, `relaxed` is: with the others CUDA "
+                "refuses that a thread allocates memory while work is recorded, as CuPy does for what is recorded, and "
+                "CuPy cannot except those allocations, as PyTorch does"
             )
         backend: Any = registry.find("cuda")
         if backend.is_capturing():
@@ -123,7 +133,7 @@ class CUDAGraph:
             for generator in self._generators:
                 numbers.of(generator._state)
             opened.enter_context(recording.recorded_by(numbers))
-            chosen.begin_capture()
+            chosen.begin_capture(backend.xp.cuda.runtime.streamCaptureModeRelaxed)
             self._open, self._stream, self._pool = opened.pop_all(), chosen, pool
             self._device, self._random = backend.current_index(), numbers
 
@@ -297,7 +307,7 @@ class _Capturing:
     """Context in which work is recorded for a graph, in a stream apart; see `graph`."""
 
     def __init__(
-        self, cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None, capture_error_mode: str = "global"
+        self, cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None, capture_error_mode: str = "relaxed"
     ) -> None:
         self.cuda_graph, self.pool, self.capture_error_mode = cuda_graph, pool, capture_error_mode
         self.capture_stream = stream
@@ -329,7 +339,7 @@ def graph(
     cuda_graph: CUDAGraph | Callable[..., Any],
     pool: Any = None,
     stream: Stream | None = None,
-    capture_error_mode: str = "global",
+    capture_error_mode: str = "relaxed",
     *,
     warmup: int = 2,
 ) -> Any:

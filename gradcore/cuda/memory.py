@@ -1,6 +1,6 @@
 """Memory of CUDA devices: how much is in use and by what, limits, and what happens when there is none left.
 
-There is one pool, CuPy's, for arrays of CuPy and tensors.
+There is one pool, CuPy's, for arrays of CuPy and tensors; graphs have pools of their own, which are counted too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import OutOfMemoryError, Peaks
-from gradcore.cuda.devices import device_count, index_of, is_available
+from gradcore.cuda.devices import index_of, is_available
 from gradcore.device import DeviceLike
 from gradcore.device import device as Device
 
@@ -38,47 +38,44 @@ __all__ = [
 ]
 
 
-def _of_pool(device: DeviceLike | None, what: str) -> int:
-    backend = registry.find("cuda")
+def _of_pools(device: DeviceLike | None, what: str) -> Any:
+    """What a method of `Pools` returns, with that device as the current one."""
+    backend: Any = registry.find("cuda")
     with backend.use_index(index_of(device)):
-        return int(getattr(backend.xp.get_default_memory_pool(), what)())
+        return getattr(backend.pools, what)()
 
 
 def memory_allocated(device: DeviceLike | None = None) -> int:
-    """Bytes that arrays occupy in the memory pool of a CUDA device."""
-    return _of_pool(device, "used_bytes")
+    """Bytes that arrays occupy in the memory pools of a CUDA device, those of graphs among them."""
+    return int(_of_pools(device, "used_bytes"))
 
 
 def memory_reserved(device: DeviceLike | None = None) -> int:
-    """Bytes that the memory pool of a CUDA device has taken from the driver: in use, or kept for new arrays."""
-    return _of_pool(device, "total_bytes")
+    """Bytes that the memory pools of a CUDA device have taken from the driver: in use, or kept for new arrays."""
+    return int(_of_pools(device, "total_bytes"))
 
 
 def max_memory_allocated(device: DeviceLike | None = None) -> int:
     """The most bytes that arrays have occupied since `reset_peak_memory_stats` was called.
 
-    Before that was ever called nothing is watched, and this is what the pool has taken from the driver: an upper bound.
+    Before that was ever called nothing is watched, and this is what pools have taken from the driver: an upper bound.
     """
     peak = Peaks.of(index_of(device))
     return memory_reserved(device) if peak is None else max(peak, memory_allocated(device))
 
 
-#: The most bytes that pools had taken from the driver when `empty_cache` was called, by the device's index.
-_reserved: dict[int, int] = {}
-
-
 def max_memory_reserved(device: DeviceLike | None = None) -> int:
-    """The most bytes that the pool of a CUDA device has taken from the driver since `reset_peak_memory_stats`.
+    """The most bytes that the pools of a CUDA device have taken from the driver since `reset_peak_memory_stats`.
 
-    It gives none back before `empty_cache`, or before the device is full.
+    They give none back before `empty_cache`, before the device is full, or before a graph that has its own is gone.
     """
-    return max(_reserved.get(index_of(device), 0), memory_reserved(device))
+    return int(_of_pools(device, "most_bytes"))
 
 
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Watch the peak of memory from now on (which costs about a microsecond for each array)."""
-    _reserved.pop(index_of(device), None)
-    Peaks.watch(registry.find("cuda").xp, index_of(device), memory_allocated(device))
+    _of_pools(device, "forget_peak")
+    Peaks.watch(registry.find("cuda"), index_of(device), memory_allocated(device))
 
 
 def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
@@ -90,7 +87,7 @@ def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None = None) -> None:
-    """Let the pool of a CUDA device take no more than that share of its memory.
+    """Let the pools of a CUDA device together take no more than that share of its memory.
 
     Raises
     ------
@@ -99,21 +96,20 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None =
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-    backend = registry.find("cuda")
+    backend: Any = registry.find("cuda")
     with backend.use_index(index_of(device)):
-        backend.xp.get_default_memory_pool().set_limit(fraction=fraction)
+        backend.pools.set_share(fraction)
 
 
 def get_per_process_memory_fraction(device: DeviceLike | None = None) -> float:
-    """The share of a CUDA device's memory that its pool may take; 1 where `set_per_process_memory_fraction` set none.
+    """The share of a CUDA device's memory that its pools may take; 1 where `set_per_process_memory_fraction` set none.
 
     Raises
     ------
     RuntimeError
         If there is no such device, or CUDA cannot be used.
     """
-    limit = _of_pool(device, "get_limit")
-    return limit / mem_get_info(device)[1] if limit else 1.0
+    return float(_of_pools(device, "share"))
 
 
 def device_memory_used(device: DeviceLike | None = None) -> int:
@@ -123,17 +119,17 @@ def device_memory_used(device: DeviceLike | None = None) -> int:
 
 
 def empty_cache() -> None:
-    """Give unused blocks of the memory pools, of the device and of pinned memory, back to the driver."""
+    """Give unused blocks of the memory pools, of the device and of pinned memory, back to the driver.
+
+    Graphs keep those of their pools as long as they can be replayed.
+    """
     if is_available():
-        xp = registry.find("cuda").xp
-        for index in range(device_count()):
-            _reserved[index] = max_memory_reserved(index)
-        xp.get_default_memory_pool().free_all_blocks()
-        xp.get_default_pinned_memory_pool().free_all_blocks()
+        backend: Any = registry.find("cuda")
+        backend.pools.empty()
 
 
 def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
-    """Numbers of the memory pool of a CUDA device, by PyTorch's names."""
+    """Numbers of the memory pools of a CUDA device, by PyTorch's names."""
     return {
         "allocated_bytes.all.current": memory_allocated(device),
         "allocated_bytes.all.peak": max_memory_allocated(device),

@@ -11,7 +11,6 @@ import pytest
 
 from gradcore.backends import registry, streams
 from gradcore.backends.cupy.memory import Peaks
-from gradcore.cuda import memory
 from gradcore.device import device
 from tests.cuda import fake_runtime
 from tests.cuda.fake_runtime import LOG, FakeCudaBackend, Runtime
@@ -135,7 +134,6 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     monkeypatch.setattr(streams.STREAMS, "_chosen", {})
     monkeypatch.setattr(Peaks, "_peaks", {})
     monkeypatch.setattr(Peaks, "_hook", None)
-    monkeypatch.setattr(memory, "_reserved", {})
     LOG.clear()
     yield runtime
     for index in range(2):

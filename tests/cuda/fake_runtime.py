@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import types
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.strict import capture
 from tests.strict.device import StrictArray, StrictBackend, StrictNamespace, current
 
 LOG: list[Any] = []
+STREAM_CAPTURE_MODE_RELAXED = 2
 
 
 class FakeStream:
@@ -68,6 +70,7 @@ class FakeStream:
 
     def begin_capture(self, mode: int | None = None) -> None:
         assert self.ptr, "cudaErrorStreamCaptureUnsupported: the default stream"
+        assert mode == STREAM_CAPTURE_MODE_RELAXED, "cudaErrorStreamCaptureUnsupported: cudaMalloc"
         self.capturing = True
         capture.begin()
         if RUNTIME.order is not None:
@@ -123,31 +126,52 @@ class FakeEvent:
             RUNTIME.order.host_waits(self.clock[1])
 
 
+class Block(int):
+    """Memory of so many bytes, which goes back to its pool."""
+
+    pool: Any
+    device: int
+
+    def __del__(self) -> None:
+        self.pool.used[self.device] -= self
+
+
 class FakePool:
-    limit = 0.0
+    """Bytes by device; those of the default pool begin with the numbers of the runtime."""
+
+    def __init__(self) -> None:
+        self.used, self.reserved, self.limits = (defaultdict[int, int](int) for _ in range(3))
 
     def malloc(self, size: int) -> Any:
-        if RUNTIME.full:
+        device = current()
+        grown = max(self.used[device] + size - self.reserved[device], 0)
+        limit = self.limits[device]
+        if RUNTIME.full or (limit and self.total_bytes() + grown > limit):
             raise OutOfMemory(f"Out of memory allocating {size:,} bytes")
-        return size
+        self.used[device] += size
+        self.reserved[device] += grown
+        block = Block(size)
+        block.pool, block.device = self, device
+        for hook in RUNTIME.hooks:
+            hook.malloc_postprocess(device_id=device)
+        return block
 
     def used_bytes(self) -> int:
-        return RUNTIME.used
+        return self.used[current()] + (RUNTIME.used if self is RUNTIME.pool else 0)
 
     def total_bytes(self) -> int:
-        return RUNTIME.reserved
+        return self.reserved[current()] + (RUNTIME.reserved if self is RUNTIME.pool else 0)
 
-    def free_bytes(self) -> int:
-        return RUNTIME.reserved - RUNTIME.used
-
-    def set_limit(self, fraction: float) -> None:
-        FakePool.limit = fraction
+    def set_limit(self, size: int) -> None:
+        assert size, "no limit"
+        self.limits[current()] = size
 
     def get_limit(self) -> int:
-        return int(FakePool.limit * (80 << 30))
+        return self.limits[current()]
 
     def free_all_blocks(self) -> None:
         LOG.append("freed")
+        self.reserved[current()] = self.used[current()]
 
 
 #: What the driver tells of a device; CuPy has these names and more.
@@ -182,7 +206,6 @@ class Runtime:
         #: What launches work, by the handle of its graph; and what was made ready to be launched in addition.
         self.graphs: dict[int, Any] = {}
         self.executables: dict[int, Any] = {}
-        FakePool.limit = 0.0
 
     def chosen_on(self, device: int) -> list[Any]:
         """The streams that this thread has chosen on a device, the current one last."""
@@ -200,14 +223,15 @@ class Runtime:
 
     @contextlib.contextmanager
     def using_allocator(self, malloc: Any) -> Any:
-        if self.order is None:
-            yield
-            return
-        before, self.order.pool = self.order.pool, malloc
+        before, self.allocator = self.allocator, malloc
+        if self.order is not None:
+            self.order.pool = malloc
         try:
             yield
         finally:
-            self.order.pool = before
+            self.allocator = before
+            if self.order is not None:
+                self.order.pool = before
 
     def instantiate(self, graph: int) -> int:
         handle = graph + 2 + len(self.executables)
@@ -246,6 +270,7 @@ class Runtime:
             using_allocator=self.using_allocator,
             runtime=types.SimpleNamespace(
                 getDevice=current,
+                streamCaptureModeRelaxed=STREAM_CAPTURE_MODE_RELAXED,
                 memGetInfo=lambda: (3 << 30, 80 << 30),
                 deviceCanAccessPeer=lambda a, b: int(a != b),
                 getDeviceProperties=lambda index: PROPERTIES,

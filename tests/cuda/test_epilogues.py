@@ -316,12 +316,16 @@ def test_plans_are_let_go_when_there_are_many(backend: Any, monkeypatch: pytest.
 
 
 def test_threads_have_plans_of_their_own(backend: Any) -> None:
+    """Which are freed when the thread ends."""
     arrays = operands("float32")
     assert does(backend, *arrays)
-    thread = threading.Thread(target=lambda: does(backend, *arrays))
+    thread = threading.Thread(target=lambda: [does(backend, *arrays), does(backend, *operands("float32", m=7))])
     thread.start()
     thread.join()
-    assert CALLS["made"] == CALLS["executed", "BIAS"] == 2
+    assert CALLS["made"] == CALLS["executed", "BIAS"] == 3
+    assert CALLS["freed"] == 2
+    assert does(backend, *arrays)
+    assert CALLS["made"] == 3
 
 
 def test_planning_is_a_wait(backend: Any) -> None:

@@ -17,7 +17,7 @@ from tests.cuda.fake_runtime import LOG, Runtime
 def test_work_is_recorded_in_a_context(cuda: Runtime, tmp_path: Path) -> None:
     x, g = gc.ones(3, device="cuda"), gc.cuda.CUDAGraph(keep_graph=True)
     y = gc.zeros(3, device="cuda")
-    with gc.cuda.graph(g, capture_error_mode="thread_local"):
+    with gc.cuda.graph(g, capture_error_mode="relaxed"):
         assert gc.cuda.is_current_stream_capturing()
         y.copy_(x * 2)
     assert not gc.cuda.is_current_stream_capturing()
@@ -139,6 +139,12 @@ def test_errors_of_recording(cuda: Runtime) -> None:
         g.capture_begin()
     with pytest.raises(RuntimeError, match="Expected `global`, `thread_local`, or `relaxed`, got strict"):
         g.capture_begin(capture_error_mode="strict")
+    for mode in ("global", "thread_local"):
+        with pytest.raises(RuntimeError, match=f"`{mode}` is not supported, `relaxed` is: .* refuses that a thread"):
+            g.capture_begin(capture_error_mode=mode)
+        with pytest.raises(RuntimeError, match=f"`{mode}` is not supported"):
+            gc.cuda.graph(lambda: gc.ones(1, device="cuda"), capture_error_mode=mode)()
+    assert not gc.cuda.is_current_stream_capturing()
     with pytest.raises(RuntimeError, match="Capture must end on the same stream it began on"):
         g.capture_end()
     with gc.cuda.stream(gc.cuda.Stream()):

@@ -24,6 +24,7 @@ from gradcore.backends.cupy.linalg import CudaLinearAlgebra
 from gradcore.backends.cupy.lists import CudaLists
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.optimizers import CudaOptimizers
+from gradcore.backends.cupy.pools import Pools, PrivatePool
 from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.random import philox
@@ -119,6 +120,11 @@ class CupyBackend(
     def lifetimes(self) -> Lifetimes:
         """What keeps memory that other streams use."""
         return Lifetimes(self)
+
+    @functools.cached_property
+    def pools(self) -> Pools:
+        """The pools of memory: CuPy's default one, and those of graphs."""
+        return Pools(self)
 
     @functools.cached_property
     def _under_way(self) -> deque[tuple[Any, Any]]:
@@ -286,8 +292,7 @@ class CupyBackend(
 
     def place_memory(self) -> Any:
         """Memory for a key and a counter, from a pool of its own: no work, recorded or not, uses it for others."""
-        pool = self.xp.cuda.MemoryPool()
-        with self.xp.cuda.using_allocator(pool.malloc):
+        with self.xp.cuda.using_allocator(PrivatePool(self.pools).malloc):
             return self.xp.empty(6, "uint64")
 
     def write_place(self, memory: Any, key: int, counter: int) -> None:

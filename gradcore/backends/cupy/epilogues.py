@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import sys
 import threading
 from collections import OrderedDict
 from typing import Any
@@ -33,11 +34,23 @@ _ALIGNED = 16
 _KEPT = 256
 
 
+class _Kept(OrderedDict[Any, Any]):
+    """Plans, None where there can be none, that are freed with this at the latest."""
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():  # the libraries may be gone
+            return
+        for plan in self.values():
+            if plan is not None:
+                with contextlib.suppress(Exception):  # the device may be gone
+                    plan.free()
+
+
 class Plans(threading.local):
     """The plans of this thread, to which the library's handle belongs that they use; the youngest use is last."""
 
     def __init__(self) -> None:
-        self.by_key: OrderedDict[Any, Any] = OrderedDict()
+        self.by_key: OrderedDict[Any, Any] = _Kept()
 
 
 class CudaEpilogues(CudaProducts):

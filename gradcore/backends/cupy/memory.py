@@ -1,4 +1,4 @@
-"""CuPy's memory pool, watched: the peak, and errors that say what was asked for."""
+"""CuPy's memory pools, watched: the peak, and errors that say what was asked for."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Peaks:
         return cls._peaks.get(index)
 
     @classmethod
-    def watch(cls, xp: Any, index: int, used: int) -> None:
+    def watch(cls, backend: Any, index: int, used: int) -> None:
         """Begin anew from `used` bytes."""
         with cls._lock:
             cls._peaks[index] = used
             if cls._hook is None:
-                cls._hook = _hook(xp, cls._note)
+                cls._hook = _hook(backend, cls._note)
                 cls._hook.__enter__()
 
     @classmethod
@@ -40,14 +40,14 @@ class Peaks:
             cls._peaks[index] = used
 
 
-def _hook(xp: Any, note: Any) -> Any:
+def _hook(backend: Any, note: Any) -> Any:
     """A hook of CuPy's that tells `note` how many bytes are in use after each new array."""
 
-    class Hook(xp.cuda.MemoryHook):  # type: ignore[misc]
+    class Hook(backend.xp.cuda.MemoryHook):  # type: ignore[misc]
         name = "gradcore"
 
         def malloc_postprocess(self, **named: Any) -> None:
-            note(named["device_id"], xp.get_default_memory_pool().used_bytes())
+            note(named["device_id"], backend.pools.used_bytes())
 
     return Hook()
 
@@ -57,7 +57,7 @@ def allocator(backend: Any, malloc: Any) -> Any:
 
     Memory that other streams have used goes back to its pool before.
     """
-    xp, lifetimes = backend.xp, backend.lifetimes
+    xp, lifetimes, pools = backend.xp, backend.lifetimes, backend.pools
     failure = xp.cuda.memory.OutOfMemoryError
 
     def allocate(size: int) -> Any:
@@ -65,17 +65,19 @@ def allocator(backend: Any, malloc: Any) -> Any:
         with contextlib.suppress(failure):
             return malloc(size)
         lifetimes.release(wait=True)
+        pools.release()
         try:
             return malloc(size)
         except failure:
-            pool = xp.get_default_memory_pool()
             free, total = xp.cuda.runtime.memGetInfo()
-            index, used, kept = xp.cuda.runtime.getDevice(), pool.used_bytes(), pool.free_bytes()
+            index, used, limit = xp.cuda.runtime.getDevice(), pools.used_bytes(), pools.limit()
+            kept, allowed = pools.total_bytes() - used, "" if limit is None else f"{_readable(limit)} allowed; "
             raise OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {_readable(size)}. GPU {index} has a total capacity of "
-                f"{_readable(total)} of which {_readable(free)} is free. {_readable(used)} is in use by arrays and "
-                f"{_readable(kept)} is reserved but unallocated. gradcore.cuda.memory_summary() says by which tensors; "
-                "graphs that are kept alive (losses in a list) hold what they saved: use .detach() or .item()."
+                f"{_readable(total)} of which {_readable(free)} is free. {allowed}{_readable(used)} is in use by "
+                f"arrays and {_readable(kept)} is reserved but unallocated. gradcore.cuda.memory_summary() says by "
+                "which tensors; graphs that are kept alive (losses in a list) hold what they saved: use .detach() or "
+                ".item()."
             ) from None
 
     return allocate
