@@ -108,10 +108,12 @@ def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
     return out.reshape(x.shape[:dim] + x.shape[dim + 1 :])
 
 
-def _row_by_row(function: Any, x: Any, dim: int) -> Any:
+def _row_by_row(function: Any, x: Any, dim: int, reverse: bool = False) -> Any:
     """Accumulate along a dimension with many elements beside it: NumPy's `accumulate` goes from column to column."""
     out = np.empty(x.shape, x.dtype)
     source, target = np.moveaxis(x, dim, 0), np.moveaxis(out, dim, 0)
+    if reverse:
+        source, target = source[::-1], target[::-1]
     target[:1] = source[:1]
     for i in range(1, len(source)):
         function(target[i - 1], source[i], out=target[i])
@@ -138,18 +140,6 @@ def _extrema_by_doubling(function: Any, x: Any) -> Any:
 
     in_blocks(work, rows)
     return out.reshape(x.shape)
-
-
-def _cumsum_of_rows(x: Any, dim: int, reverse: bool) -> Any:
-    """Cumulative sums along a dimension with many elements beside it: row by row."""
-    out = np.empty(x.shape, x.dtype)
-    source, target = np.moveaxis(x, dim, 0), np.moveaxis(out, dim, 0)
-    if reverse:
-        source, target = source[::-1], target[::-1]
-    target[0] = source[0]
-    for i in range(1, len(source)):
-        np.add(target[i - 1], source[i], target[i])
-    return out
 
 
 def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
@@ -297,7 +287,7 @@ class NumpyReductions(Reductions, Cumulative):
         if x.size >= SMALL and x.dtype.kind in "fc" and x.itemsize >= 4 and (dtype is None or dtype.numpy == x.dtype):
             n = x.shape[dim]
             if dim < x.ndim - 1 and x.size >= 256 * n:
-                return _cumsum_of_rows(x, dim, reverse)
+                return _row_by_row(np.add, x, dim, reverse)
             if dim == x.ndim - 1 and n >= 64:
                 out = _cumsum_by_blocks(x, reverse)
                 if out is not None:

@@ -32,7 +32,7 @@ _FAST_EXP2 = has_avx512()
 
 
 def ones(n: int, dtype: Any) -> Any:
-    """Ones, of which the longest vector asked for is kept."""
+    """Ones, of which the longest vector asked for is kept, but for very long ones."""
     known = _ones.get(dtype)
     if known is None or len(known) < n:
         known = np.ones(n, dtype)
