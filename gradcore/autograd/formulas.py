@@ -104,11 +104,11 @@ def _getters(op: Op, formula: Formula) -> tuple[tuple[Callable[[OpNode], Any], .
 UNCHANGED: Any = object()
 
 
-def _call(op: Op, formula: Formula, values: str) -> Any:
-    """``(F, grad, node) -> gradient``, written out for what the formula reads.
+def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
+    """``(F, grad, node) -> gradient``, written out for what the formula reads; the gradient is for the edge `number`.
 
     `values` says of what kind that is: ``"arrays"``, ``"numbers"`` (arrays without dims as NumPy's scalars, which
-    compute five times as fast) or ``"tensors"``.
+    compute five times as fast) or ``"tensors"``. Large products are not made where only their sums are wanted.
     """
     if formula.is_identity:
         return UNCHANGED
@@ -120,7 +120,13 @@ def _call(op: Op, formula: Formula, values: str) -> Any:
         arguments.append(simple or f"get{i}(node)")
     text = f"lambda F, grad, node: function({', '.join(arguments)})"
     if values == "arrays" and op.kind == "elementwise":
-        text += f" if grad.size < F.LARGE else F.large(function, {', '.join(arguments[1:])})"
+        text += " if grad.size < F.LARGE else "
+        if formula.is_product:
+            shape = f"node.metas[{number}][0]"
+            text += (
+                f"F.product_to_size({', '.join(arguments[1:])}, {shape}) if node.metas and {shape} != grad.shape else "
+            )
+        text += f"F.large(function, {', '.join(arguments[1:])})"
     if text not in _compiled:
         _compiled[text] = compile(text, f"<{__name__}>", "eval")
     scope = {"function": formula.function, **{f"get{i}": getter for i, getter in enumerate(getters)}}
@@ -192,7 +198,7 @@ def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
 
     def calls(values: str) -> tuple[Any, ...]:
         names = [op.names[i] for i in op.tensors]
-        return tuple([_call(op, formulas[name], values) if name in formulas else None for name in names])
+        return tuple([_call(op, formulas[n], values, i) if n in formulas else None for i, n in enumerate(names)])
 
     elementwise = op.kind == "elementwise"
     keeps_settings = cls.keeps_settings if cls.holds_tensors else None

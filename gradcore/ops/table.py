@@ -36,8 +36,9 @@ __all__ = ["OPS", "Formula", "Op", "bilinear", "composite", "constant", "element
 OPS: dict[str, Op] = {}
 
 
-#: What a function compiles to that returns its second argument.
+#: What a function compiles to that returns its second argument, or its product with the third.
 _IDENTITY = (lambda F, t: t).__code__.co_code
+_PRODUCT = (lambda F, t, x: t * x).__code__.co_code
 
 
 class Formula:
@@ -54,6 +55,11 @@ class Formula:
     def is_identity(self) -> bool:
         """Whether it returns the (co)tangent as it is."""
         return self.function.__code__.co_code == _IDENTITY
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it returns the product of the (co)tangent and what it reads."""
+        return self.function.__code__.co_code == _PRODUCT and len(self.names) == 1
 
 
 _T = TypeVar("_T")

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.product_sums import sums_of_products
 from gradcore.backends.numpy.products_in_threads import blas_alone
 from gradcore.backends.numpy.rows import in_blocks, ones, row_maxima, row_sums, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
@@ -231,6 +232,10 @@ class NumpyReductions(Reductions, Cumulative):
             if shape == (height, 1) and width > 1:
                 return row_sums(x).reshape(shape)
         return super().sum_to_size(x, shape)
+
+    def product_to_size(self, x: Any, y: Any, shape: Sequence[int]) -> Any:
+        found = sums_of_products(x, y, tuple(shape))
+        return super().product_to_size(x, y, shape) if found is None else found
 
     def dot_over(self, x: Any, y: Any, dim: int) -> Any:
         if x.dtype != y.dtype or x.dtype.kind != "f" or dim % x.ndim != x.ndim - 1:

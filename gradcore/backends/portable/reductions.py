@@ -37,6 +37,10 @@ class Reductions:
             x = self.sum_over(x, dims)
         return x.reshape(shape)
 
+    def product_to_size(self, x: Any, y: Any, shape: Sequence[int]) -> Any:
+        """``sum_to_size(x * y, shape)``, where the product has the shape of `x`."""
+        return self.sum_to_size(x * y, shape)
+
     def nansum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """Sum over dims in which NaN counts as zero."""
         if x.dtype.kind == "f":
