@@ -90,15 +90,15 @@ class CUDAGraph:
         ----------
         pool : object, optional
             What `graph_pool_handle`, or another graph's `pool`, returned.
-        capture_error_mode : {'relaxed'}
-            What CUDA refuses meanwhile. PyTorch's others, 'global' and 'thread_local', are errors: CUDA would refuse
-            memory for the graph, too.
+        capture_error_mode : {'relaxed', 'thread_local', 'global'}
+            All are taken as 'relaxed': with the others CUDA would refuse what cannot be recorded in this thread, or in
+            any, but also that CuPy allocates memory for what is recorded.
 
         Raises
         ------
         RuntimeError
             If the current stream is the default one, the graph has been recorded already, or one is being recorded;
-            if `capture_error_mode` is another one.
+            if there is no such `capture_error_mode`.
         """
         if self._graph is not None:
             raise RuntimeError(
@@ -107,12 +107,6 @@ class CUDAGraph:
         if capture_error_mode not in _ERROR_MODES:
             raise RuntimeError(
                 f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
-            )
-        if capture_error_mode != "relaxed":
-            raise RuntimeError(
-                f"the capture error mode `{capture_error_mode}` is not supported, `relaxed` is: with the others CUDA "
-                "refuses that a thread allocates memory while work is recorded, as CuPy does for what is recorded, and "
-                "CuPy cannot except those allocations, as PyTorch does"
             )
         backend: Any = registry.find("cuda")
         if backend.is_capturing():

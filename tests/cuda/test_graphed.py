@@ -139,11 +139,9 @@ def test_errors_of_recording(cuda: Runtime) -> None:
         g.capture_begin()
     with pytest.raises(RuntimeError, match="Expected `global`, `thread_local`, or `relaxed`, got strict"):
         g.capture_begin(capture_error_mode="strict")
-    for mode in ("global", "thread_local"):
-        with pytest.raises(RuntimeError, match=f"`{mode}` is not supported, `relaxed` is: .* refuses that a thread"):
-            g.capture_begin(capture_error_mode=mode)
-        with pytest.raises(RuntimeError, match=f"`{mode}` is not supported"):
-            gc.cuda.graph(lambda: gc.ones(1, device="cuda"), capture_error_mode=mode)()
+    for mode in ("global", "thread_local"):  # taken as "relaxed"
+        ones = gc.cuda.graph(lambda: gc.ones(1, device="cuda"), capture_error_mode=mode)()
+        assert ones.shape == (1,)
     assert not gc.cuda.is_current_stream_capturing()
     with pytest.raises(RuntimeError, match="Capture must end on the same stream it began on"):
         g.capture_end()
