@@ -1,13 +1,16 @@
-"""Kernels on arrays of more than 2**31 elements, whose last block runs: indices and offsets have 64 bits.
+"""Kernels on arrays of more than 2**31 or 2**32 elements, whose last block runs: indices and offsets have 64 bits.
 
-The arrays are memory that is promised: a page that nobody writes to takes no room, and a block touches few.
+The arrays are memory that is promised: a page that nobody writes to takes no room, and a block touches few. Kernels
+whose indices are cut to 31 or 32 bits show that the tests would notice.
 """
 
 from __future__ import annotations
 
 import math
 import mmap
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,12 +20,13 @@ from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.fusion.programs import Operand, traced
 from gradcore.backends.portable.attention import Block, Heads
 from gradcore.backends.random import philox
-from tests.cuda.host import HostLibrary, needs_compiler
+from tests.cuda.host import CUDA, HostLibrary, HostModule, needs_compiler
 from tests.strict.device import StrictArray
 
 pytestmark = pytest.mark.slow
 
 BEYOND = 1 << 31
+both = pytest.mark.parametrize("beyond", [BEYOND, BEYOND << 1], ids=["2**31", "2**32"])
 #: Elements that all threads of the largest grid of `elements` go over in one round.
 ROUND = (1 << 16) * 256
 
@@ -32,14 +36,20 @@ def backend(strict: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     needs_compiler()
     monkeypatch.setenv("GRADCORE_TEST_BLOCKS", "1")
     backend = gc.zeros(1, device=strict).device.backend
-    monkeypatch.setattr(backend.xp, "empty", backend.xp.zeros, raising=False)  # where no block writes
+    for name in ("empty", "zeros"):  # the first one, too, where no block writes
+        monkeypatch.setattr(backend.xp, name, promised, raising=False)
     return backend
 
 
-def promised(shape: tuple[int, ...], dtype: str, last: Any) -> Any:
+#: Memory of this process alone, pages of which are neither taken nor set aside before they are written to.
+PROMISE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0x4000 if sys.platform == "linux" else 0)
+
+
+def promised(shape: Any, dtype: Any = float, last: Any = ()) -> Any:
     """Zeros that end with these numbers."""
-    memory = mmap.mmap(-1, math.prod(shape) * np.dtype(dtype).itemsize)
-    a = np.frombuffer(memory, dtype).reshape(shape)
+    shape, item = shape if isinstance(shape, tuple) else (shape,), np.dtype(dtype).itemsize
+    size = math.prod(shape)
+    a = np.frombuffer(mmap.mmap(-1, max(size * item, 1), PROMISE), dtype, size).reshape(shape)
     a.reshape(-1)[a.size - len(last) :] = last
     return StrictArray(a, 0)
 
@@ -64,14 +74,15 @@ def softmax(x: Any) -> Any:
     return powers / powers.sum()
 
 
+@both
 @pytest.mark.parametrize("dims", [0, 2])
-def test_large_generated_kernels(backend: Any, dims: int) -> None:
+def test_large_generated_kernels(backend: Any, beyond: int, dims: int) -> None:
     """Dense operands by one index; a transposed one by the steps of two dims."""
     dtype = np.dtype("int8")
     operands = [(name, Operand(name, dtype)) for name in "xy"]
     program = traced("large", lambda F, x, y: [x * y + x], operands, type(backend).bodies, [dtype]).program
-    rows, columns = 3, (BEYOND + ROUND) // 3 + 1
-    size = rows * columns if dims else BEYOND + ROUND
+    rows, columns = 3, (beyond + ROUND) // 3 + 1
+    size = rows * columns if dims else beyond + ROUND
     x = promised((size,), "int8", numbers(64, "int8") + 3)
     out = StrictArray(np.empty(size, "int8"), 0)
     steps = [np.int64(n) for n in (rows, 1, columns, 1, columns)] if dims else []  # element (i, j) of x lies at i + j n
@@ -81,27 +92,30 @@ def test_large_generated_kernels(backend: Any, dims: int) -> None:
     last = (size - 1) // ROUND * ROUND + (blocks - 1) * 256  # of the last block's numbers, where they begin
     begin = last - ROUND if last + 256 > size else last
     places = np.arange(begin, begin + 256)
-    assert places[-1] > BEYOND - ROUND
+    assert places[-1] > beyond - ROUND
     values = x._a[places // rows + places % rows * columns] if dims else x._a[places]
     np.testing.assert_array_equal(out._a[places], values * values + values)
 
 
-def test_large_softmax_of_rows(backend: Any) -> None:
+@both
+def test_large_softmax_of_rows(backend: Any, beyond: int) -> None:
     n, values = 1 << 15, peaked(1 << 15)
-    y = backend.softmax_along(promised((BEYOND // n + 3, n), "float16", values), 1)._a
+    y = backend.softmax_along(promised((beyond // n + 3, n), "float16", values), 1)._a
     close(y[-1], softmax(values))
 
 
-def test_large_softmax_of_columns(backend: Any) -> None:
-    inner = BEYOND // 2 + ROUND
+@both
+def test_large_softmax_of_columns(backend: Any, beyond: int) -> None:
+    inner = beyond // 2 + ROUND
     x = promised((1, 2, inner), "float16", [])
     x._a[0, :, -1] = 1, 2
     close(backend.softmax_along(x, 1)._a[0, :, -1], softmax(np.array([1.0, 2.0])))
 
 
-def test_large_layer_norm(backend: Any) -> None:
+@both
+def test_large_layer_norm(backend: Any, beyond: int) -> None:
     n, values = 1 << 15, numbers(1 << 15)
-    y = backend.native_layer_norm(promised((BEYOND // n + 3, n), "float16", values), None, None, 1, 1e-5)[0]._a
+    y = backend.native_layer_norm(promised((beyond // n + 3, n), "float16", values), None, None, 1, 1e-5)[0]._a
     wide = values.astype(np.float64)
     close(y[-1], (wide - wide.mean()) / np.sqrt(wide.var() + 1e-5))
 
@@ -124,9 +138,10 @@ def test_large_layer_norm_backward(backend: Any) -> None:
     close(to_bias[-64:], g[-64:])
 
 
-def test_large_rms_norm(backend: Any) -> None:
+@both
+def test_large_rms_norm(backend: Any, beyond: int) -> None:
     n, (grads, values) = 1 << 15, (numbers(1 << 15, seed=seed) for seed in range(2))
-    x = promised((BEYOND // n + 3, n), "float16", values)
+    x = promised((beyond // n + 3, n), "float16", values)
     y, scale = backend.fused_rms_norm(x, None, 1, 1e-5)
     wide, g = values.astype(np.float64), grads.astype(np.float64)
     r = 1 / np.sqrt((wide * wide).mean() + 1e-5)
@@ -137,9 +152,10 @@ def test_large_rms_norm(backend: Any) -> None:
     close(to_weight._a[-64:], (g * wide * r)[-64:])
 
 
-def test_large_group_norm(backend: Any) -> None:
+@both
+def test_large_group_norm(backend: Any, beyond: int) -> None:
     n, values = 1 << 15, numbers(1 << 15)
-    x = promised((1, 2 * (BEYOND // n + 2), n // 2), "float16", values)
+    x = promised((1, 2 * (beyond // n + 2), n // 2), "float16", values)
     channels = x.shape[1]
     weight, bias = promised((channels,), "float16", [2, 3]), promised((channels,), "float16", [4, 5])
     y, mean, var = (each._a for each in backend.native_group_norm(x, weight, bias, channels // 2, 1e-5))
@@ -196,24 +212,27 @@ def test_large_cross_entropy_of_images(backend: Any) -> None:
 WINDOWS = (2, 2), (1, 1), (0, 0), (2, 2)  # kernel, dilation, padding, stride
 
 
-def test_large_windows_as_columns(backend: Any) -> None:
-    height, width = 1 << 16, (BEYOND + ROUND) >> 16
+@both
+def test_large_windows_as_columns(backend: Any, beyond: int) -> None:
+    height, width = 1 << 16, (beyond + ROUND) >> 16
     x = promised((1, 1, height, width), "float16", numbers(2 * width))
     columns = backend.im2col(x, *WINDOWS)._a
     np.testing.assert_array_equal(columns[0, -1, -256:], x._a[0, 0, -1, 1::2][-256:])
 
 
-def test_large_columns_as_windows(backend: Any) -> None:
-    height, width = 1 << 16, (BEYOND + ROUND) >> 16
+@both
+def test_large_columns_as_windows(backend: Any, beyond: int) -> None:
+    height, width = 1 << 16, (beyond + ROUND) >> 16
     columns = promised((1, 4, height * width // 4), "float16", numbers(128))
     columns._a[0, 2, -128:] = numbers(128, seed=1)
     image = backend.col2im(columns, (height, width), *WINDOWS)._a
     np.testing.assert_array_equal(image[0, 0, -1, -256:], columns._a[0, 2:, -128:].T.reshape(-1))
 
 
+@both
 @pytest.mark.parametrize("kind", ["max_pool", "avg_pool"])
-def test_large_pooling(backend: Any, kind: str) -> None:
-    x = promised((1, 1, 1 << 16, (1 << 15) + (1 << 10)), "float16", numbers(2))
+def test_large_pooling(backend: Any, beyond: int, kind: str) -> None:
+    x = promised((1, 1, 1 << 16, (beyond >> 16) + (1 << 10)), "float16", numbers(2))
     settings = (2, 2), (2, 2), (0, 0)
     window = x._a[0, 0, -2:, -2:].astype(np.float64)
     if kind == "avg_pool":
@@ -222,13 +241,14 @@ def test_large_pooling(backend: Any, kind: str) -> None:
         return
     found, indices = backend.max_pool(x, *settings, (1, 1), False)
     close(found._a[0, 0, -1, -1], window.max())
-    assert indices._a[0, 0, -1, -1] > BEYOND
+    assert indices._a[0, 0, -1, -1] > beyond
 
 
+@both
 @pytest.mark.parametrize("kind", ["max_pool", "avg_pool"])
-def test_large_pooling_backward(backend: Any, kind: str) -> None:
+def test_large_pooling_backward(backend: Any, beyond: int, kind: str) -> None:
     """The gradients by the last pixels, of which each belongs to one window."""
-    size = 1 << 16, (BEYOND + ROUND) >> 16
+    size = 1 << 16, (beyond + ROUND) >> 16
     grad = promised((1, 1, size[0] // 2, size[1] // 2), "float16", numbers(128))
     wanted = np.zeros((128, 2))
     if kind == "avg_pool":
@@ -242,9 +262,10 @@ def test_large_pooling_backward(backend: Any, kind: str) -> None:
     close(found._a[0, 0, -1, -256:], wanted.reshape(-1))
 
 
+@both
 @pytest.mark.parametrize("kind", ["adaptive_max_pool", "adaptive_avg_pool"])
-def test_large_adaptive_pooling(backend: Any, kind: str) -> None:
-    size = 1 << 16, (1 << 15) + (1 << 10)
+def test_large_adaptive_pooling(backend: Any, beyond: int, kind: str) -> None:
+    size = 1 << 16, (beyond >> 16) + (1 << 10)
     x = promised((1, 1, *size), "float16", numbers(2))
     found = getattr(backend, kind)(x, (size[0] // 2, size[1] // 2))
     window = x._a[0, 0, -2:, -2:].astype(np.float64)
@@ -254,7 +275,7 @@ def test_large_adaptive_pooling(backend: Any, kind: str) -> None:
         close(spread[0, 0, -1, -2:], [window.mean() / 4] * 2)
         return
     close(found[0]._a[0, 0, -1, -1], window.max())
-    assert found[1]._a[0, 0, -1, -1] > BEYOND
+    assert found[1]._a[0, 0, -1, -1] > beyond
 
 
 @pytest.mark.parametrize("name", ["attention_weights", "attention_gradients"])
@@ -286,16 +307,21 @@ def test_large_attention(backend: Any, name: str, large: str) -> None:
     close(of_weights._a[0, -1], share * (t - (t * share).sum()))
 
 
-def test_large_sums_by_index(backend: Any) -> None:
-    height, width = 1 << 10, (BEYOND + ROUND) >> 10
-    rows = promised((height, width), "float16", numbers(256))
-    index = StrictArray(np.arange(height), 0)
-    close(backend.sum_into_rows(height, index, rows)._a[-1, -256:], rows._a[-1, -256:])
+@both
+@pytest.mark.parametrize("reduce", ["sum", "prod", "amax", "amin"])
+def test_large_reductions_by_index(backend: Any, beyond: int, reduce: str) -> None:
+    height, width = 1 << 10, (beyond + ROUND) >> 10
+    rows, out = (promised((height, width), "float16", numbers(256, seed=seed)) for seed in range(2))
+    values, before = rows._a[-1, -256:].astype(np.float64), out._a[-1, -256:].astype(np.float64)
+    function = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce]
+    found = backend._reduced(reduce, out, StrictArray(np.arange(height), 0), rows)
+    close(found._a[-1, -256:], function(before, values))
 
 
+@both
 @pytest.mark.parametrize("call", ["unscale", "clip"])
-def test_large_lists(backend: Any, call: str) -> None:
-    x = promised((BEYOND + 100,), "float16", numbers(50))
+def test_large_lists(backend: Any, beyond: int, call: str) -> None:
+    x = promised((beyond + 100,), "float16", numbers(50))
     before = x._a[-50:].astype(np.float64)
     with np.errstate(all="ignore"):
         if call == "unscale":
@@ -307,29 +333,115 @@ def test_large_lists(backend: Any, call: str) -> None:
             close(x._a[-50:], before.clip(-1, 1))
 
 
-def test_large_products(backend: Any) -> None:
+@both
+def test_large_products(backend: Any, beyond: int) -> None:
     backend.capture.on = True
     try:
-        a, b = promised((1 << 16, 1), "int8", [3]), promised((1, (1 << 15) + 64), "int8", [5, 7])
+        a, b = promised((1 << 16, 1), "int8", [3]), promised((1, (beyond >> 16) + 64), "int8", [5, 7])
         found = backend.mm(a, b)._a
     finally:
         backend.capture.on = False
-    assert found.size > BEYOND
+    assert found.size > beyond
     assert found[-1, -2:].tolist() == [15, 21]
 
 
+@both
 @pytest.mark.parametrize(("dtype", "of_block"), [("float16", 8), ("float32", 8), ("float64", 4)])
-def test_large_random_decisions(backend: Any, dtype: str, of_block: int) -> None:
+def test_large_random_decisions(backend: Any, beyond: int, dtype: str, of_block: int) -> None:
     """Those of dropout: the last ones are those that the generator has so far along its stream."""
-    size, key, kind = BEYOND + 8 * ROUND, 3, np.dtype(dtype)
+    size, key, kind = beyond + 8 * ROUND, 3, np.dtype(dtype)
     words = philox.WordStream(4, key, size // of_block - 1)  # a block has four words, each for one or two numbers
     found = CupyBackend._decisions(backend, size, kind, key, 0, 0.5)._a
     np.testing.assert_array_equal(found[-of_block:], philox.bernoulli(np, words, kind, 0.5)[:of_block])
 
 
+@both
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
 @pytest.mark.parametrize("distribution", [philox.uniform, philox.normal, philox.exponential], ids=lambda d: d.__name__)
-def test_large_distributions(backend: Any, distribution: Any) -> None:
-    size, half = BEYOND + ROUND, np.dtype("float16")
-    words = philox.WordStream(4, 3, size // 8 - 1)
-    found = CupyBackend.random_numbers(backend, distribution, size, half, 3, 0)._a
-    np.testing.assert_array_equal(found[-8:].view(half), distribution(np, words, half)[:8])
+def test_large_distributions(backend: Any, beyond: int, distribution: Any, dtype: str) -> None:
+    size, kind = beyond + ROUND, np.dtype(dtype)
+    of_block = 8 if dtype == "float16" else 4
+    words = philox.WordStream(4, 3, size // of_block - 1)
+    found = CupyBackend.random_numbers(backend, distribution, size, kind, 3, 0)._a
+    np.testing.assert_array_equal(found[-of_block:].view(kind), distribution(np, words, kind)[:of_block])
+
+
+@both
+def test_large_random_words(backend: Any, beyond: int) -> None:
+    size = beyond + ROUND
+    found = CupyBackend.random_words(backend, size, 3, 0)._a
+    np.testing.assert_array_equal(found[-4:], philox.words(4, 3, size // 4 - 1))
+
+
+# -- that too few bits would be noticed -------------------------------------------------------------------------------
+
+
+class Cut(NamedTuple):
+    """A source in which an index has too few bits, and what is to notice."""
+
+    test: Callable[..., None]
+    file: str
+    #: The function, and what it has once, with the index between two signs @.
+    function: str
+    line: str
+    settings: dict[str, Any] | None = None
+
+    def source(self, bits: int) -> str:
+        before, function, after = (CUDA / f"{self.file}.cu").read_text().partition(f" {self.function}(")
+        assert self.line.replace("@", "") in after
+        _, index, _ = parts = self.line.split("@")
+        cut = f"(({index}) & {(1 << bits) - 1}ll)"
+        return before + function + after.replace("".join(parts), cut.join(parts[::2]), 1)
+
+
+PRODUCTS, UNIFORM = {"reduce": "prod"}, {"distribution": philox.uniform, "dtype": "float64"}
+CUTS = {
+    "im2col, elements": Cut(test_large_windows_as_columns, "windows", "im2col", "i64 rest = @i@;"),
+    "im2col, reads": Cut(
+        test_large_windows_as_columns, "windows", "im2col", "x[@((plane * a.size + i0) * b.size + i1) * c.size + i2@]"
+    ),
+    "im2col, writes": Cut(test_large_windows_as_columns, "windows", "im2col", "out[@i@]"),
+    "col2im, columns": Cut(test_large_columns_as_windows, "windows", "col2im", "i2 = @i@ % c.size"),
+    "col2im, rows": Cut(test_large_columns_as_windows, "windows", "col2im", "i1 = @i@ / c.size"),
+    "col2im, reads": Cut(
+        test_large_columns_as_windows, "windows", "col2im",
+        "columns[@tap * windows + (o0 * b.outputs + o1) * c.outputs + o2@]",
+    ),
+    "col2im, writes": Cut(test_large_columns_as_windows, "windows", "col2im", "out[@i@]"),
+    "by index, rows": Cut(test_large_reductions_by_index, "segments", "reduce", "first = @i@ / width", PRODUCTS),
+    "by index, columns": Cut(test_large_reductions_by_index, "segments", "reduce", "column = @i@ % width", PRODUCTS),
+    "by index, starts": Cut(
+        test_large_reductions_by_index, "segments", "reduce", "total = load(out[@index * width + column@])", PRODUCTS
+    ),
+    "by index, reads": Cut(
+        test_large_reductions_by_index, "segments", "reduce", "rows[@order[k] * width + column@]", PRODUCTS
+    ),
+    "by index, writes": Cut(
+        test_large_reductions_by_index, "segments", "reduce", "out[@index * width + column@] = store", PRODUCTS
+    ),
+    "words, sizes": Cut(test_large_random_words, "philox", "fill", "words_needed = @n@ / per_word"),
+    "words, writes": Cut(test_large_random_words, "philox", "fill", "element = @(word - offset) * per_word + part@"),
+    "float64, writes": Cut(
+        test_large_distributions, "philox", "fill", "element = @(word - offset) * per_word + part@", UNIFORM
+    ),
+}  # fmt: skip
+
+
+@both
+@pytest.mark.parametrize("name", CUTS)
+def test_indices_of_too_few_bits_are_noticed(
+    backend: Any, beyond: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut, modules = CUTS[name], dict[Any, Any]()
+    text = cut.source(beyond.bit_length() - 1)
+
+    def module(*, code: str, options: tuple[str, ...]) -> HostModule:
+        return HostModule(code=text, options=options)
+
+    monkeypatch.setattr(backend.xp, "RawModule", module, raising=False)
+    monkeypatch.setitem(backend.__dict__, "_modules", modules)
+    if cut.file == "philox":
+        monkeypatch.setitem(backend.__dict__, "_philox", module(code="", options=("-std=c++17",)))
+    with pytest.raises(AssertionError, match="Mismatched elements"):
+        cut.test(backend, beyond, **(cut.settings or {}))
+    assert modules or cut.file == "philox"
