@@ -9,7 +9,10 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
+from gradcore.backends import registry
 from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.random.recording import present
+from gradcore.random.generator import place, repeated
 from gradcore.utils.checkpoint import checkpoint
 from tests.cuda.fake_runtime import FakeCudaBackend, Runtime
 from tests.cuda.host import needs_compiler
@@ -200,6 +203,70 @@ def test_states_inside_a_graph(cuda: Runtime) -> None:
     gc.manual_seed(4)
     assert x.tolist() == again.tolist() == drawn().tolist()
     assert y.tolist() == drawn().tolist()
+
+
+def test_graphs_that_go_back_to_where_they_began(cuda: Runtime) -> None:
+    """They step over nothing, and draw from where the generator stands."""
+
+    def forked() -> Any:
+        with gc.random.fork_rng():
+            return drawn()
+
+    g, x = captured(forked)
+    for seed in (4, 5):
+        gc.manual_seed(seed)
+        state = gc.get_rng_state()
+        g.replay()
+        assert gc.equal(gc.get_rng_state(), state)
+        assert x.tolist() == drawn().tolist()
+
+
+def test_numbers_of_another_device_are_not_those_of_the_graph(cuda: Runtime) -> None:
+    """Where numbers are drawn again: the graph's place is in memory that the other device does not read."""
+    places = []
+
+    def function() -> None:
+        with repeated(place()):
+            gc.rand(3, device="cuda")
+            state, backend = gc.default_generator._state, registry.find("cuda")
+            places.append(backend.random_place(state, 4))
+            with backend.use_index(1), gc.cuda.stream(gc.cuda.default_stream(1)):
+                places.append(backend.random_place(state, 4))
+
+    gc.manual_seed(7)
+    captured(function)
+    (memory, second), (key, counter) = places
+    assert (memory.shape, second) == ((6,), 1)
+    assert (key, counter) == (7, 0)
+
+
+def test_work_that_is_given_up_while_it_is_recorded_leaves_nothing(cuda: Runtime) -> None:
+    g, generator = gc.cuda.CUDAGraph(), gc.Generator("cuda").manual_seed(3)
+    for end in (g.capture_end, g.reset):
+        with gc.cuda.stream(gc.cuda.Stream()):
+            g.capture_begin()
+            drawn(generator=generator)  # and then an error, after which the user ends what was begun
+            end()
+        g.reset()
+        assert present() is None
+    assert generator.get_state().tolist() == gc.Generator().manual_seed(3).get_state().tolist()
+    with gc.cuda.graph(g):
+        x = drawn(generator=generator)
+    g.replay()
+    assert x.tolist() == drawn(generator=gc.Generator().manual_seed(3)).tolist()
+
+
+def test_generators_outlive_graphs(cuda: Runtime) -> None:
+    generator = gc.Generator("cuda").manual_seed(3)
+    for step in range(2):
+        g, x = captured(lambda: drawn(generator=generator))
+        g.replay()
+        del g
+        expected = gc.Generator().manual_seed(3)
+        for _ in range(2 * step + 1):
+            wanted = drawn(generator=expected)
+        assert x.tolist() == wanted.tolist()
+        assert drawn(generator=generator).tolist() == drawn(generator=expected).tolist()
 
 
 def test_random_numbers_of_the_cpu_are_drawn_at_once(cuda: Runtime) -> None:

@@ -288,7 +288,9 @@ class CupyBackend(
             if self.current_index() != recording.device:
                 raise RuntimeError(f"random numbers on another device than that of the graph, cuda:{recording.device}")
             state = recording.of(state)
-        return state.draw_recorded(words) if isinstance(state, RecordedState) else state.draw(words)
+        if isinstance(state, RecordedState) and state.device == self.current_index():
+            return state.draw_recorded(words)
+        return state.draw(words)
 
     def place_memory(self) -> Any:
         """Memory for a key and a counter, from a pool of its own: no work, recorded or not, uses it for others."""

@@ -30,15 +30,17 @@ class RecordedState(PhiloxState):
         The generator's state, from which a replay draws.
     memory : array
         Memory of the device for the key and the counter with which a replay begins.
+    device : int
+        The index of the memory's device.
     counter : int
         The block to start with.
     """
 
-    __slots__ = ("memory", "origin")
+    __slots__ = ("device", "memory", "origin")
 
-    def __init__(self, origin: PhiloxState, memory: Any, counter: int = 0) -> None:
+    def __init__(self, origin: PhiloxState, memory: Any, device: int, counter: int = 0) -> None:
         super().__init__(origin.seed, counter)
-        self.origin, self.memory = origin, memory
+        self.origin, self.memory, self.device = origin, memory, device
 
     def draw(self, words: int) -> tuple[int, int]:
         """Reserve words of devices that record nothing, as the CPU."""
@@ -50,13 +52,13 @@ class RecordedState(PhiloxState):
 
     def copy(self) -> "RecordedState":
         """An independent state at the same place of the same graph."""
-        return RecordedState(self.origin, self.memory, self.counter)
+        return RecordedState(self.origin, self.memory, self.device, self.counter)
 
 
 def again(state: PhiloxState) -> PhiloxState:
     """A copy of a state that draws what the state will, also if that is recorded elsewhere."""
     if isinstance(state, RecordedState):
-        return RecordedState(again(state.origin), state.memory, state.counter)
+        return RecordedState(again(state.origin), state.memory, state.device, state.counter)
     return RepeatedState(*state.place())
 
 
@@ -88,15 +90,17 @@ class Recording:
             return state
         found = self._states.get(id(state))
         if found is None:
-            found = self._states[id(state)] = RecordedState(state, self._backend.place_memory())
+            found = self._states[id(state)] = RecordedState(state, self._backend.place_memory(), self.device)
         return found
 
     def replay(self) -> None:
-        """Draw, from each state, what the whole graph needs, for the launch that follows in the current stream."""
+        """Draw, from each state, what the whole graph needs, for the launch that follows in the current stream.
+
+        That is nothing where the graph goes back to where it began, which it reads nevertheless.
+        """
         for state in self._states.values():
-            if state.counter:
-                place = state.origin.draw(state.counter * WORDS_PER_BLOCK)
-                self._backend.write_place(state.memory, *place)
+            place = state.origin.draw(state.counter * WORDS_PER_BLOCK)
+            self._backend.write_place(state.memory, *place)
 
 
 class _Current(threading.local):
