@@ -18,6 +18,7 @@ from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Subclasses, Variable, bump
 from gradcore.dispatch.overriding import hand_over, overloaded
 from gradcore.indexing import as_view_key, getitem, resolve
+from gradcore.ops.checks import fitting
 from gradcore.ops.geometry import expanded
 from gradcore.ops.indexing import as_indices
 from gradcore.ops.table import OPS, Op
@@ -59,16 +60,10 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
     return self
 
 
-def _number(value: Any, dtype: dtypes.dtype) -> Any:
-    if isinstance(value, complex) and not dtype.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
-    return value
-
-
 def fill_(self: Any, value: Any) -> Any:
     """Write a value, a number or a 0-dim tensor, to every place of the tensor."""
     if not isinstance(value, Variable):
-        return overwrite(OPS["fill_number_"], self, "copy_into", (_number(value, self._dtype),), (value,))
+        return overwrite(OPS["fill_number_"], self, "copy_into", (fitting(value, self._dtype),), (value,))
     if value._array.ndim:
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value._array.ndim} dimensions."
@@ -112,6 +107,10 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
 
 def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """Write `values` (broadcast) to the places given by a tuple of integer or bool tensors, or add them there."""
+    if not isinstance(values, Variable):
+        raise TypeError(f"index_put_(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
+    if isinstance(indices, Variable):
+        raise TypeError("index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not Tensor")
     if values._dtype is not self._dtype:
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {self._dtype.scalar_name} for the "
@@ -159,8 +158,7 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         _write_view(part, value)
         return
     if not isinstance(value, Variable):
-        _number(value, self._dtype)
-        value = TENSORS.full((), value, dtype=self._dtype, device=self._device)
+        value = TENSORS.full((), fitting(value, self._dtype), dtype=self._dtype, device=self._device)
     index_put_(part, indices, _without_leading_ones(value, part._array.ndim))
 
 

@@ -14,6 +14,7 @@ from gradcore.creation.placing import converted, finished, place
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created
 from gradcore.dtypes import DTypeLike
+from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "new_tensor", "tensor"]
@@ -59,11 +60,22 @@ def _ragged(data: Any) -> Exception:
     return TypeError("not a sequence: the nested sequences have different depths")
 
 
+def _is_long(value: Any) -> bool:
+    return isinstance(value, int) and -(2**63) <= value < 2**63
+
+
 def _unusable(data: Any) -> Exception:
     while isinstance(data, (list, tuple)) and data:
-        data = data[0]
+        data = next((d for d in data if not isinstance(d, (bool, float)) and not _is_long(d)), data[0])
     if isinstance(data, str):
         return TypeError("new(): invalid data type 'str'")
+    if isinstance(data, np.ndarray):
+        return TypeError(
+            f"can't convert np.ndarray of type numpy.{data.dtype.type.__name__}. The only supported types are: float64, "
+            "float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool."
+        )
+    if isinstance(data, int):
+        return ValueError("Overflow when unpacking long long")
     return RuntimeError(f"Could not infer dtype of {type(data).__name__}")
 
 
@@ -107,7 +119,8 @@ def tensor(
     ValueError
         If nested sequences differ in length.
     RuntimeError
-        If gradients are asked for integers, or the data has no dtype that tensors know.
+        If gradients are asked for integers, the data has no dtype that tensors know, or a number is outside of the
+        range of a dtype of integers.
 
     Examples
     --------
@@ -133,7 +146,20 @@ def tensor(
     wanted = wanted or _dtype_of(data, array)
     if array.dtype.kind == "c" and not wanted.is_complex:
         raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
+    if wanted.category == 1 and not isinstance(data, np.ndarray):
+        _check_range(array, wanted)
     return place(converted(array, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
+
+
+def _check_range(array: np.ndarray[Any, Any], wanted: dtypes.dtype) -> None:
+    """Refuse numbers that are outside of the range of a dtype of integers; arrays are converted as NumPy does."""
+    if array.dtype == wanted.numpy or array.dtype.kind not in "iuf" or not array.size:
+        return
+    try:
+        fitting(array.min().item(), wanted)
+        fitting(array.max().item(), wanted)
+    except RuntimeError:
+        raise RuntimeError(f"value cannot be converted to type {wanted.name} without overflow") from None
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:

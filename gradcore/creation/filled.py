@@ -14,6 +14,7 @@ from gradcore.creation.placing import finished, into
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created, overloaded
 from gradcore.dtypes import DTypeLike
+from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -58,6 +59,8 @@ def sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
 def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
+    if value:
+        value = (fitting(value[0], wanted),)
     make, run = getattr(where.backend.xp, maker), local.state.run
     if where.guarded:
         with where.backend.use_index(where.index):

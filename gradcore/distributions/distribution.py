@@ -96,8 +96,9 @@ class Distribution:
 
     def _check_parameters(self) -> None:
         for name, constraint in self.arg_constraints.items():
-            if constraints.is_dependent(constraint) or name not in self.__dict__:
-                continue  # cannot be checked, or not given but computed
+            computed = name not in self.__dict__ and not isinstance(getattr(type(self), name, None), property)
+            if constraints.is_dependent(constraint) or computed:
+                continue  # cannot be checked, or not given but made of what is
             value = getattr(self, name)
             if isinstance(value, Tensor) and TENSORS.holds_anywhere(~constraint.check(value)):
                 raise ValueError(

@@ -114,13 +114,29 @@ class RNNCellBase(_Recurrent):
             shape = (*input.shape[:-1], self.hidden_size)
             hx = (zeros(shape, dtype=input.dtype, device=input.device),) * count
         state = hx if isinstance(hx, (tuple, list)) else (hx,)
+        if len(state) != count:
+            raise TypeError(f"{name}: argument 'hx' must be {count} tensors of the state, but got {len(state)}")
         for i, h in enumerate(state):
             if h.ndim not in (1, 2):
                 which = f"hx[{i}]" if count > 1 else "hidden"
                 raise ValueError(f"{name}: Expected {which} to be 1D or 2D, got {h.ndim}D instead")
+        self._check(input, state)
         inflow = F.linear(input, self.weight_ih, self.bias_ih)
         found = MODES[self.mode][2](inflow, F.linear(state[0], self.weight_hh, self.bias_hh), tuple(state))
         return found if count > 1 else found[0]
+
+    def _check(self, input: Tensor, state: Sequence[Tensor]) -> None:
+        """Refuse sizes that do not belong together: a batch of one would be broadcast."""
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
+        batch = input.shape[:-1]
+        for i, h in enumerate(state):
+            if h.shape[-1] != self.hidden_size:
+                size = h.shape[-1]
+                raise RuntimeError(f"hidden{i} has inconsistent hidden_size: got {size}, expected {self.hidden_size}")
+            if h.shape[:-1] != batch:
+                sizes = [s[0] if len(s) else "none" for s in (batch, h.shape[:-1])]
+                raise RuntimeError(f"Input batch size {sizes[0]} doesn't match hidden{i} batch size {sizes[1]}")
 
     def extra_repr(self) -> str:
         """Sizes, and settings that are not the usual ones."""

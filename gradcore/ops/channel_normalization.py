@@ -12,6 +12,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.backends.batching.messages import BATCH_NORM
+from gradcore.ops.checks import check_floating
 from gradcore.ops.normalization import Needs, along_input, plus, with_zeros
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
@@ -142,6 +143,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
                 f"shape {list(tensor.shape)} and input of shape {sizes}"
             )
     _check_count([sizes[0] * sizes[1] // num_groups, num_groups, *sizes[2:]])
+    check_floating("GroupNormKernelImpl", input)
     return F.native_group_norm(input, weight, bias, num_groups, eps)[0]
 
 
@@ -275,6 +277,7 @@ def _batch_norm(
     for name, tensor in given.items():
         if tensor is not None and prod(tensor.shape) != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {prod(tensor.shape)}")
+    check_floating("batch_norm", input)
     if not prod(input.shape):
         return F.clone(input)
     if not training:

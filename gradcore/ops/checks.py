@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from gradcore import dtypes
 from gradcore.ops.shapes import all_dims
 
-__all__ = ["check_implemented", "check_reducible", "scalar_name"]
+__all__ = ["check_floating", "check_implemented", "check_reducible", "fitting", "overflow", "scalar_name"]
 
 
 def scalar_name(array: Any) -> str:
@@ -44,3 +45,57 @@ def check_reducible(
     for i in all_dims(dim, len(shape)):
         if shape[i] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {i} to have non-zero size.")
+
+
+def check_floating(kernel: str, *tensors: Any) -> None:
+    """Raise for tensors of integers or bools where the kernel is one for real or complex numbers."""
+    for tensor in tensors:
+        if tensor is not None and tensor.dtype.category < 2:
+            raise NotImplementedError(f"\"{kernel}\" not implemented for '{tensor.dtype.scalar_name}'")
+
+
+#: The C++ types of PyTorch's messages, where they are not called ``<name of the dtype>_t``.
+_CPP_TYPES = {
+    "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
+
+#: The largest finite numbers that are not rounded to infinity.
+_LARGEST = {"float16": 65519.0, "float32": 3.4028235677973366e38, "float64": 1.7976931348623157e308}
+
+
+def overflow(dtype: dtypes.dtype) -> RuntimeError:
+    """What PyTorch says of a number that is outside of a dtype's range."""
+    kind = _CPP_TYPES.get(dtype.name, f"{dtype.name}_t")
+    return RuntimeError(f"value cannot be converted to type {kind} without overflow")
+
+
+def fitting(value: Any, dtype: dtypes.dtype) -> Any:
+    """A Python number that is to be written into a tensor of that dtype.
+
+    Raises
+    ------
+    RuntimeError
+        If it is outside of the dtype's range. Infinities and NaN are numbers of all floating point dtypes, and negative
+        integers wrap around once in unsigned dtypes.
+    """
+    if dtype.category == 0 or not isinstance(value, (int, float, complex)):
+        return value
+    if isinstance(value, complex):
+        if not dtype.is_complex and value.imag:
+            raise overflow(dtype)
+        real = dtype.to_real() if dtype.is_complex else dtype
+        fitting(value.real, real)
+        fitting(value.imag, real)
+        return value if dtype.is_complex else value.real
+    if dtype.category > 1:
+        real = dtype.to_real() if dtype.is_complex else dtype
+        if _LARGEST.get(real.name, inf) < abs(value) < inf:
+            raise overflow(dtype)
+        return value
+    limits = dtypes.iinfo(dtype)
+    if limits.min <= value <= limits.max:
+        return value
+    if limits.min == 0 and isinstance(value, int) and -limits.max <= value:
+        return value + limits.max + 1
+    raise overflow(dtype)

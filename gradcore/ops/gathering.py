@@ -6,6 +6,7 @@ import math
 
 from gradcore import dtypes
 from gradcore.ops.annotations import Number
+from gradcore.ops.checks import fitting, overflow
 from gradcore.ops.geometry import broadcast_shape
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import wrap_dim
@@ -114,13 +115,7 @@ scatter_value.jvp("self")(lambda F, t, dim, index: F.scatter_value(t, dim, index
 
 def number_for(F, value, x):
     """A Python number in the dtype of `x`."""
-    if isinstance(value, complex) and x.dtype.kind != "c":
-        raise _overflow(x)
-    return F.scalar(value, x.dtype)
-
-
-def _overflow(x):
-    return RuntimeError(f"value cannot be converted to type {dtypes.from_numpy(x.dtype).name} without overflow")
+    return F.scalar(fitting(value, dtypes.from_numpy(x.dtype)), x.dtype)
 
 
 @composite(
@@ -141,6 +136,8 @@ def scatter(F, self, dim: int, index, src=None, *, reduce: str | None = None, va
     `src` may be a number. With ``reduce='add'`` or ``'multiply'`` it is combined with what is there.
     """
     src = value if src is None else src
+    if src is None:
+        raise TypeError("scatter() missing 1 required positional arguments: \"src\"")
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     if reduce is None:
@@ -398,7 +395,7 @@ def masked_fill_tensor(F, self, mask, value):
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     if value.dtype.kind == "c" and self.dtype.kind != "c":
-        raise _overflow(self)
+        raise overflow(dtypes.from_numpy(self.dtype))
     broadcast_shape([self.shape, mask.shape])
     return F.where(mask, value.astype(self.dtype), self)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.errors import caller_depth
+from gradcore.ops.checks import check_floating
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import camel_case, composite, general
 
@@ -188,6 +189,7 @@ def mse_loss(
     input, target = pair(F, input, target)
     if weight is not None:
         return weighted(F, F.square(input - target), weight, given, reduction)
+    check_floating("mse_cpu", input)
     return F.mse_loss_of(input, target, reduction, 1.0)
 
 
@@ -227,6 +229,7 @@ def smooth_l1_loss(
     input, target = pair(F, input, target)
     if beta == 0:
         return reduced(F, F.abs(input - target), reduction)
+    check_floating("smooth_l1_cpu", input)
     return F.smooth_l1_loss_of(input, target, reduction, beta)
 
 
@@ -238,6 +241,7 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     given = input
     input, target = pair(F, input, target)
+    check_floating("huber_cpu", input)
     if weight is None:
         return F.huber_loss_of(input, target, reduction, delta)
     if weight.shape != given.shape:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore.ops.annotations import Ints
+from gradcore.ops.checks import check_floating
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, linear
 
@@ -162,6 +163,8 @@ def interpolate(
         )
     if not input.shape[1]:
         raise RuntimeError(f"Non-empty {n + 2}D data tensor expected but got a tensor with sizes {list(input.shape)}")
+    if not mode.startswith("nearest"):
+        check_floating(f"upsample_{mode}{n}d", input)
     return F.resample(input, sizes, scales, mode, bool(align_corners), antialias)
 
 

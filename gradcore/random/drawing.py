@@ -102,11 +102,27 @@ def all_words(words: Any) -> Any:
     return words[:] if isinstance(words, philox.WordStream) else words
 
 
+def check_bounds(low: int, high: int, dtype: dtypes.dtype) -> None:
+    """Refuse bounds of random integers that are outside of a dtype's range."""
+    if dtype.category > 1:
+        return
+    least, most = (0, 1) if dtype.category == 0 else (dtypes.iinfo(dtype).min, dtypes.iinfo(dtype).max)
+    for name, bound in (("from", low), ("to - 1", high - 1)):
+        if not least <= bound <= most:
+            kind = CPP_INTEGERS.get(dtype.name, dtype.name)
+            raise RuntimeError(f"{name} is out of bounds for {kind}")
+
+
+#: The C++ types of dtypes in PyTorch's messages.
+CPP_INTEGERS = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long"}
+
+
 def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any, generator: Any) -> Any:
     """A tensor of integers from `low` to `high`, exclusive."""
     wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    check_bounds(low, high, wanted)
     if where.type == "meta":
         return TENSORS.empty(shape, dtype=wanted, device=where)
     count = int(np.prod(shape, dtype=np.int64))

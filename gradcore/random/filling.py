@@ -14,7 +14,7 @@ from gradcore.backends.batching.messages import RANDOM_INPLACE
 from gradcore.backends.random import philox
 from gradcore.dispatch import check_inplace, write
 from gradcore.ops.table import camel_case
-from gradcore.random.drawing import depending, different_levels, integers, sample
+from gradcore.random.drawing import check_bounds, depending, different_levels, integers, sample
 from gradcore.random.functions import bernoulli, check_probability, multinomial
 from gradcore.random.generator import Generator
 from gradcore.tensor import Tensor
@@ -42,6 +42,8 @@ def _filler(
             raise TypeError(
                 f"{fill.__name__}() takes {', '.join(defaults)} and generator, but got {sorted(unknown) or values}"
             )
+        if "p" in defaults and not (values or named):
+            raise TypeError(f'{fill.__name__}() missing 1 required positional arguments: "p"')
         parameters = (defaults | dict(zip(defaults, values, strict=False)) | named).values()
         if check is not None:
             check(*parameters)
@@ -101,6 +103,8 @@ def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **n
         else:
             largest = 1 if self._dtype is dtypes.bool_ else int(np.iinfo(self._dtype.numpy).max)
         low, high = 0, largest + 1
+    if values:
+        check_bounds(int(low), int(high), self._dtype)
     made = integers(int(low), int(high), self._array.shape, dtypes.int64, self._device, generator)
     return _fill(self, made, f"RandomBackward{(2, 1, 0)[len(values)]}")
 

@@ -23,6 +23,8 @@ from gradcore.creation.placing import finished
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import overridable
 from gradcore.dtypes import DTypeLike
+from gradcore.ops.checks import check_floating, fitting
+from gradcore.ops.geometry import broadcast_shape
 from gradcore.random.drawing import all_words, depending, different_levels, draw, integers, sample
 from gradcore.random.generator import Generator, default_generator
 from gradcore.tensor import Tensor
@@ -176,6 +178,8 @@ def randperm(
     where, wanted = resolve(device), dtypes.as_dtype(dtype)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
+    if wanted.category == 1:
+        fitting(max(n - 1, 0), wanted)
     if where.type == "meta":
         return TENSORS.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
     with where.backend.use_index(where.index):
@@ -210,7 +214,7 @@ def normal(
         made = mean + std * randn(sizes((size,)), generator=generator, dtype=dtype, device=device)
         made = finished(made, requires_grad)
     else:
-        shape = np.broadcast_shapes(*(t._array.shape for t in tensors))
+        shape = broadcast_shape([t._array.shape for t in tensors])
         drawn = randn(shape, generator=generator, dtype=tensors[0]._dtype, device=tensors[0]._device)
         made = (drawn * std + mean).detach()
         if out is None:
@@ -223,7 +227,7 @@ def normal(
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor:
     """Zeros and ones, one with the probability that `input` holds (or with `p`)."""
     if not input._dtype.is_floating_point and p is None:
-        raise RuntimeError("bernoulli expects a floating-point tensor of probabilities")
+        raise NotImplementedError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{input._dtype.scalar_name}'")
     where, shape = input._device, input._array.shape
     if p is None:
         _refuse_where(~((input >= 0) & (input <= 1)), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
@@ -329,6 +333,7 @@ def multinomial(
 @overridable
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers from Poisson distributions whose rates `input` holds."""
+    check_floating("poisson_cpu", input)
     _refuse_capture("poisson", input)
     if TENSORS.holds_anywhere(~(input >= 0)):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")

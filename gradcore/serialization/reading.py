@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -158,6 +159,23 @@ def _placed(t: Tensor, location: str, locations: Locations) -> Tensor:
     return t.to(location if locations is None else locations)
 
 
+def _check_readable(f: Any) -> None:
+    """Refuse what is neither a path nor a file, and files that are not there or empty."""
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            some = file.read(1)
+    elif not hasattr(f, "seek"):
+        raise AttributeError(
+            f"{type(f).__name__!r} object has no attribute 'seek'. You can only gradcore.load from a file that is "
+            "seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
+        )
+    else:
+        f.seek(0)
+        some = f.read(1)
+    if not some:
+        raise EOFError("Ran out of input: the file is empty")
+
+
 def load(
     f: Any,
     map_location: Locations = None,
@@ -191,10 +209,15 @@ def load(
     ------
     pickle.UnpicklingError
         If the file has something else in it.
+    EOFError
+        If it is empty.
+    FileNotFoundError
+        If it is not there.
     """
     import sys
     import zipfile
 
+    _check_readable(f)
     if not zipfile.is_zipfile(f):
         raise RuntimeError(
             "the file is not a zip archive as torch.save writes it (since PyTorch 1.6). Load and save it again with "
