@@ -247,7 +247,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     ),
     (lambda x: x[::0], ValueError, "slice step cannot be zero"),
     (lambda x: x.__setitem__(0, [1.0, 2.0]), TypeError, "^can't assign a list to a torch.DoubleTensor$"),
-    (lambda x: x.__setitem__(0, 1j), RuntimeError, "value cannot be converted to type float64 without overflow"),
+    (lambda x: x.__setitem__(0, 1j), RuntimeError, "value cannot be converted to type double without overflow"),
     (
         lambda x: x.__setitem__(0, gc.zeros(3)),
         RuntimeError,
