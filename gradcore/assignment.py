@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dispatch, dtypes
+from gradcore import dispatch
 from gradcore.autograd import views
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import TENSORS
@@ -177,7 +177,7 @@ def _written_at_once(self: Any, key: Any, value: Any) -> bool:
         return False
     try:
         local.state.run(operator.setitem, self._array, key, value)
-    except (IndexError, TypeError, ValueError):
+    except (IndexError, OverflowError, TypeError, ValueError):
         return False  # the general path says what is wrong
     bump(self)
     return True

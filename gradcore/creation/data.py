@@ -71,8 +71,9 @@ def _unusable(data: Any) -> Exception:
         return TypeError("new(): invalid data type 'str'")
     if isinstance(data, np.ndarray):
         return TypeError(
-            f"can't convert np.ndarray of type numpy.{data.dtype.type.__name__}. The only supported types are: float64, "
-            "float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool."
+            f"can't convert np.ndarray of type numpy.{data.dtype.type.__name__}. The only supported types are: "
+            "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, "
+            "uint8, and bool."
         )
     if isinstance(data, int):
         return ValueError("Overflow when unpacking long long")

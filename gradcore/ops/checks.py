@@ -96,6 +96,6 @@ def fitting(value: Any, dtype: dtypes.dtype) -> Any:
     limits = dtypes.iinfo(dtype)
     if limits.min <= value <= limits.max:
         return value
-    if limits.min == 0 and isinstance(value, int) and -limits.max <= value:
+    if limits.min == 0 and isinstance(value, int) and -limits.max <= value < 0:
         return value + limits.max + 1
     raise overflow(dtype)

@@ -137,7 +137,7 @@ def scatter(F, self, dim: int, index, src=None, *, reduce: str | None = None, va
     """
     src = value if src is None else src
     if src is None:
-        raise TypeError("scatter() missing 1 required positional arguments: \"src\"")
+        raise TypeError('scatter() missing 1 required positional arguments: "src"')
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     if reduce is None:
