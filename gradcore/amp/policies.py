@@ -15,8 +15,8 @@ LOWER, FLOAT32, WIDEST, REFUSED = "lower", "float32", "widest", "refused"
 
 _BOTH = {
     LOWER: """
-        addbmm addmm baddbmm bmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
-        linalg_vecdot linear matmul mm prelu scaled_dot_product_attention
+        addbmm addmm addmm_gelu addmm_relu baddbmm bmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+        conv_transpose3d linalg_vecdot linear matmul mm prelu scaled_dot_product_attention
     """,
     FLOAT32: """
         binary_cross_entropy_with_logits cdist cosine_embedding_loss cross_entropy hinge_embedding_loss huber_loss

@@ -147,7 +147,8 @@ def test_writes_and_second_backwards(op: Op) -> None:
 
 #: Operations that are made of others, and not of those that PyTorch makes them of.
 MADE_OTHERWISE = """
-    adaptive_avg_pool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices affine_grid avg_pool1d cdist chain_matmul
+    adaptive_avg_pool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices addmm_activation affine_grid avg_pool1d
+    cdist chain_matmul
     combinations cross_entropy ctc_loss cumulative_trapezoid dist einsum embedding_bag fft_fft2 fft_fftn
     fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices
     grid_sample imag inner istft kron linalg_cond linalg_matrix_norm linalg_matrix_power linalg_multi_dot linalg_norm
