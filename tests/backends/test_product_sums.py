@@ -68,6 +68,19 @@ def test_what_is_done_without_the_product(other: tuple[int, ...], target: tuple[
     agree(found, x, y, target)
 
 
+@pytest.mark.parametrize(
+    ("size", "other", "target"),
+    [((3, 1_000_000), (1_000_000,), (3, 1)), ((1_000_000, 3), (1_000_000, 1), (3,)), ((3, 1_000_000), None, (3, 1)),
+     ((100_000, 64), None, (64,)), ((1_000_000,), None, ())],
+)  # fmt: skip
+def test_long_sums_are_precise(size: Any, other: Any, target: Any) -> None:
+    """Of positive numbers that are alike, what is added in turn loses digits with every number."""
+    x, y = np.full(size, 0.1, np.float32), np.full(other or size, 0.7, np.float32)
+    count = x.size // int(np.prod(target))
+    expected = count * float(np.float32(0.1)) * float(np.float32(0.7))
+    assert abs(F.product_to_size(x, y, target) / expected - 1).max() < 2e-5
+
+
 @pytest.mark.parametrize("layout", ["transposed", "every second", "expanded", "reversed"])
 def test_other_layouts(layout: str) -> None:
     makers: dict[str, Any] = {

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.products_in_threads import blas_alone
+from gradcore.backends.numpy.rows import IN_TURN, LONG
 
 __all__ = ["sums_of_products"]
 
 #: Columns from which this is faster than a product and a sum, and elements that are worth a thread.
 _WIDE, _WORTH_A_THREAD = 64, 1 << 20
-#: Elements of a vector that are multiplied and added by one call of BLAS, and rows by one of `numpy.einsum`.
+#: Elements of a vector that are multiplied and added by one call of BLAS, and rows, at least, by one of `numpy.einsum`.
 _ROW, _ROWS = 1024, 1024
 
 
@@ -65,24 +67,25 @@ def _dot(x: Any, y: Any) -> Any:
 
 
 def _along_one(x: Any, y: Any, first: _Dims, second: _Dims) -> Any:
-    """The sums over the rows or the columns of a matrix."""
+    """The sums over the rows or the columns of a matrix; None where BLAS would add more in turn than is precise."""
     if not first.of_both:
-        return x @ y.reshape(-1)
+        return x @ y.reshape(-1) if second.size < LONG else None
     if not second.of_both:
-        return y.reshape(-1) @ x
-    if x.shape[1] < _WIDE:
+        return y.reshape(-1) @ x if first.size < IN_TURN * 2 else None
+    if x.shape[1] < _WIDE or (first.stay and second.size >= LONG):
         return None
     y = y.reshape(x.shape)
     return _sums_of_columns(x, y) if second.stay else np.vecdot(x, y)
 
 
 def _sums_of_columns(x: Any, y: Any) -> Any:
-    """`numpy.einsum` adds one row after the other: rows in turn are few, and what they give is added pairwise."""
-    found = np.empty((-(-len(x) // _ROWS), x.shape[1]), x.dtype)
+    """`numpy.einsum` adds one row after the other, so it gets some at a time; what they give is added at the end."""
+    step = max(_ROWS, isqrt(len(x)))
+    found = np.empty((-(-len(x) // step), x.shape[1]), x.dtype)
 
     def some(numbers: Iterator[int]) -> None:
         for i in numbers:
-            rows = slice(i * _ROWS, i * _ROWS + _ROWS)
+            rows = slice(i * step, i * step + step)
             np.einsum("ij,ij->j", x[rows], y[rows], out=found[i])
 
     threads.share(some, len(found), x.size // _WORTH_A_THREAD)

@@ -4,7 +4,7 @@ A sum over contiguous dimensions is a product with a vector of ones, which takes
 `numpy.add.reduce` over the last dimension and less over the first. BLAS adds in 4 to 32 lanes, in blocks: measured on
 uniform numbers, float32 sums of 1,000, 65,536 and 1,000,000 elements were off by at most 3, 3 and 6 units of 2**-24 of
 the sum of magnitudes (2, 1 and 1 pairwise). Over the first dimension, where NumPy adds row to row (25 and 80 such units
-for 1,000 and 65,536 rows), `BLOCK` rows are added at a time, and then the blocks (14).
+for 1,000 and 65,536 rows), `IN_TURN` rows are added at a time, and then the blocks (14).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.product_sums import sums_of_products
 from gradcore.backends.numpy.products_in_threads import blas_alone
-from gradcore.backends.numpy.rows import in_blocks, ones, row_maxima, row_sums, rows_of, transposed
+from gradcore.backends.numpy.rows import IN_TURN, in_blocks, ones, row_maxima, row_sums, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
 
@@ -26,8 +26,6 @@ __all__ = ["NumpyReductions"]
 
 #: Elements below which the call of BLAS costs more than it saves, but for the sum over the rows of a matrix.
 SMALL = 8192
-#: Rows that are added one to another before blocks of them are.
-BLOCK = 4096
 
 _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
@@ -51,10 +49,10 @@ def _summed(x: Any, start: int, stop: int) -> Any:
             return _sum_flat(x.reshape(n)).reshape(lead + rest)
         return (x.reshape(outer, n) @ ones(n, x.dtype)).reshape(lead + rest)
     x = x.reshape(outer, n, inner)
-    whole = n // BLOCK * BLOCK
-    if whole < BLOCK * 2:
+    whole = n // IN_TURN * IN_TURN
+    if whole < IN_TURN * 2:
         return np.matmul(ones(n, x.dtype), x).reshape(lead + rest)
-    total = np.matmul(ones(BLOCK, x.dtype), x[:, :whole].reshape(outer, -1, BLOCK, inner)).sum(axis=1)
+    total = np.matmul(ones(IN_TURN, x.dtype), x[:, :whole].reshape(outer, -1, IN_TURN, inner)).sum(axis=1)
     if whole < n:
         total += np.matmul(ones(n - whole, x.dtype), x[:, whole:])
     return total.reshape(lead + rest)
@@ -198,7 +196,7 @@ class NumpyReductions(Reductions, Cumulative):
             if dims == (0,) and x.ndim == 2 and not keepdim and x.dtype.char in "fd":
                 if small:
                     return ones(len(x), x.dtype).dot(x)
-                if len(x) < BLOCK * 2 and x.flags.forc:
+                if len(x) < IN_TURN * 2 and x.flags.forc:
                     with blas_alone(x.size):
                         return ones(len(x), x.dtype).dot(x)
             elif small:

@@ -10,7 +10,10 @@ import numpy as np
 from gradcore.backends.numpy.openblas import has_avx512
 from gradcore.backends.numpy.products_in_threads import blas_alone, share_products
 
-__all__ = ["exponentials", "in_blocks", "number_of_blocks", "ones", "row_maxima", "row_sums", "rows_of", "transposed"]
+__all__ = [
+    "IN_TURN", "LONG", "exponentials", "in_blocks", "number_of_blocks", "ones",
+    "row_maxima", "row_sums", "rows_of", "transposed",
+]  # fmt: skip
 
 #: Elements of a block, of which there are few, as threads need the interpreter's lock between two functions of NumPy;
 #: and its least rows.
@@ -19,8 +22,9 @@ _BLOCK, _ROWS = 1 << 18, 8
 _MANY = 1 << 19
 #: Elements below which more calls cost more than they save.
 _SMALL = 4096
-#: Columns that BLAS adds in a few lanes; more of them are added pairwise.
-_LONG = 1 << 16
+#: Columns that BLAS adds in a few lanes; more of them are added pairwise. Rows that are added one to another before
+#: blocks of them are.
+LONG, IN_TURN = 1 << 16, 4096
 
 _ones: dict[Any, Any] = {}
 _maximum: Any = np.maximum.reduce
@@ -85,7 +89,7 @@ def transposed(x: Any) -> Any:
 def row_sums(x: Any) -> Any:
     """The sum of each row, by BLAS; long rows pairwise."""
     n = x.shape[1]
-    return x @ ones(n, x.dtype) if n < _LONG else np.add.reduce(x, 1)
+    return x @ ones(n, x.dtype) if n < LONG else np.add.reduce(x, 1)
 
 
 def row_maxima(x: Any) -> Any:
