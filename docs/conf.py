@@ -18,11 +18,16 @@ extensions = [
     "sphinx.ext.viewcode",
     "myst_parser",
     "numpydoc",
+    "sphinx_copybutton",
     "reference",
     "benchmark_tables",
 ]
 exclude_patterns = ["_build", "examples"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 html_title = f"gradcore {version}"
 
 nitpicky = False

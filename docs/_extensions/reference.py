@@ -1,13 +1,14 @@
 """Sphinx extension: writes the pages of the reference, from the table of operations and the public names.
 
-Operations are grouped by the module that declares them, everything else by `PAGES`. A public name that no page has is
-a warning.
+Operations and module classes are grouped by `topics`, everything else by `PAGES`; one more page lists all names from
+A to Z. A public name that no page has is a warning.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from typing import Any
 from examples import example, formulas
 from sphinx.application import Sphinx
 from sphinx.util import logging
+from topics import LAYERS, OPERATIONS, section_of_layer
 
 import gradcore
 from gradcore import dtypes, namespaces
@@ -175,8 +177,8 @@ def _entry(op: Op) -> list[str]:
         directive = "autoattribute"
     signature = "" if directive == "autoattribute" else _signature(op)
     lines = [f".. {directive}:: gradcore.{path}{signature}", "", f"   {_facts(op)}", ""]
-    if written := [f"``{text}`` ({name})" for name, text in formulas(op)]:
-        lines += [f"   Derivative: {', '.join(written)}.", ""]
+    if op.kind == "elementwise" and (written := [f"``{text}`` ({name})" for name, text in formulas(op)]):
+        lines += [f"   Differential: {', '.join(written)}.", ""]
     if op.function and (shown := example(op)):
         lines += ["   .. code-block:: pycon", "", *(f"      {line}" for line in shown), ""]
     return lines
@@ -198,16 +200,17 @@ def _signature(op: Op) -> str:
     return f"({', '.join(shown)})"
 
 
-def _family(module: str, ops: list[Op]) -> list[str]:
-    doc = (inspect.getdoc(importlib.import_module(module)) or "").strip()
-    title, _, rest = doc.partition("\n\n")
-    title, _, subtitle = title.rstrip(".").partition(":")
+def _topic(title: str, sections: Iterable[tuple[str, str]], families: dict[str, list[Op]]) -> list[str]:
+    """The page of a topic; takes the families that it shows out of the dict."""
     lines = _heading(title, "=")
-    if subtitle:
-        lines += [f"{subtitle.strip()[0].upper()}{subtitle.strip()[1:]}.", ""]
-    lines += [rest, ""] if rest else []
-    for op in sorted(ops, key=lambda op: op.path):
-        lines += _entry(op)
+    for heading, names in sections:
+        lines += _heading(heading, "-")
+        for name in names.split():
+            module = f"gradcore.ops.{name}"
+            notes = (inspect.getdoc(importlib.import_module(module)) or "").partition("\n\n")[2]
+            lines += [notes, ""] if notes else []
+            for op in sorted(families.pop(module, ()), key=lambda op: op.path):
+                lines += _entry(op)
     return lines
 
 
@@ -229,20 +232,44 @@ def _names(prefix: str, modules: str) -> Iterator[tuple[str, Any]]:
 def _page(title: str, sections: Iterable[tuple[str, str, str]], seen: set[int]) -> list[str]:
     lines = _heading(title, "=")
     for heading, prefix, modules in sections:
-        entries: list[str] = []
+        groups: dict[str, list[str]] = {title: [] for title, _ in LAYERS} if prefix == "gradcore.nn" else {heading: []}
         for name, value in _names(prefix, modules):
             if id(value) in seen:
                 continue
             seen.add(id(value))
-            if isinstance(value, type):
-                inherited = ["   :inherited-members: object"] if value is gradcore.nn.Module else []
-                entries += [f".. autoclass:: {prefix}.{name}", "   :members:", *inherited, ""]
-            elif not inspect.isroutine(value):  # an object that can be called
-                entries += [f".. autodata:: {prefix}.{name}", "   :no-value:", ""]
-            else:
-                entries += [f".. autofunction:: {prefix}.{name}", ""]
-        if entries:
-            lines += (_heading(heading, "-") if heading else []) + entries
+            group = section_of_layer(name) if prefix == "gradcore.nn" else heading
+            if group is None:
+                LOG.warning("%s.%s is in no section of the reference", prefix, name)
+                continue
+            groups[group] += _named(f"{prefix}.{name}", value)
+        for group, entries in groups.items():
+            if entries:
+                lines += (_heading(group, "-") if group else []) + entries
+    return lines
+
+
+def _named(path: str, value: Any) -> list[str]:
+    if isinstance(value, type):
+        inherited = ["   :inherited-members: object"] if value is gradcore.nn.Module else []
+        return [f".. autoclass:: {path}", "   :members:", *inherited, ""]
+    if not inspect.isroutine(value):  # an object that can be called
+        return [f".. autodata:: {path}", "   :no-value:", ""]
+    return [f".. autofunction:: {path}", ""]
+
+
+_DESCRIBED = re.compile(r"^\.\. auto(?:function|class|method|attribute|data):: (gradcore\.[\w.]+)", re.MULTILINE)
+
+
+def _index(pages: Iterable[list[str]]) -> list[str]:
+    """All names that the pages describe, in the order of the alphabet, with links."""
+    paths = {path for lines in pages for line in lines for path in _DESCRIBED.findall(line)}
+    letters: dict[str, list[str]] = {}
+    for path in sorted(paths, key=lambda path: (path.rpartition(".")[2].lower(), path)):
+        letters.setdefault(path.rpartition(".")[2].lstrip("_")[0].upper(), []).append(path)
+    lines = _heading("A to Z", "=")
+    for letter, found in letters.items():
+        links = [f":py:obj:`{path.removeprefix('gradcore.')} <{path}>`" for path in found]
+        lines += [*_heading(letter, "-"), " · ".join(links), ""]
     return lines
 
 
@@ -270,11 +297,12 @@ def _tensor() -> list[str]:
     lines += [".. autoclass:: gradcore.Tensor", f"   :members: {', '.join(own)}", ""]
     lines += _heading("Operations as methods", "-")
     lines += ["The methods below are operations. They are described with the functions of the same name.", ""]
-    for module, ops in _families().items():
+    families = _families()
+    for name, _, sections in OPERATIONS:
+        ops = [op for _, modules in sections for m in modules.split() for op in families.get(f"gradcore.ops.{m}", ())]
         methods = sorted(op.method if isinstance(op.method, str) else op.name for op in ops if op.method)
         if methods:
-            family = module.rpartition(".")[2]
-            lines += [f":doc:`ops-{family}`", f"   {', '.join(map(_literal, methods))}", ""]
+            lines += [f":doc:`ops-{name}`", f"   {', '.join(map(_literal, methods))}", ""]
     return lines
 
 
@@ -303,8 +331,11 @@ def write(app: Sphinx) -> None:
     out = Path(app.srcdir) / "generated"
     out.mkdir(exist_ok=True)
     pages = {"tensor": _tensor()}
-    for module, ops in _families().items():
-        pages[f"ops-{module.rpartition('.')[2]}"] = _family(module, ops)
+    families = _families()
+    for name, title, sections in OPERATIONS:
+        pages[f"ops-{name}"] = _topic(title, sections, families)
+    for module in families:
+        LOG.warning("the operations of %s are in no section of the reference", module)
     seen: set[int] = set()
     for name, title, sections in PAGES:
         if any(_module(prefix) for _, prefix, _ in sections):
@@ -314,6 +345,7 @@ def write(app: Sphinx) -> None:
                 pages[name][3:3] = _dtype_table()
     for name in _undocumented(seen):
         LOG.warning("gradcore.%s is on no page of the reference", name)
+    pages["a-to-z"] = _index(pages.values())
     for old in out.glob("*.rst"):
         if old.stem not in pages:
             old.unlink()

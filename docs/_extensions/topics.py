@@ -1,0 +1,129 @@
+"""Where users find an operation or a module class in the reference: pages by topic, sections by what they do.
+
+Operations are listed by the family that declares them, module classes by name or prefix. A family or class that no
+section has is a warning when the pages are made.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+__all__ = ["LAYERS", "OPERATIONS", "section_of_layer"]
+
+#: File, title, and sections of pages of operations: a heading, and the families below it.
+OPERATIONS = (
+    ("elementwise", "Arithmetic and elementary functions", (
+        ("Arithmetic: add, sub, mul, div, remainder, lerp", "arithmetic"),
+        ("Powers, exponentials, logarithms: pow, sqrt, exp, log, sigmoid", "exponential"),
+        ("Trigonometric and hyperbolic functions: sin, atan2, tanh", "trigonometric"),
+        ("Rounding, signs, absolute values: abs, round, floor, sign", "rounding"),
+        ("Selection and bounds: where, maximum, minimum, clamp", "selection"),
+        ("Comparisons: eq, lt, isnan, isclose", "comparison"),
+        ("Logic and bits: logical_and, bitwise_or", "logical"),
+        ("Complex numbers: real, imag, conj, angle, polar", "complex"),
+    )),
+    ("special", "Special functions", (
+        ("Error and gamma functions: erf, lgamma, digamma, igamma, zeta", "special"),
+        ("Bessel and Airy functions: bessel_j0, i0, airy_ai", "bessel"),
+        ("Orthogonal polynomials: chebyshev, hermite, laguerre, legendre", "polynomials"),
+    )),
+    ("reductions", "Reductions, statistics, sorting", (
+        ("Sums, means, products, tests: sum, mean, prod, all, any", "reductions"),
+        ("Maxima and minima: max, min, amax, argmax, cummax", "extrema"),
+        ("Statistics: var, std, median, quantile, cov", "statistics"),
+        ("Norms and distances: norm, dist, cdist, renorm", "norms"),
+        ("Cumulative sums, differences, integrals: cumsum, diff, trapezoid", "cumulative"),
+        ("Finite differences: gradient", "differences"),
+        ("Sorting and searching: sort, topk, unique, searchsorted", "sorting"),
+        ("Histograms: bincount, histc, histogram", "histograms"),
+        ("Reductions under a mask: masked.sum, masked.mean, masked.softmax", "masked"),
+    )),
+    ("shapes", "Shapes, views, joining", (
+        ("Reshaping and reordering: reshape, permute, expand, flip, roll, squeeze", "movement"),
+        ("Joining and splitting: cat, stack, split, chunk, meshgrid", "joining"),
+        ("Slices: narrow, select, unfold", "slicing"),
+        ("Diagonals and triangles: diagonal, tril, triu", "triangular"),
+        ("Strided views: as_strided", "strided"),
+        ("Filling: fill", "filling"),
+    )),
+    ("indexing", "Indexing, gather, scatter", (
+        ("One index per element: gather, scatter, take, masked_fill, masked_select", "gathering"),
+        ("Indices along a dim: index_select, index_add, index_put, nonzero", "indexing"),
+    )),
+    ("linalg", "Linear algebra", (
+        ("Products: matmul, mm, bmm, dot, outer, kron, tensordot", "products"),
+        ("Products with a summand: linear, addmm, baddbmm", "affine activated"),
+        ("Einstein summation: einsum", "einsum"),
+        ("Systems of equations: solve, inv, solve_triangular, tensorsolve", "linalg"),
+        ("Eigenvalues, QR, SVD: eigh, eig, qr, svd", "decompositions"),
+        ("Cholesky: cholesky, cholesky_solve", "cholesky"),
+        ("LU: lu_factor, lu_solve, lu_unpack", "lu"),
+        ("LDL: ldl_factor, ldl_solve", "indefinite"),
+        ("Householder reflections: householder_product, geqrf, ormqr", "reflections"),
+        ("Low rank: svd_lowrank, pca_lowrank", "lowrank"),
+        ("Determinants and traces: det, slogdet, trace", "determinants"),
+        ("Functions of matrices: matrix_exp, matrix_power, pinv, lstsq, matrix_rank", "matrix_functions"),
+    )),
+    ("fourier", "Fourier transforms", (
+        ("Fourier transforms: fft, rfft, ifftn, fftshift", "fft"),
+        ("Spectrograms: stft, istft", "spectrogram"),
+    )),
+    ("layers", "Layers as functions", (
+        ("Convolution: conv1d, conv2d, conv_transpose2d", "convolution"),
+        ("Pooling: max_pool2d, avg_pool2d, adaptive_avg_pool2d, lp_pool2d", "pooling"),
+        ("Fractional max pooling: fractional_max_pool2d", "fractional"),
+        ("Activations: relu, gelu, silu, leaky_relu, softplus", "activations"),
+        ("Softmax: softmax, log_softmax, logsumexp", "softmax"),
+        ("Normalization over the last dims: layer_norm, rms_norm", "normalization"),
+        ("Normalization of channels: batch_norm, group_norm, instance_norm", "channel_normalization"),
+        ("Attention: scaled_dot_product_attention", "attention"),
+        ("Multi-head attention: multi_head_attention_forward", "multihead"),
+        ("Embeddings: embedding, embedding_bag, one_hot", "embedding"),
+        ("Dropout: dropout, alpha_dropout, feature_alpha_dropout", "dropout"),
+        ("Padding: pad", "padding"),
+        ("Patches and pixels: unfold, fold, pixel_shuffle", "folding"),
+        ("Resizing: interpolate", "resampling"),
+        ("Sampling of images: grid_sample, affine_grid", "grids"),
+        ("Distances and similarities: cosine_similarity, normalize, bilinear", "distances"),
+    )),
+    ("losses", "Losses", (
+        ("Classes: cross_entropy, nll_loss", "classification"),
+        ("Probabilities: binary_cross_entropy, kl_div", "probabilities"),
+        ("Regression: mse_loss, l1_loss, huber_loss, gaussian_nll_loss", "losses"),
+        ("Margins: triplet_margin_loss, hinge_embedding_loss, multi_margin_loss", "margins"),
+        ("Sequences: ctc_loss", "ctc"),
+    )),
+)  # fmt: skip
+
+#: Sections of the page of modules: a heading, and the classes below it, `X*` being all that begin with `X`.
+LAYERS = (
+    ("Modules and parameters", "Module Parameter Buffer Uninitialized*"),
+    ("Containers", "Sequential ModuleList ModuleDict ParameterList ParameterDict"),
+    ("Linear layers", "Linear Bilinear Identity LazyLinear Flatten Unflatten"),
+    ("Convolution", "Conv* LazyConv*"),
+    ("Pooling", "MaxPool* MaxUnpool* AvgPool* LPPool* Adaptive*Pool* FractionalMaxPool*"),
+    ("Losses", "*Loss"),
+    ("Activations", (
+        "ReLU* LeakyReLU PReLU RReLU ELU SELU CELU GELU GLU SiLU Mish Hard* Soft* Sigmoid LogSigmoid Tanh Tanhshrink "
+        "Threshold LogSoftmax"
+    )),
+    ("Normalization", (
+        "BatchNorm* LayerNorm RMSNorm GroupNorm InstanceNorm* Lazy*Norm* SyncBatchNorm LocalResponseNorm CrossMapLRN2d"
+    )),
+    ("Recurrent nets", "RNN* LSTM* GRU*"),
+    ("Transformers and attention", "Transformer* MultiheadAttention"),
+    ("Embeddings", "Embedding*"),
+    ("Dropout", "*Dropout*"),
+    ("Padding", "*Pad1d *Pad2d *Pad3d"),
+    ("Images", "Pixel* Channel* Upsampl* Fold Unfold"),
+    ("Distances", "CosineSimilarity PairwiseDistance"),
+    ("Several devices", "DataParallel"),
+)  # fmt: skip
+
+
+def section_of_layer(name: str) -> str | None:
+    """Heading under which a module class stands, None if there is none."""
+    for heading, patterns in LAYERS:
+        if any(fnmatchcase(name, pattern) for pattern in patterns.split()):
+            return heading
+    return None
