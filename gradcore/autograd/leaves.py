@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from operator import iadd
 from typing import Any
 
@@ -10,11 +9,12 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, bump, wrap
 from gradcore.backends.batching import Batched
+from gradcore.locks import process_lock
 
 __all__ = ["accumulate", "cast", "keep", "laid_out_as"]
 
 #: Held while a leaf's gradient is updated: backward may run in several threads that share leaves.
-_summing = threading.RLock()
+_summing = process_lock()
 
 
 def accumulate(node: Any, grad: Any, raw: bool, own: bool = False, batched: bool = False) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from collections.abc import Callable
@@ -32,7 +33,11 @@ def is_deep() -> bool:
 
 
 def elsewhere(call: Callable[[], Any]) -> Any:
-    """What `call` returns or raises in a new thread, which has an empty stack and the modes of this one."""
+    """What `call` returns or raises in a new thread, which has an empty stack and the modes of this one.
+
+    What interrupts this thread, as Ctrl-C does, is raised in the new one and ends it. Interrupted once more, this
+    thread waits no longer: the other one does not come back from something that is not Python.
+    """
     here = local.state
     outcome: list[Any] = []
 
@@ -45,11 +50,37 @@ def elsewhere(call: Callable[[], Any]) -> Any:
             outcome.append((call(), None))
         except BaseException as error:
             outcome.append((None, error))
+        ended.release()
 
-    thread = threading.Thread(target=run, name="backward")
-    thread.start()
-    thread.join()
+    ended = threading.Lock()
+    ended.acquire()
+    thread = threading.Thread(target=run, name="backward", daemon=True)
+    try:
+        thread.start()
+        _wait(ended, outcome)
+    except BaseException as interrupt:
+        if not outcome and thread.ident is not None:
+            _raise_in(thread.ident, type(interrupt))
+            _wait(ended, outcome)
+        raise
+    finally:
+        if outcome:
+            thread.join()
     result, error = outcome[0]
     if error is not None:
         raise error
     return result
+
+
+def _wait(ended: threading.Lock, outcome: list[Any]) -> None:
+    """Wait for an outcome; now and then there is a step at which this thread can be interrupted.
+
+    (`Thread.join` with a time limit takes a thread that runs for one that has ended, if it is interrupted.)
+    """
+    while not outcome:
+        ended.acquire(timeout=0.1)
+
+
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Raise an error in another thread, between two of its steps."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))

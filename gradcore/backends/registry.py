@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ from gradcore import config
 from gradcore.backends.base import Backend, Kernels
 from gradcore.device import DeviceLike, device, get_default_device
 from gradcore.errors import DeviceFallbackWarning, Unavailable, caller_depth
+from gradcore.locks import process_lock
 
 __all__ = ["CPU", "connect", "find", "is_connected", "register", "resolve", "unavailable"]
 
@@ -40,7 +40,7 @@ _factories: dict[str, Callable[[], Backend]] = {"cpu": _numpy, "cuda": _cupy, "m
 _backends: dict[str, Backend] = {}
 _reasons: dict[str, str] = {}
 _warned: set[str] = set()
-_lock = threading.RLock()
+_lock = process_lock()
 
 
 def register(type: str, factory: Callable[[], Backend]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gradcore.backends.compiled import building, library, state
+from gradcore.backends.compiled import building, cache_folder, library, state, workplaces
 from gradcore.backends.compiled.building import BuildError
 from gradcore.backends.registry import CPU
 
@@ -57,6 +57,8 @@ def is_used() -> bool:
 def remove() -> int:
     """Delete all libraries that were built, by whatever environment, for whatever version and CPU.
 
+    What a build left that was killed goes, too.
+
     Returns
     -------
     int
@@ -65,4 +67,5 @@ def remove() -> int:
     found = library.libraries(of_all=True)
     for path in found:
         path.unlink(missing_ok=True)
+    workplaces.remove_abandoned(Path(cache_folder()))
     return len(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from gradcore.tensor import Tensor
 
 __all__ = [
     "Generator",
+    "begin_stream",
     "default_generator",
     "fork_rng",
     "get_rng_state",
@@ -194,8 +196,38 @@ def _refuse_capture(attempt: str) -> None:
         raise RuntimeError(_CAPTURING.format(attempt))
 
 
-default_generator = Generator()
+class _OfThread(threading.local):
+    """The stream of a thread that does not draw from the one of all."""
+
+    state: PhiloxState | None = None
+
+
+_own = _OfThread()
+
+
+class _DefaultGenerator(Generator):
+    """The generator of all random numbers, in which a thread may have a stream of its own."""
+
+    @property
+    def _state(self) -> PhiloxState:  # type: ignore[override]
+        own = _own.state
+        return self._of_all if own is None else own
+
+    @_state.setter
+    def _state(self, state: PhiloxState) -> None:
+        if _own.state is None:
+            self._of_all = state
+        else:
+            _own.state = state
+
+
+default_generator = _DefaultGenerator()
 default_generator.seed()
+
+
+def begin_stream(seed: int) -> None:
+    """Let the default generator draw from a stream of its own in this thread, from now on."""
+    _own.state = PhiloxState(seed)
 
 
 def manual_seed(seed: int) -> Generator:
@@ -250,16 +282,16 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
 
 @contextlib.contextmanager
 def repeated(state: PhiloxState) -> Iterator[None]:
-    """Context in which the default generator draws what it drew from a state on, see `again`.
+    """Context in which the default generator draws, in this thread, what it drew from a state on, see `again`.
 
     In a graph that is recorded these are, in each replay, the numbers that were drawn before: by the same graph, by
     another one, or by none.
     """
-    before, default_generator._state = default_generator._state, again(state)
+    before, _own.state = _own.state, again(state)
     try:
         yield
     finally:
-        default_generator._state = before
+        _own.state = before
 
 
 def place() -> PhiloxState:

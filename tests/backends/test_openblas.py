@@ -93,12 +93,12 @@ def test_threads_come_back_with_the_last_that_leaves() -> None:
     context.library = openblas.Library(lambda: found[-1], found.append, ctypes.CDLL(None), "", "")
 
     def other() -> None:
-        with context:
+        with context.alone():
             inside.set()
             leave.wait()
 
     thread = threading.Thread(target=other)
-    with context:
+    with context.alone():
         thread.start()
         inside.wait()
     assert found == [4, 1]
@@ -112,6 +112,6 @@ def test_the_packages_own_libraries(context: OneThread) -> None:
     if context.library is None:
         pytest.skip(f"{context.package} has no OpenBLAS of its own here")
     before = context.library[0]()
-    with context:
+    with context.alone():
         assert context.library[0]() == 1
     assert context.library[0]() == before >= 1

@@ -42,11 +42,12 @@ class TestPool:
 
     def test_no_more_helpers_than_there_are(self) -> None:
         pool = Pool(1)
-        first = pool.take(5)
+        first = pool.take("first", 5)
         assert len(first) == 1
-        assert pool.take(1) == []
-        pool.put_back(first)
-        assert pool.take(1) == first
+        assert pool.take("second", 1) == []
+        assert pool.take("first", 1) == first
+        pool.give_back("first")
+        assert pool.take("second", 1) == first
 
     def test_several_callers(self) -> None:
         pool, found = Pool(1), []
@@ -94,7 +95,8 @@ class TestPool:
 
         before = running()
         pool = Pool(3)
-        pool.put_back(pool.take(3))
+        meeting = threading.Barrier(4, timeout=20)
+        pool.run(lambda: meeting.wait() and None, 3)
         assert running() == before + 3
         pool.resize(1)
         for _ in range(200):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,3 +172,60 @@ print("done")
 """
     done = run(built[0], "-c", code)
     assert done.stdout.strip() == "done", done.stderr
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], Path]]]:
+    """Starts a build in ``tmp_path / "cache"`` whose compiler does not come back; gives it and the folder it is in."""
+    compiler, started = tmp_path / "compiler", []
+    compiler.write_text("#!/bin/sh\nsleep 100 & wait\n")
+    compiler.chmod(0o755)
+
+    def start() -> tuple[subprocess.Popen[str], Path]:
+        variables = {**os.environ, "GRADCORE_CACHE": str(tmp_path / "cache"), "CXX": str(compiler)}
+        before = {*(tmp_path / "cache").glob("*")}
+        program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import gradcore.compiled as c"
+        build = subprocess.Popen(
+            [sys.executable, "-c", f"{program}; c.build(2)"], env=variables, stderr=subprocess.PIPE, text=True
+        )
+        started.append(build)
+        for _ in range(600):
+            found = {*(tmp_path / "cache").glob("*/loops1.cpp")}
+            new = [path.parent for path in found if path.parent not in before]
+            if new:
+                time.sleep(0.5)
+                return build, new[0]
+            time.sleep(0.1)
+        raise AssertionError("the build did not begin")
+
+    yield start
+    for build in started:
+        build.kill()
+        build.communicate()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="compiled kernels are for Linux and macOS")
+def test_an_interrupted_build_ends_and_leaves_nothing(endless: Any, tmp_path: Path) -> None:
+    build, folder = endless()
+    build.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in build.communicate(timeout=20)[1]
+    assert not folder.exists()
+    assert not list((tmp_path / "cache").iterdir())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="compiled kernels are for Linux and macOS")
+def test_what_a_killed_build_left_goes_and_no_more(endless: Any, tmp_path: Path, run: Run) -> None:
+    """To remove the libraries, and to build others, deletes its folder, but not that of a build that is running."""
+    killed, left = endless()
+    killed.kill()
+    killed.wait()
+    assert left.exists()
+    running, folder = endless()
+    assert folder.exists()
+    assert not left.exists()
+    assert "Removed: 0" in run(tmp_path / "cache", "-m", "gradcore.compiled", "remove").stdout
+    assert folder.exists()
+    running.kill()
+    running.wait()
+    assert "Removed: 0" in run(tmp_path / "cache", "-m", "gradcore.compiled", "remove").stdout
+    assert not list((tmp_path / "cache").iterdir())

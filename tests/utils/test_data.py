@@ -228,6 +228,57 @@ def test_workers_that_stay():
     loader._workers.stop()
 
 
+class Augmented(Squares):
+    """Its samples are random."""
+
+    def __getitem__(self, i):
+        return i * i + gc.rand(())
+
+
+class AugmentedOnes(Counting):
+    def __iter__(self):
+        return (i + gc.rand(()) for i in super().__iter__())
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("dataset", [Augmented(24), AugmentedOnes(24)])
+@pytest.mark.parametrize("options", [{}, {"prefetch_factor": 5}, {"persistent_workers": True}], ids=str)
+def test_random_samples_depend_on_the_seed_alone(workers, dataset, options):
+    """Workers draw from streams of their own, whatever is drawn meanwhile and however long they take."""
+
+    def run(seed, pause):
+        gc.manual_seed(seed)
+        loader = data.DataLoader(dataset, 3, num_workers=workers, **options)
+        found = []
+        for _ in range(2):
+            for batch in loader:
+                time.sleep(pause)
+                found.append((batch.tolist(), gc.rand(2).tolist()))
+        return found
+
+    first = run(0, 0)
+    assert run(0, 0.001) == first
+    assert run(1, 0) != first
+    values = [value for batch, _ in first for value in batch]
+    assert len({value % 1 for value in values}) > 40  # no two workers draw the same
+
+
+def test_workers_are_seeded_and_may_seed_themselves():
+    def draw(init, generator=None):
+        loader = data.DataLoader(Augmented(4), None, num_workers=2, worker_init_fn=init, generator=generator)
+        return [float(value) for value in loader]
+
+    first = draw(lambda number: gc.manual_seed(7))
+    assert first[1] - 1 == pytest.approx(first[0])  # the first sample of each worker
+    assert draw(lambda number: gc.manual_seed(7)) == first
+    seeds = []
+    draw(lambda number: seeds.append((data.get_worker_info().seed, gc.initial_seed())))
+    assert all(a == b for a, b in seeds)
+    assert seeds[0] != seeds[1]
+    by_generator = [draw(None, gc.Generator().manual_seed(3)) for _ in range(2)]
+    assert by_generator[0] == by_generator[1]
+
+
 def test_batches_are_made_ahead_and_no_further():
     class Noting(Squares):
         seen = ()

@@ -6,14 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 from gradcore.backends.compiled import cache_folder
 from gradcore.backends.compiled.library import FLAGS, HERE, libraries, name_of
+from gradcore.backends.compiled.workplaces import workplace
 
 __all__ = ["SOURCES", "BuildError", "build", "find_compiler"]
 
@@ -69,25 +69,25 @@ def build(loops: Iterable[str], parts: int) -> Path:
     if os.name != "posix":
         raise BuildError("Compiled kernels are for Linux and macOS.")
     compiler, cache = find_compiler(), Path(cache_folder())
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        made = tempfile.TemporaryDirectory(dir=cache)
-    except OSError as error:
-        raise BuildError(f"There is no place for the library: {error}. Name a folder by GRADCORE_CACHE.") from None
-    with made as folder:
+    with ExitStack() as stack:
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(workplace(cache))
+        except OSError as error:
+            raise BuildError(f"There is no place for the library: {error}. Name a folder by GRADCORE_CACHE.") from None
         pieces = list(loops)
         sources = [HERE / name for name in SOURCES]
         for i in range(parts):
-            path = Path(folder, f"loops{i}.cpp")
+            path = folder / f"loops{i}.cpp"
             path.write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *pieces[i::parts], "}", ""]))
             sources.append(path)
-        objects = [str(Path(folder, source.stem + ".o")) for source in sources]
+        objects = [str(folder / f"{source.stem}.o") for source in sources]
         commands = [
             [compiler, *FLAGS, *SOURCES.get(source.name, ()), f"-I{HERE}", "-c", str(source), "-o", compiled]
             for source, compiled in zip(sources, objects, strict=True)
         ]
         _run_all(commands, parts)
-        library = Path(folder, "library.so")
+        library = folder / "library.so"
         _run_all([[compiler, "-shared", *objects, "-o", str(library)]], 1)
         old, target = libraries(), cache / name_of(library.read_bytes())
         os.replace(library, target)
@@ -98,10 +98,33 @@ def build(loops: Iterable[str], parts: int) -> Path:
 
 
 def _run_all(commands: list[list[str]], parts: int) -> None:
-    def run(command: list[str]) -> Any:
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    """Run these, so many at a time. Whatever ends this, as Ctrl-C does, ends them, and what they have started."""
+    running: list[subprocess.Popen[str]] = []
+    ended = False
 
-    with ThreadPoolExecutor(parts) as pool:
-        for command, done in zip(commands, pool.map(run, commands), strict=True):
-            if done.returncode:
-                raise BuildError(f"The compiler failed: {' '.join(command)}\n{done.stderr[:4000]}")
+    def run(command: list[str]) -> None:
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
+        )
+        running.append(process)
+        if ended:
+            _kill(process)
+        _, errors = process.communicate()
+        if process.returncode:
+            raise BuildError(f"The compiler failed: {' '.join(command)}\n{errors[:4000]}")
+
+    pool = ThreadPoolExecutor(parts)
+    try:
+        for done in [pool.submit(run, command) for command in commands]:
+            done.result()
+    finally:
+        ended = True
+        for process in running:
+            _kill(process)
+        pool.shutdown(cancel_futures=True)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)

@@ -59,5 +59,5 @@ class CompiledProducts(NumpyBackend):
             return None
         out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
         number = min(threads.available(), products // _WORTH_A_THREAD)
-        with NUMPY:
+        with NUMPY.alone():
             return out if multiply(max(number, 1), a, b, out) else None

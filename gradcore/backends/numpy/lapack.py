@@ -30,7 +30,7 @@ def _routine(library: str, name: str, dtype: str) -> Any:
 
 def _threads_for(*arrays: Any) -> AbstractContextManager[None]:
     """A context for routines on matrices: SciPy's threads are for large ones, with which they do not hinder NumPy's."""
-    return nullcontext() if any(max(a.shape[-2:]) >= LARGE for a in arrays) else SCIPY
+    return nullcontext() if any(max(a.shape[-2:]) >= LARGE for a in arrays) else SCIPY.alone()
 
 
 def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:

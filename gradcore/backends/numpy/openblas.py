@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gradcore.backends.numpy.pool import surely
+
 __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 
 
@@ -61,7 +63,7 @@ def has_avx512() -> bool:
 
 
 class OneThread:
-    """A context in which a package's OpenBLAS uses one thread; several threads may be in it at a time.
+    """A package's OpenBLAS, which uses one thread in `alone`; several threads may be in it at a time.
 
     Parameters
     ----------
@@ -77,7 +79,10 @@ class OneThread:
 
     def forget(self) -> None:
         """Nobody is inside: so it is in the child of a fork, which has none of its parent's other threads."""
-        self.lock, self.users, self.before = threading.Lock(), 0, 1
+        #: (An RLock, as the garbage collector may find one that left unseen while another one enters.)
+        self.lock = threading.RLock()
+        self.users: set[int] = set()
+        self.before: int | None = None
 
     @functools.cached_property
     def library(self) -> Library | None:
@@ -98,22 +103,59 @@ class OneThread:
         """Let the library use so many threads, outside of the context."""
         library = self.library
         with self.lock:
-            self.before = number
-            if not self.users and library is not None:
+            if self.users:
+                self.before = number
+            elif library is not None:
                 library.write(number)
 
-    def __enter__(self) -> None:
+    def alone(self) -> _Alone:
+        """A context in which the library uses one thread."""
+        return _Alone(self)
+
+    def enter(self, user: int) -> None:
+        """Use one thread."""
+        library = self.library
         with self.lock:
-            if not self.users and self.library is not None:
-                self.before = self.library.read()
-                self.library.write(1)
-            self.users += 1
+            first = not self.users
+            self.users.add(user)
+            if first and library is not None:
+                self.before = library.read()
+                library.write(1)
+
+    def leave(self, user: int) -> None:
+        """Use several threads again, if nobody else is inside."""
+        with self.lock:
+            self.users.discard(user)
+            if not self.users and self.before is not None and self.library is not None:
+                self.library.write(self.before)
+                self.before = None
+
+
+class _Alone:
+    """The context of `OneThread.alone`, which is left also if Ctrl-C comes while it is entered or left."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: OneThread) -> None:
+        self.of = of
+
+    def __enter__(self) -> None:
+        try:
+            self.of.enter(id(self))
+        except BaseException:
+            surely(self.__del__)
+            raise
 
     def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.users -= 1
-            if not self.users and self.library is not None:
-                self.library.write(self.before)
+        try:
+            self.of.leave(id(self))
+        except BaseException:
+            surely(self.__del__)
+            raise
+
+    def __del__(self) -> None:
+        if id(self) in self.of.users:
+            self.of.leave(id(self))
 
 
 NUMPY, SCIPY = OneThread("numpy"), OneThread("scipy")

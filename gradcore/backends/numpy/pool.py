@@ -2,6 +2,10 @@
 
 A piece that no thread has begun can be taken back. So a thread that wakes late, because other programs use its core,
 costs what it takes to call it, and nobody waits for it.
+
+Ctrl-C may come between any two steps. So nothing here is a step that must not be repeated: what a thread owns, who has
+begun a piece and whether it is done are written down where they can be read again, by `dict.setdefault`, which has one
+winner, or by a single assignment; locks only wake.
 """
 
 from __future__ import annotations
@@ -10,12 +14,13 @@ import _thread
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from gradcore.backends.numpy.cores import current_core, keep_away
 
-__all__ = ["Helper", "Pool", "works_in_parts"]
+__all__ = ["Helper", "Pool", "surely", "works_in_parts"]
 
 Work = Callable[[], None]
 
@@ -34,51 +39,104 @@ def works_in_parts() -> bool:
     return _here.part
 
 
+def surely(step: Callable[[], Any]) -> Any:
+    """Call `step` until it has run to its end, whatever interrupts it; then raise the last interrupt.
+
+    For the end of a ``try`` statement: `step` does there again what may not be left undone, and can be repeated.
+    """
+    interrupt: BaseException | None = None
+    while True:
+        try:
+            result = step()
+            break
+        except BaseException as raised:
+            interrupt = raised
+    if interrupt is not None:
+        raise interrupt
+    return result
+
+
+class _Piece:
+    """A piece of work that a helper was given.
+
+    Attributes
+    ----------
+    begun : dict
+        Empty, or who has taken the piece: a helper that does it, or None, its giver, so that nobody does.
+    """
+
+    __slots__ = ("begun", "error", "finished", "work")
+
+    def __init__(self, work: Work | None) -> None:
+        self.work, self.finished = work, False
+        self.begun: dict[str, object] = {}
+        self.error: BaseException | None = None
+
+
+#: What a helper has that has nothing to do: it was taken back.
+_NOTHING = _Piece(None)
+_NOTHING.begun["by"] = None
+
+#: The user of helpers that are to end.
+_NOBODY = object()
+
+
 class Helper:
     """A thread, and the piece of work that it was given last.
 
-    It ends with the process, as daemons do, or when it is given None.
+    It starts with its first piece, and ends with the process, as daemons do, or when it is given None.
+
+    Attributes
+    ----------
+    user : dict
+        Empty, or the one for whom it works.
     """
 
-    __slots__ = ("away_from", "done", "error", "pieces", "thread", "wake")
+    __slots__ = ("away_from", "done", "piece", "thread", "user", "wake")
 
     def __init__(self) -> None:
         self.away_from = -1
         self.wake, self.done = _thread.allocate_lock(), _thread.allocate_lock()
         self.wake.acquire()
         self.done.acquire()
-        self.pieces: list[Work | None] = []
-        self.error: BaseException | None = None
+        self.user: dict[str, object] = {}
+        self.piece = _NOTHING
         self.thread = threading.Thread(target=self._serve, name="gradcore", daemon=True)
-        self.thread.start()
 
     def _serve(self) -> None:
         _here.part = True
         np.seterr(all="ignore")
         while True:
             self.wake.acquire()
-            try:
-                piece = self.pieces.pop()
-            except IndexError:  # taken back
+            piece, me = self.piece, object()
+            if piece.begun.setdefault("by", me) is not me:  # taken back, or done before
                 continue
-            if piece is None:
+            if piece.work is None:
                 return
             try:
-                piece()
+                piece.work()
             except BaseException as error:
-                self.error = error
+                piece.error = error
+            piece.work = None
+            piece.finished = True
             del piece
-            self.done.release()
+            with suppress(RuntimeError):  # nobody has waited for the last one
+                self.done.release()
 
     def keep_away(self, core: int) -> None:
         """Keep the thread away from a core, where its caller is."""
-        if core != self.away_from:
+        if core != self.away_from and self.thread.native_id is not None:
+            keep_away(self.thread.native_id, core)
             self.away_from = core
-            keep_away(self.thread.native_id or 0, core)
 
-    def give(self, piece: Work | None) -> None:
+    def give(self, work: Work | None) -> None:
         """Have a piece of work done; it has none at the moment."""
-        self.pieces.append(piece)
+        self.piece = _Piece(work)
+        if self.thread.ident is None:
+            try:
+                self.thread.start()
+            except RuntimeError:  # the interpreter is about to end, or there are as many as the system allows
+                return
         # If it has not yet noticed that the last piece was taken back, it will find this one.
         with suppress(RuntimeError):
             self.wake.release()
@@ -86,21 +144,17 @@ class Helper:
     def wait(self) -> BaseException | None:
         """Wait until the piece is done, unless it has not been begun: then it is taken back. Returns what it raised.
 
-        An interrupt from the keyboard waits, too: nobody may see a result while a thread writes into it.
+        An interrupt from the keyboard waits, too, and is returned: nobody may see a result while a thread writes into
+        it. `wait` may be called again.
         """
-        try:
-            self.pieces.pop()
-        except IndexError:
-            interrupt: BaseException | None = None
-            while True:
-                try:
-                    self.done.acquire()
-                    break
-                except BaseException as raised:
-                    interrupt = raised
-            error, self.error = self.error or interrupt, None
-            return error
-        return None
+        piece, interrupt = self.piece, None
+        interrupt: BaseException | None
+        while piece.begun.setdefault("by", None) is not None and not piece.finished:
+            try:
+                self.done.acquire()  # also where nobody waited for an earlier piece
+            except BaseException as raised:
+                interrupt = raised
+        return interrupt if piece.error is None else piece.error
 
 
 class Pool:
@@ -113,61 +167,87 @@ class Pool:
     """
 
     def __init__(self, size: int) -> None:
-        self.size, self.started = size, 0
-        self.free: list[Helper] = []
-        self.lock = threading.Lock()
+        self.size = size
+        self.forget()
 
-    def take(self, number: int) -> list[Helper]:
-        """So many helpers that are free, or fewer."""
-        taken: list[Helper] = []
-        with self.lock:
-            while len(taken) < number:
-                if self.free:
-                    taken.append(self.free.pop())
-                elif self.started < self.size:
-                    try:
-                        taken.append(Helper())
-                    except RuntimeError:  # the interpreter is about to end
-                        break
-                    self.started += 1
-                else:
-                    break
+    @property
+    def started(self) -> int:
+        """The number of helpers."""
+        return len(self.helpers)
+
+    @property
+    def free(self) -> list[Helper]:
+        """The helpers that nobody uses."""
+        return [helper for helper in self.helpers if not helper.user]
+
+    def take(self, user: object, number: int) -> list[Helper]:
+        """So many helpers that are free, or fewer; they are the user's until it gives them back."""
+        taken = self._claimed(user, number)
+        if len(taken) < number and self.started < self.size:
+            with self.lock:
+                missing = min(number - len(taken), self.size - self.started)
+                self.helpers = [*self.helpers, *[Helper() for _ in range(missing)]]
+            taken = self._claimed(user, number)
         return taken
 
-    def put_back(self, helpers: list[Helper]) -> None:
-        """These are free again, or end if there are too many by now."""
+    def _claimed(self, user: object, number: int) -> list[Helper]:
+        taken: list[Helper] = []
+        for helper in self.helpers:
+            if len(taken) < number and helper.user.setdefault("is", user) is user:
+                taken.append(helper)
+        return taken
+
+    def give_back(self, user: object) -> BaseException | None:
+        """Wait for the helpers of a user, which are free again then; returns what one of them raised.
+
+        If there are too many by now, they end.
+        """
+        error = None
+        for helper in self.helpers:
+            if helper.user.get("is") is user:
+                error = helper.wait() or error
+                helper.piece = _NOTHING
+                helper.user.clear()
+        if self.started > self.size:
+            self._end_some()
+        return error
+
+    def _end_some(self) -> None:
         with self.lock:
-            self.free += helpers
-            while self.started > self.size and self.free:
-                self.free.pop().give(None)
-                self.started -= 1
+            for helper in self.helpers[self.size :]:
+                if helper.user.setdefault("is", _NOBODY) is _NOBODY:
+                    helper.give(None)
+                    self.helpers = [other for other in self.helpers if other is not helper]
 
     def resize(self, size: int) -> None:
         """Have so many helpers at most from now on."""
         self.size = size
-        self.put_back([])
+        self._end_some()
 
     def forget(self) -> None:
         """The child of a fork has none of its parent's threads, and perhaps a lock that one of them held."""
-        self.started, self.free, self.lock = 0, [], threading.Lock()
+        self.helpers: list[Helper] = []
+        self.lock = threading.Lock()
 
-    def run(self, piece: Work, number: int) -> None:
-        """Call `piece` in the current thread and in so many others, or fewer, which may come too late for it.
+    def run(self, work: Work, number: int) -> None:
+        """Call `work` in the current thread and in so many others, or fewer, which may come too late for it.
 
         So it has to be something that all of them draw their parts from.
         """
-        helpers = self.take(number)
-        core = current_core()
-        for helper in helpers:
-            helper.keep_away(core)
-            helper.give(piece)
-        _here.part = True
+        user = object()
         try:
-            piece()
+            helpers, core = self.take(user, number), current_core()
+            for helper in helpers:
+                helper.keep_away(core)
+                helper.give(work)
+            _here.part = True
+            work()
         finally:
             _here.part = False
-            errors = [helper.wait() for helper in helpers]
-            self.put_back(helpers)
-        for error in errors:
-            if error is not None:
-                raise error
+            try:
+                error = self.give_back(user)
+            except BaseException:
+                surely(lambda: self.give_back(user))
+                raise
+        if error is not None:
+            raise error

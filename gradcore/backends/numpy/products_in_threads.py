@@ -20,7 +20,7 @@ def blas_alone(size: int, most: int = _THREADED) -> AbstractContextManager[None]
 
     What it computes there is too short for threads, and these are in the way of gradcore's for long afterwards.
     """
-    return NUMPY if size >= most and threads.get_num_threads() > 1 else _AS_IT_IS
+    return NUMPY.alone() if size >= most and threads.get_num_threads() > 1 else _AS_IT_IS
 
 
 def share_products(work: Callable[[Iterator[int]], None], count: int) -> None:
@@ -28,7 +28,7 @@ def share_products(work: Callable[[Iterator[int]], None], count: int) -> None:
     if threads.get_num_threads() < 2:
         work(iter(range(count)))
         return
-    with NUMPY:
+    with NUMPY.alone():
         threads.share(work, count)
 
 
@@ -37,5 +37,5 @@ def spread_products(work: Callable[[int, int], None], count: int) -> None:
     if threads.get_num_threads() < 2:
         work(0, count)
         return
-    with NUMPY:
+    with NUMPY.alone():
         threads.spread(work, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from gradcore.backends.numpy.openblas import NUMPY
@@ -67,14 +68,22 @@ def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = 
     """Call ``work(numbers)`` in several threads, and wait for all: each takes the next of `count` numbers when it can.
 
     So a thread that comes late, or is slow, does less. There are at most `most` threads, if it is given. What a thread
-    shares in turn it does alone.
+    shares in turn it does alone. Once one has failed, or was interrupted, no other begins a further number.
     """
     numbers = iter(range(count))  # whose next number only one thread can get
     others = min(_pool.size, count - 1, count if most is None else most - 1)
     if others < 1 or works_in_parts():
         work(numbers)
-    else:
-        _pool.run(lambda: work(numbers), others)
+        return
+
+    def some() -> None:
+        try:
+            work(numbers)
+        except BaseException:
+            deque(numbers, 0)
+            raise
+
+    _pool.run(some, others)
 
 
 def available() -> int:

@@ -6,16 +6,20 @@ any order.
 """
 
 import operator
-import threading
 from typing import Any
 
 import numpy as np
+
+from gradcore.locks import process_lock
 
 WORDS_PER_BLOCK = 4
 """64-bit words that Philox 4x64 makes for one value of the counter."""
 
 KEY_BITS, COUNTER_BITS = 128, 256
 _STATE_BYTES = (KEY_BITS + COUNTER_BITS) // 8
+
+#: Held while a state is read or changed.
+_lock = process_lock()
 
 
 class PhiloxState:
@@ -42,7 +46,7 @@ class PhiloxState:
     PhiloxState(seed=7, counter=4)
     """
 
-    __slots__ = ("_counter", "_key", "_lock")
+    __slots__ = ("_counter", "_key")
 
     def __init__(self, seed: int = 0, counter: int = 0) -> None:
         seed = operator.index(seed)
@@ -50,7 +54,6 @@ class PhiloxState:
             raise ValueError(f"expected a seed from -2**63 up to 2**{KEY_BITS} - 1, but got {seed}")
         self._key = seed if seed >= 0 else seed + 2**64
         self._counter: int = operator.index(counter) % 2**COUNTER_BITS
-        self._lock = threading.Lock()
 
     @property
     def seed(self) -> int:
@@ -83,20 +86,20 @@ class PhiloxState:
         blocks = -(-words // WORDS_PER_BLOCK)
         if blocks < 0:
             raise ValueError(f"expected a number of words that is not negative, but got {words}")
-        with self._lock:
+        with _lock:
             key, counter = self._key, self._counter
             self._counter = (counter + blocks) % 2**COUNTER_BITS
         return key, counter
 
     def place(self) -> tuple[int, int]:
         """Key and counter, which belong together also while another thread changes them."""
-        with self._lock:
+        with _lock:
             return self._key, self._counter
 
     def assign(self, other: "PhiloxState") -> None:
         """Go to where another state stands, for everyone who draws from this one."""
         key, counter = other.place()
-        with self._lock:
+        with _lock:
             self._key, self._counter = key, counter
 
     def to_bytes(self) -> np.ndarray:

@@ -12,7 +12,7 @@ from gradcore.tensor import Tensor
 from gradcore.utils.data.collation import default_collate, default_convert
 from gradcore.utils.data.datasets import IterableDataset, samples_of
 from gradcore.utils.data.samplers import BatchSampler, RandomSampler, SequentialSampler, count_batches
-from gradcore.utils.data.workers import END, Workers
+from gradcore.utils.data.workers import END, PATIENCE, Workers
 from gradcore.utils.trees import map_leaves
 
 __all__ = ["DataLoader"]
@@ -37,7 +37,9 @@ class DataLoader:
     batch_sampler : Sampler or iterable, optional
         Lists of the numbers of a batch's samples.
     num_workers : int
-        How many threads make batches ahead; 0 for none.
+        How many threads make batches ahead; 0 for none. In each, random numbers of gradcore come from a stream of its
+        own, whose seed is drawn by `generator`: equal seeds give equal batches, whatever the program draws meanwhile.
+        (Those of NumPy and `random` belong to the process: make a generator of them from ``get_worker_info().seed``.)
     collate_fn : callable, optional
         Makes a batch of a list of samples; by default `default_collate`.
     pin_memory : bool
@@ -45,7 +47,8 @@ class DataLoader:
     drop_last : bool
         Whether a last batch that is not full is left out.
     timeout : float
-        Seconds to wait for a worker; 0 for as long as it takes.
+        Seconds to wait for a worker; 0 for as long as it takes, or until Ctrl-C. A worker that does not come back ends
+        with the process.
     worker_init_fn : callable, optional
         Called with the number of each worker in its thread.
     multiprocessing_context
@@ -213,9 +216,14 @@ class DataLoader:
         ahead = self.num_workers * (2 if self.prefetch_factor is None else max(1, self.prefetch_factor))
         try:
             yield from workers.run(self._tasks(), ahead, self.timeout)
-        finally:
-            if workers is not self._workers:
-                workers.stop()
+        except GeneratorExit:
+            pass
+        except BaseException:  # nobody waits for a worker that was waited for in vain
+            self._workers = None
+            workers.stop()
+            raise
+        if workers is not self._workers:
+            workers.stop(PATIENCE)
 
     def _tasks(self) -> Iterator[Callable[[int], Any]]:
         """What workers are to do, each called with the worker's number."""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any, NamedTuple
+
+from gradcore.random.generator import begin_stream
 
 __all__ = ["END", "WorkerInfo", "Workers", "get_worker_info"]
 
 #: What a worker returns when its part of an iterable dataset has ended.
 END = object()
+#: Seconds to wait for what workers are in the middle of when a loop ends before its last batch.
+PATIENCE = 1.0
 _local = threading.local()
 
 
@@ -26,7 +32,7 @@ class WorkerInfo(NamedTuple):
     num_workers : int
         How many there are.
     seed : int
-        For random numbers of its own.
+        For random numbers of its own: gradcore's own are drawn from a stream with this seed.
     dataset : Dataset
         The dataset, which all workers share.
     """
@@ -45,6 +51,50 @@ def get_worker_info() -> WorkerInfo | None:
     return getattr(_local, "info", None)
 
 
+class Worker:
+    """A thread that does tasks in their order. It ends with the process, whatever it does.
+
+    Parameters
+    ----------
+    info : WorkerInfo
+    init : callable, optional
+        Called with the worker's number in its thread.
+    """
+
+    def __init__(self, info: WorkerInfo, init: Callable[[int], object] | None) -> None:
+        self.info, self.init = info, init
+        self.tasks: SimpleQueue[tuple[Future[Any], Callable[[int], Any]] | None] = SimpleQueue()
+        self.thread = threading.Thread(target=self._work, name=f"worker {info.id}", daemon=True)
+        self.thread.start()
+
+    def submit(self, task: Callable[[int], Any]) -> Future[Any]:
+        """What the task will have returned or raised."""
+        future: Future[Any] = Future()
+        self.tasks.put((future, task))
+        return future
+
+    def _work(self) -> None:
+        _local.info = self.info
+        begin_stream(self.info.seed)
+        failed: BaseException | None = None
+        if self.init is not None:
+            try:
+                self.init(self.info.id)
+            except BaseException as error:
+                failed = error
+        while (given := self.tasks.get()) is not None:
+            future, task = given
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                if failed is not None:
+                    raise failed
+                future.set_result(task(self.info.id))
+            except BaseException as error:
+                future.set_exception(error)
+            del given, future, task
+
+
 class Workers:
     """Threads that take turns: each makes every so-many-th batch, and batches come in their order.
 
@@ -59,16 +109,11 @@ class Workers:
     """
 
     def __init__(self, dataset: Any, count: int, init: Callable[[int], object] | None, seed: int) -> None:
-        def start(number: int) -> None:
-            _local.info = WorkerInfo(number, count, seed + number, dataset)
-            if init is not None:
-                init(number)
-
-        self.threads = [ThreadPoolExecutor(1, f"worker {i}", start, (i,)) for i in range(count)]
+        self.workers = [Worker(WorkerInfo(i, count, seed + i, dataset), init) for i in range(count)]
 
     def run(self, tasks: Iterator[Callable[[int], Any]], ahead: int, timeout: float) -> Iterator[Any]:
         """The results of tasks, each called with its worker's number, some of them computed ahead."""
-        turns = itertools.cycle(enumerate(self.threads))
+        turns = itertools.cycle(enumerate(self.workers))
         waiting: deque[tuple[int, Future[Any]]] = deque()
         ended: set[int] = set()
 
@@ -76,8 +121,8 @@ class Workers:
             task = next(tasks, None)
             if task is None:
                 return False
-            number, thread = next(turn for turn in turns if turn[0] not in ended)
-            waiting.append((number, thread.submit(task, number)))
+            number, worker = next(turn for turn in turns if turn[0] not in ended)
+            waiting.append((number, worker.submit(task)))
             return True
 
         try:
@@ -90,16 +135,19 @@ class Workers:
                     ended.add(number)
                 else:
                     yield result
-                if len(ended) < len(self.threads):
+                if len(ended) < len(self.workers):
                     submit()
         finally:
             for _, future in waiting:
                 future.cancel()
 
-    def stop(self) -> None:
-        """End the threads."""
-        for thread in self.threads:
-            thread.shutdown(wait=True, cancel_futures=True)
+    def stop(self, patience: float = 0) -> None:
+        """End the threads, which may take so many seconds; those that do not come back then are left to themselves."""
+        for worker in self.workers:
+            worker.tasks.put(None)
+        end = time.monotonic() + patience
+        for worker in self.workers:
+            worker.thread.join(max(0, end - time.monotonic()))
 
 
 def _result(future: Future[Any], timeout: float) -> Any:

@@ -1,0 +1,60 @@
+"""Folders in which libraries are built: each is locked as long as its build runs, so that what a killed one left goes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["remove_abandoned", "workplace"]
+
+#: What the names of these folders begin with.
+PREFIX = "building-"
+
+
+@contextmanager
+def workplace(cache: Path) -> Iterator[Path]:
+    """A new folder in the cache, which is there as long as the context; folders of builds that were killed are not."""
+    with _locked(cache):
+        _remove(cache)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=cache))
+        lock = _locked(folder)
+        lock.__enter__()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.__exit__(None, None, None)
+
+
+def remove_abandoned(cache: Path) -> None:
+    """Delete the folders of builds that were killed."""
+    if os.name == "posix" and cache.is_dir():
+        with _locked(cache):
+            _remove(cache)
+
+
+def _remove(cache: Path) -> None:
+    for folder in cache.glob(f"{PREFIX}*"):
+        with _locked(folder, wait=False) as mine:
+            if mine:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
+    """Context in which this process alone has a folder; False where another one has, or where there are no locks."""
+    import fcntl
+
+    place, mine = os.open(folder, os.O_RDONLY), True
+    try:
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:
+            mine = False
+        yield mine
+    finally:
+        os.close(place)

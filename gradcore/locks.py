@@ -1,0 +1,16 @@
+"""Locks of the process, which the child of a fork finds free: the threads that held them are not in it."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+__all__ = ["process_lock"]
+
+
+def process_lock() -> threading.RLock:  # type: ignore[valid-type]  # a function, before Python 3.13
+    """A reentrant lock that lives as long as the process."""
+    lock = threading.RLock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
+    return lock

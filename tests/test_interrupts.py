@@ -1,0 +1,291 @@
+"""Ctrl-C at random times in everything that waits: it ends, and nothing is left half-done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import gradcore as gc
+from gradcore.backends.numpy import openblas, threads
+from gradcore.backends.numpy.pool import Helper, Pool, works_in_parts
+from gradcore.utils import data
+from tests.interrupts import interrupt, interrupt_often
+
+
+@pytest.fixture(autouse=True)
+def _several_threads():
+    before = gc.get_num_threads()
+    gc.set_num_threads(3)
+    yield
+    gc.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _frequent_switches():
+    """Let interrupts come between any two steps."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def check_threads(pool: Pool) -> None:
+    """All helpers are free, and can work."""
+    assert pool.free == pool.helpers
+    left, done = iter(range(20)), []
+
+    def work() -> None:
+        for i in left:
+            time.sleep(0.002)
+            done.append((i, threading.get_ident()))
+
+    pool.run(work, pool.size)
+    assert sorted(i for i, _ in done) == list(range(20))
+    assert len({thread for _, thread in done}) == pool.size + 1
+    assert not works_in_parts()
+
+
+def test_shared_work() -> None:
+    pool, writing = Pool(2), set()
+
+    def work() -> None:
+        writing.add(threading.get_ident())
+        try:
+            for _ in range(20):
+                time.sleep(0)
+        finally:
+            writing.discard(threading.get_ident())
+
+    def program() -> None:
+        try:
+            pool.run(work, 2)
+        finally:
+            assert not writing - {threading.get_ident()}  # nobody sees a result that a thread writes into
+
+    interrupt_often(program, 300, 0.01)
+    check_threads(pool)
+
+
+def test_callers_of_one_pool() -> None:
+    """Several at once, each interrupted."""
+    pool = Pool(2)
+    callers = [
+        threading.Thread(target=interrupt_often, args=(lambda: pool.run(lambda: time.sleep(0), 2), 60, 0.01, seed))
+        for seed in range(3)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    check_threads(pool)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: gc.nn.functional.gelu(gc.ones(700_000)),
+        lambda: gc.linalg.qr(gc.ones(2, 80, 80)),
+        lambda: gc.ones(8, 200, 200) @ gc.ones(8, 200, 200),
+    ],
+    ids=["elementwise", "decomposition", "product"],
+)
+def test_operations_in_threads(program: Callable[[], object]) -> None:
+    def counts() -> list[int]:
+        return [each.library.read() for each in (openblas.NUMPY, openblas.SCIPY) if each.library is not None]
+
+    program()
+    before = counts()
+    interrupt_often(program, 60, 0.03)
+    check_threads(threads._pool)
+    assert counts() == before
+
+
+def test_an_interrupt_that_comes_right_after_the_helper_is_done() -> None:
+    class Interrupted:
+        def __init__(self, lock: object) -> None:
+            self.lock, self.first, self.release = lock, True, lock.release
+
+        def acquire(self) -> None:
+            self.lock.acquire()
+            if self.first:
+                self.first = False
+                raise KeyboardInterrupt
+
+    helper, begun = Helper(), threading.Event()
+    helper.done = Interrupted(helper.done)
+    helper.give(lambda: begun.set() or time.sleep(0.1))
+    begun.wait(20)
+    assert isinstance(helper.wait(), KeyboardInterrupt)
+    helper.give(None)
+
+
+def test_no_further_part_is_begun_after_an_interrupt() -> None:
+    begun, me = [], threading.get_ident()
+
+    def work(numbers) -> None:
+        for i in numbers:
+            begun.append(i)
+            if threading.get_ident() == me:
+                raise KeyboardInterrupt
+            time.sleep(0.05)
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.share(work, 1000)
+    assert len(begun) < 10
+
+
+class Deep(gc.autograd.Function):
+    """The identity; its backward runs another one within it, and the last of them `inside`."""
+
+    @staticmethod
+    def forward(ctx, x, depth, inside):
+        ctx.depth, ctx.inside = depth, inside
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        if not ctx.depth:
+            ctx.inside()
+        else:
+            with gc.enable_grad():
+                Deep.apply(gc.ones(1, requires_grad=True), ctx.depth - 1, ctx.inside).sum().backward()
+        return grad, None, None
+
+
+def test_backward_in_other_threads_is_interrupted() -> None:
+    """An interrupt reaches the innermost of the threads that wait for each other."""
+    reached = threading.Event()
+    seen = []
+
+    def forever() -> None:
+        reached.set()
+        while True:
+            time.sleep(0.001)
+
+    def run() -> None:
+        try:
+            Deep.apply(gc.ones(1, requires_grad=True), 300, forever).sum().backward()
+        except BaseException as error:
+            seen.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert reached.wait(60)
+    assert sum(each.name == "backward" for each in threading.enumerate()) > 1
+    interrupt(thread)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert isinstance(seen[0], KeyboardInterrupt)
+    assert not any(each.name == "backward" for each in threading.enumerate())
+
+
+# -- the loader -------------------------------------------------------------------------------------------------------
+
+
+class Blocking(data.Dataset):
+    """Numbers, of which the second never comes."""
+
+    def __init__(self) -> None:
+        self.end = threading.Event()
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> int:
+        if i == 1:
+            self.end.wait()
+        return i
+
+
+@pytest.fixture
+def blocking():
+    dataset = Blocking()
+    yield dataset
+    dataset.end.set()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_worker_that_does_not_come_back_is_waited_for_as_long_as_is_said(blocking: Blocking, persistent) -> None:
+    loader = data.DataLoader(blocking, None, num_workers=2, timeout=0.3, persistent_workers=persistent)
+    for _ in range(2):  # and then the loader can be used again
+        batches, begin = iter(loader), time.monotonic()
+        assert next(batches) == 0
+        with pytest.raises(RuntimeError, match="timed out after 0.3 seconds"):
+            next(batches)
+        assert time.monotonic() - begin < 5
+
+
+def test_a_loop_that_ends_early_does_not_wait_for_ever(blocking: Blocking) -> None:
+    begin = time.monotonic()
+    for _ in data.DataLoader(blocking, None, num_workers=2):
+        break
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_ctrl_c_ends_a_program_whose_worker_does_not_come_back() -> None:
+    program = (
+        "import signal, time; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from gradcore.utils import data\n"
+        "class Slow(data.Dataset):\n"
+        "    def __len__(self): return 4\n"
+        "    def __getitem__(self, i): print('begun', flush=True); time.sleep(1000)\n"
+        "next(iter(data.DataLoader(Slow(), num_workers=2)))\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stdout.readline().startswith("begun")
+        running.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in running.communicate(timeout=20)[1]
+    finally:
+        running.kill()
+        running.communicate()
+
+
+# -- forks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_child_does_not_wait_for_what_its_parents_threads_held() -> None:
+    """Forks while other threads draw, accumulate and share work."""
+    program = """
+import os, signal, threading, time
+import gradcore as gc
+gc.set_num_threads(2)
+leaf, end = gc.ones(1, requires_grad=True), False
+
+def work():
+    while not end:
+        (leaf * gc.rand(1)).sum().backward()
+        gc.nn.functional.gelu(gc.ones(300_000))
+
+gc.nn.functional.gelu(gc.ones(300_000))
+(leaf * gc.rand(1)).sum().backward()  # a fork while a module is imported is Python's own trouble
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+for _ in range(40):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        leaf.grad = None
+        (leaf * gc.rand(1)).sum().backward()
+        gc.nn.functional.gelu(gc.ones(300_000))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    time.sleep(0.005)
+print("done")
+os._exit(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.endswith("done\n"), done.stderr
