@@ -217,7 +217,7 @@ def test_a_worker_that_does_not_come_back_is_waited_for_as_long_as_is_said(block
     for _ in range(2):  # and then the loader can be used again
         batches, begin = iter(loader), time.monotonic()
         assert next(batches) == 0
-        with pytest.raises(RuntimeError, match="timed out after 0.3 seconds"):
+        with pytest.raises(RuntimeError, match=r"timed out after 0\.3 seconds"):
             next(batches)
         assert time.monotonic() - begin < 5
 

@@ -184,7 +184,9 @@ def endless(tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str]
     def start() -> tuple[subprocess.Popen[str], Path]:
         variables = {**os.environ, "GRADCORE_CACHE": str(tmp_path / "cache"), "CXX": str(compiler)}
         before = {*(tmp_path / "cache").glob("*")}
-        program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import gradcore.compiled as c"
+        program = (
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import gradcore.compiled as c"
+        )
         build = subprocess.Popen(
             [sys.executable, "-c", f"{program}; c.build(2)"], env=variables, stderr=subprocess.PIPE, text=True
         )

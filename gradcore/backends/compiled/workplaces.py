@@ -1,4 +1,4 @@
-"""Folders in which libraries are built: each is locked as long as its build runs, so that what a killed one left goes."""
+"""Folders in which libraries are built, each locked as long as its build runs: so what a killed one left can go."""
 
 from __future__ import annotations
 
