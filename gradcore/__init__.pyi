@@ -25,6 +25,7 @@ from gradcore import indexing as indexing
 from gradcore import kernels as kernels
 from gradcore import layouts as layouts
 from gradcore import linalg as linalg
+from gradcore import locks as locks
 from gradcore import masked as masked
 from gradcore import methods as methods
 from gradcore import namespaces as namespaces
