@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc as _collector
-import importlib as _importlib
-import typing as _typing
 from math import e, inf, nan, pi
 
 import numpy as _numpy  # without it the import ends here, and nothing has been changed
@@ -29,6 +27,7 @@ from gradcore import (
     return_types,
     subclasses,
 )
+from gradcore import paths as _paths
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from gradcore.autograd.grad_mode import (
     enable_grad,
@@ -85,11 +84,13 @@ from gradcore.tensor import Tensor
 newaxis = None
 
 namespaces.install()
+_paths.install()
 _functions = namespaces.functions("")
-_function, _dir = namespaces.looked_up(_functions, globals())
+__getattr__, _dir = namespaces.looked_up(_functions, globals())
 globals().update(dtypes.DTYPES)
 globals().update(dtypes.ALIASES)
 globals().update(conversion.legacy_classes())
+vars(cuda).update(conversion.legacy_classes("cuda"))
 
 from gradcore import _C, amp, fft, func, linalg, masked, overrides, special, utils
 from gradcore.amp.autocasting import (
@@ -107,37 +108,9 @@ from gradcore.cuda import amp as _cuda_amp
 from gradcore.func import vmap
 from gradcore.kernels import from_kernel
 
-#: What is imported when first asked for: the modules of these names.
-_LATER = {
-    "bartlett_window": "signal.periodic",
-    "blackman_window": "signal.periodic",
-    "distributions": "distributions",
-    "hamming_window": "signal.periodic",
-    "hann_window": "signal.periodic",
-    "kaiser_window": "signal.periodic",
-    "load": "serialization",
-    "nn": "nn",
-    "optim": "optim",
-    "profiler": "profiler",
-    "save": "serialization",
-    "serialization": "serialization",
-    "signal": "signal",
-    "testing": "testing",
-    "viz": "viz",
-}
-
-
-def __getattr__(name: str) -> _typing.Any:
-    module = _LATER.get(name)
-    if module is None:
-        return _function(name)
-    found = _importlib.import_module(f"gradcore.{module}")
-    value = globals()[name] = found if name == module else getattr(found, name)
-    return value
-
 
 def __dir__() -> list[str]:
-    return sorted({*_dir(), *_LATER})
+    return sorted({*_dir(), *_paths.later("")})
 
 
 __all__ = [_name for _name in _dir() if not _name.startswith("_")]

@@ -4,51 +4,67 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from gradcore import accelerator as accelerator
 from gradcore import amp as amp
 from gradcore import assignment as assignment
 from gradcore import autograd as autograd
 from gradcore import backends as backends
+from gradcore import compiler as compiler
 from gradcore import config as config
 from gradcore import conversion as conversion
 from gradcore import copying as copying
+from gradcore import cpu as cpu
 from gradcore import creation as creation
 from gradcore import cuda as cuda
 from gradcore import determinism as determinism
 from gradcore import diagnostics as diagnostics
 from gradcore import dispatch as dispatch
+from gradcore import distributed as distributed
 from gradcore import distributions as distributions
 from gradcore import dtypes as dtypes
 from gradcore import errors as errors
 from gradcore import fft as fft
 from gradcore import func as func
+from gradcore import functional as functional
+from gradcore import futures as futures
+from gradcore import hub as hub
 from gradcore import indexing as indexing
+from gradcore import jit as jit
 from gradcore import kernels as kernels
 from gradcore import layouts as layouts
 from gradcore import linalg as linalg
 from gradcore import locks as locks
 from gradcore import masked as masked
 from gradcore import methods as methods
+from gradcore import multiprocessing as multiprocessing
 from gradcore import namespaces as namespaces
 from gradcore import nn as nn
 from gradcore import ops as ops
 from gradcore import optim as optim
 from gradcore import overrides as overrides
+from gradcore import paths as paths
 from gradcore import printing as printing
 from gradcore import profiler as profiler
+from gradcore import quasirandom as quasirandom
 from gradcore import queries as queries
 from gradcore import random as random
 from gradcore import representation as representation
 from gradcore import return_types as return_types
 from gradcore import serialization as serialization
 from gradcore import shaping as shaping
+from gradcore import sharing as sharing
 from gradcore import signal as signal
 from gradcore import size as size
 from gradcore import special as special
 from gradcore import subclasses as subclasses
 from gradcore import testing as testing
+from gradcore import torch_version as torch_version
 from gradcore import transfer as transfer
+from gradcore import types as types
 from gradcore import utils as utils
+from gradcore import version as version
 from gradcore import viz as viz
+from gradcore.accelerator import get_device_module as get_device_module
 from gradcore.amp.autocasting import autocast as autocast
 from gradcore.amp.autocasting import clear_autocast_cache as clear_autocast_cache
 from gradcore.amp.autocasting import get_autocast_dtype as get_autocast_dtype
@@ -57,6 +73,8 @@ from gradcore.amp.autocasting import is_autocast_enabled as is_autocast_enabled
 from gradcore.amp.autocasting import set_autocast_cache_enabled as set_autocast_cache_enabled
 from gradcore.amp.autocasting import set_autocast_dtype as set_autocast_dtype
 from gradcore.amp.autocasting import set_autocast_enabled as set_autocast_enabled
+from gradcore.amp.by_device import autocast_decrement_nesting as autocast_decrement_nesting
+from gradcore.amp.by_device import autocast_increment_nesting as autocast_increment_nesting
 from gradcore.amp.scaling import GradScaler as GradScaler
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from gradcore.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
@@ -66,14 +84,17 @@ from gradcore.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from gradcore.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from gradcore.autograd.grad_mode import no_grad as no_grad
 from gradcore.autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from gradcore.backends.cupy.memory import OutOfMemoryError as OutOfMemoryError
 from gradcore.backends.numpy.memory import empty_cache as empty_cache
 from gradcore.backends.numpy.memory import memory_stats as memory_stats
 from gradcore.backends.numpy.threads import get_num_threads as get_num_threads
 from gradcore.backends.numpy.threads import set_num_threads as set_num_threads
+from gradcore.compiler import compile as compile
 from gradcore.config import cuda_fallback as cuda_fallback
 from gradcore.config import get_float32_matmul_precision as get_float32_matmul_precision
 from gradcore.config import set_cuda_fallback as set_cuda_fallback
 from gradcore.config import set_float32_matmul_precision as set_float32_matmul_precision
+from gradcore.conversion import set_default_tensor_type as set_default_tensor_type
 from gradcore.creation import empty as empty
 from gradcore.creation import empty_like as empty_like
 from gradcore.creation import ones as ones
@@ -97,6 +118,8 @@ from gradcore.creation.sequences import logspace as logspace
 from gradcore.creation.sequences import range as range
 from gradcore.creation.sequences import tril_indices as tril_indices
 from gradcore.creation.sequences import triu_indices as triu_indices
+from gradcore.cuda.streams import Event as Event
+from gradcore.cuda.streams import Stream as Stream
 from gradcore.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from gradcore.determinism import get_deterministic_debug_mode as get_deterministic_debug_mode
 from gradcore.determinism import (
@@ -115,7 +138,14 @@ from gradcore.dtypes import get_default_dtype as get_default_dtype
 from gradcore.dtypes import iinfo as iinfo
 from gradcore.dtypes import promote_types as promote_types
 from gradcore.dtypes import set_default_dtype as set_default_dtype
+from gradcore.flags import get_num_interop_threads as get_num_interop_threads
+from gradcore.flags import is_warn_always_enabled as is_warn_always_enabled
+from gradcore.flags import set_flush_denormal as set_flush_denormal
+from gradcore.flags import set_num_interop_threads as set_num_interop_threads
+from gradcore.flags import set_warn_always as set_warn_always
 from gradcore.func.vmap import vmap as vmap
+from gradcore.jit import fork as fork
+from gradcore.jit import wait as wait
 from gradcore.kernels.making import from_kernel as from_kernel
 from gradcore.layouts import channels_last as channels_last
 from gradcore.layouts import channels_last_3d as channels_last_3d
@@ -125,6 +155,26 @@ from gradcore.layouts import memory_format as memory_format
 from gradcore.layouts import preserve_format as preserve_format
 from gradcore.layouts import strided as strided
 from gradcore.namespaces import register_op as register_op
+from gradcore.nn.positional import alpha_dropout as alpha_dropout
+from gradcore.nn.positional import alpha_dropout_ as alpha_dropout_
+from gradcore.nn.positional import batch_norm as batch_norm
+from gradcore.nn.positional import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from gradcore.nn.positional import conv_tbc as conv_tbc
+from gradcore.nn.positional import ctc_loss as ctc_loss
+from gradcore.nn.positional import dropout as dropout
+from gradcore.nn.positional import dropout_ as dropout_
+from gradcore.nn.positional import embedding as embedding
+from gradcore.nn.positional import feature_alpha_dropout as feature_alpha_dropout
+from gradcore.nn.positional import feature_alpha_dropout_ as feature_alpha_dropout_
+from gradcore.nn.positional import feature_dropout as feature_dropout
+from gradcore.nn.positional import feature_dropout_ as feature_dropout_
+from gradcore.nn.positional import gru_cell as gru_cell
+from gradcore.nn.positional import instance_norm as instance_norm
+from gradcore.nn.positional import kl_div as kl_div
+from gradcore.nn.positional import lstm_cell as lstm_cell
+from gradcore.nn.positional import norm_except_dim as norm_except_dim
+from gradcore.nn.positional import rnn_relu_cell as rnn_relu_cell
+from gradcore.nn.positional import rnn_tanh_cell as rnn_tanh_cell
 from gradcore.printing import set_printoptions as set_printoptions
 from gradcore.queries import broadcast_shapes as broadcast_shapes
 from gradcore.queries import is_conj as is_conj
@@ -165,7 +215,21 @@ from gradcore.signal.periodic import hamming_window as hamming_window
 from gradcore.signal.periodic import hann_window as hann_window
 from gradcore.signal.periodic import kaiser_window as kaiser_window
 from gradcore.size import Size as Size
+from gradcore.symbolic import SymBool as SymBool
+from gradcore.symbolic import SymFloat as SymFloat
+from gradcore.symbolic import SymInt as SymInt
+from gradcore.symbolic import cond as cond
+from gradcore.symbolic import sym_float as sym_float
+from gradcore.symbolic import sym_int as sym_int
+from gradcore.symbolic import sym_ite as sym_ite
+from gradcore.symbolic import sym_max as sym_max
+from gradcore.symbolic import sym_min as sym_min
+from gradcore.symbolic import sym_not as sym_not
+from gradcore.symbolic import sym_sqrt as sym_sqrt
+from gradcore.symbolic import sym_sum as sym_sum
+from gradcore.symbolic import while_loop as while_loop
 from gradcore.tensor import Tensor as Tensor
+from gradcore.utils.dlpack import to_dlpack as to_dlpack
 
 BFloat16Tensor: Any
 BoolTensor: Any
@@ -178,10 +242,16 @@ IntTensor: Any
 LongTensor: Any
 ShortTensor: Any
 e: builtins.float
+get_autocast_cpu_dtype: Any
+get_autocast_gpu_dtype: Any
 inf: builtins.float
+is_autocast_cpu_enabled: Any
 nan: builtins.float
 newaxis: None
 pi: builtins.float
+set_autocast_cpu_dtype: Any
+set_autocast_cpu_enabled: Any
+set_autocast_gpu_dtype: Any
 
 __version__: str
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from gradcore.backends.registry import CPU, unavailable
 from gradcore.creation import empty, empty_strided, tensor
 from gradcore.creation.filled import sizes
 from gradcore.creation.legacy import legacy_tensor
-from gradcore.device import DeviceLike
+from gradcore.device import DeviceLike, set_default_device
 from gradcore.dispatch import check_inplace
+from gradcore.sharing import is_shared, share_memory_
 from gradcore.tensor import Tensor
 
 __all__: list[str] = []
@@ -51,12 +53,18 @@ class LegacyTensor(type):
         where = cls._device_type if device is None else device
         return legacy_tensor(Tensor, *args, dtype=cls._dtype, device=where)
 
+    @property
+    def dtype(cls) -> dtypes.dtype:
+        """The dtype of its tensors."""
+        return cls._dtype
+
     def __instancecheck__(cls, instance: Any) -> bool:
         return (
             isinstance(instance, Tensor) and instance._dtype is cls._dtype and instance._device.type == cls._device_type
         )
 
 
+@cache
 def legacy_classes(device_type: str = "cpu") -> dict[str, Any]:
     """``FloatTensor``, ``LongTensor`` ... for one device type."""
     module = "torch" if device_type == "cpu" else f"torch.{device_type}"
@@ -66,18 +74,49 @@ def legacy_classes(device_type: str = "cpu") -> dict[str, Any]:
     }
 
 
+def set_default_tensor_type(t: Any, /) -> None:
+    """Set the default dtype and device by an old class of tensors.
+
+    Parameters
+    ----------
+    t : type or str
+        For example ``gradcore.DoubleTensor`` or ``"torch.cuda.FloatTensor"``.
+
+    Raises
+    ------
+    TypeError
+        If it is no such class, or not one of floating-point numbers.
+    """
+    kind = legacy_class(t) if isinstance(t, str) else t
+    if not isinstance(kind, LegacyTensor):
+        raise TypeError(f"invalid type object: {t!r}; only floating-point types are supported as the default type")
+    dtypes.set_default_dtype(kind._dtype)
+    set_default_device(None if kind._device_type == "cpu" else kind._device_type)
+
+
+def legacy_class(name: str) -> LegacyTensor:
+    """The old class of a name such as ``torch.cuda.FloatTensor``.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    module, _, kind = name.rpartition(".")
+    if kind not in LEGACY or module not in ("torch", "torch.cuda"):
+        raise ValueError(f"invalid type: '{name}'")
+    return legacy_classes("cuda" if module == "torch.cuda" else "cpu")[kind]  # type: ignore[no-any-return]
+
+
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor in another dtype; without one, the name of the old class for this dtype and device."""
     if dtype is None:
         module = "torch" if self._device.type == "cpu" else f"torch.{self._device.type}"
         return f"{module}.{self._dtype.scalar_name}Tensor"
+    if isinstance(dtype, str) and dtype.endswith("Tensor"):
+        dtype = legacy_class(dtype)
     if isinstance(dtype, LegacyTensor):
         return self.to(device=dtype._device_type, dtype=dtype._dtype)
-    if isinstance(dtype, str) and dtype.endswith("Tensor"):
-        module, _, name = dtype.rpartition(".")
-        if name not in LEGACY or module not in ("torch", "torch.cuda"):
-            raise ValueError(f"invalid type: '{dtype}'")
-        return self.to(device="cuda" if module == "torch.cuda" else "cpu", dtype=LEGACY[name])
     return self.to(dtypes.as_dtype(dtype))
 
 
@@ -122,11 +161,6 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
         raise RuntimeError("Cannot access accelerator device when none is available.")
     out = wrap(pinned(self._array.shape, self._array.dtype), CPU, self._dtype)
     return out.copy_(self)  # type: ignore[no-any-return]
-
-
-def is_shared(self: Tensor) -> bool:
-    """Whether the data lies in memory that processes share (always, on CUDA)."""
-    return self.is_cuda
 
 
 def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
@@ -265,11 +299,10 @@ def _install() -> None:
     _add("type", type_)
     _add("new", new_)
     for function in (
-        is_same_size, is_set_to, is_pinned, pin_memory, is_shared, resize_, resize_as_, set_, apply_, map_,
-        map2_, record_stream, new_empty_strided,
+        is_same_size, is_set_to, is_pinned, pin_memory, is_shared, share_memory_, resize_, resize_as_, set_, apply_,
+        map_, map2_, record_stream, new_empty_strided,
     ):  # fmt: skip
         _add(function.__name__, function)
-    _add("share_memory_", lambda self: self, "The tensor itself: processes get copies.")
     _add("__long__", lambda self: int(self), "The only element as an int.")
     _add("__nonzero__", lambda self: bool(self), "The truth of the only element.")
     _add("__div__", lambda self, other: self / other, "``self / other``.")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from gradcore import dispatch, ops
+from gradcore import dispatch, ops, paths
 from gradcore.autograd.formulas import TENSORS
 from gradcore.dispatch.overriding import hand_over, overloaded
 from gradcore.ops.table import OPS, Op
@@ -245,10 +245,11 @@ def looked_up(
     scope : dict
         The globals of the module, where functions that were made stay.
     """
+    others = paths.further(scope["__name__"])
 
     def module_getattr(name: str) -> Any:
         if name not in makers:
-            raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
+            return others(name)
         return scope.setdefault(name, makers[name]())
 
     return module_getattr, lambda: sorted({*scope, *makers})

@@ -33,15 +33,12 @@ def layer_of(module: str) -> int | None:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """What a module imports when it is imported itself, as paths; other libraries by their names."""
+    """What a module imports of the package when it is imported itself, as paths."""
     for node in ast.parse((ROOT / "gradcore" / path).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom):
             above = ["gradcore", *path.parts[: -node.level]] if node.level else []
             parts = [*above, *(node.module or "").split(".")] if node.module else above
             if parts[0] != "gradcore":
-                yield parts[0]
                 continue
             for alias in node.names:
                 inner = "/".join([*parts[1:], alias.name])

@@ -1,5 +1,6 @@
 """Automatic differentiation: the graph, the engine, its modes and hooks."""
 
+from gradcore import paths
 from gradcore.autograd import anomaly_mode, forward_ad, function, functional, grad_mode, graph, profiler
 from gradcore.autograd.anomaly_mode import detect_anomaly, explain, set_detect_anomaly
 from gradcore.autograd.function import Function
@@ -46,3 +47,5 @@ __all__ = [
     "set_grad_enabled",
     "set_multithreading_enabled",
 ]
+
+__getattr__ = paths.further(__name__)

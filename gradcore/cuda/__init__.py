@@ -3,6 +3,7 @@
 Nothing here needs a GPU to be imported; what asks the driver says so in its errors.
 """
 
+from gradcore import paths as _paths
 from gradcore.cuda import nvtx
 from gradcore.cuda.debugging import get_sync_debug_mode, set_sync_debug_mode, sync_debug_mode, transfers
 from gradcore.cuda.devices import (
@@ -144,8 +145,11 @@ __all__ = [
 ]
 
 
+_further = _paths.further(__name__)
+
+
 def __getattr__(name: str) -> object:
     """``default_generators``: for each device the generator of all, as PyTorch has one for each."""
     if name == "default_generators":
         return (_default_generator,) * device_count()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _further(name)

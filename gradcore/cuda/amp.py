@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import amp, dtypes
+from gradcore import amp, dtypes, paths
 from gradcore.dtypes import DTypeLike
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
@@ -58,3 +58,6 @@ def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
     """`gradcore.amp.custom_bwd` for CUDA tensors."""
     _deprecated("custom_bwd", "custom_bwd(args..., device_type='cuda')")
     return amp.custom_bwd(bwd, device_type="cuda")
+
+
+__getattr__ = paths.further(__name__)

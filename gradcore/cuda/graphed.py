@@ -14,7 +14,7 @@ from gradcore.creation import empty_like
 from gradcore.cuda.devices import synchronize
 from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle
 from gradcore.cuda.streams import Stream, stream
-from gradcore.utils.trees import flatten, leaves, unflatten
+from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["make_graphed_callables"]
 
@@ -97,7 +97,7 @@ class _Part:
         self.is_module = _is_module(function)
         if self.is_module:
             _check(function)
-        given = leaves(args)
+        given = tree_leaves(args)
         if not all(isinstance(arg, Variable) for arg in given):
             raise AssertionError(
                 "In the beta API, sample_args for each callable must contain only Tensors. Other types are not allowed."
@@ -127,13 +127,13 @@ class _Part:
     def warm_up(self, times: int, allow_unused: bool) -> None:
         """Run forward and backward, so that kernels are compiled and chosen."""
         for _ in range(times):
-            outputs = leaves(self.function(*self.args))
+            outputs = tree_leaves(self.function(*self.args))
             if any(o.requires_grad for o in outputs):
                 self.differentiate(outputs, [_room(o) for o in outputs], allow_unused)
 
     def record_forward(self, pool: Any, side: Stream) -> None:
         with graph(self.forward, pool, side):
-            self.outputs, self.structure = flatten(self.function(*self.args))
+            self.outputs, self.structure = tree_flatten(self.function(*self.args))
 
     def record_backward(self, pool: Any, side: Stream, allow_unused: bool) -> None:
         self.upstream = [_room(o) for o in self.outputs]
@@ -149,7 +149,7 @@ class _Part:
         node, module = _node_of(self), self.function
 
         def replayed(*args: Any) -> Any:
-            return unflatten(node.apply(*leaves(args), *self.parameters), self.structure)
+            return tree_unflatten(node.apply(*tree_leaves(args), *self.parameters), self.structure)
 
         if not self.is_module:
             return replayed

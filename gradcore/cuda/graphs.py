@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gradcore import paths
 from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import allocator
@@ -16,7 +17,7 @@ from gradcore.backends.cupy.pools import PrivatePool
 from gradcore.backends.random import recording
 from gradcore.cuda.streams import Stream, current_stream, stream
 from gradcore.random import Generator
-from gradcore.utils.trees import flatten, unflatten
+from gradcore.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle"]
 
@@ -385,7 +386,7 @@ def graph(
     recorded: dict[str, Any] = {}
 
     def call(*args: Any) -> Any:
-        flat, structure = flatten(args)
+        flat, structure = tree_flatten(args)
         if not recorded:
             recorded.update(_record(cuda_graph, flat, structure, warmup, how))
         _refill(recorded, flat, structure)
@@ -403,11 +404,11 @@ def _record(
     side.wait_stream(current_stream())
     with stream(side):
         for _ in range(warmup):
-            function(*unflatten(inputs, structure))
+            function(*tree_unflatten(inputs, structure))
     current_stream().wait_stream(side)
     made = CUDAGraph()
     with _Capturing(made, *how):
-        result = function(*unflatten(inputs, structure))
+        result = function(*tree_unflatten(inputs, structure))
     return {"graph": made, "inputs": inputs, "structure": structure, "result": result}
 
 
@@ -427,3 +428,6 @@ def _refill(recorded: dict[str, Any], flat: list[Any], structure: Any) -> None:
 
 def _kind(t: Any) -> tuple[Any, ...]:
     return t._array.shape, t._dtype
+
+
+__getattr__ = paths.further(__name__)

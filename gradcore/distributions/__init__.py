@@ -20,6 +20,7 @@ True
 True
 """
 
+from gradcore import paths
 from gradcore.distributions import constraints, transforms
 from gradcore.distributions.categorical import (
     Categorical,
@@ -104,3 +105,5 @@ __all__ = [
     "transforms",
     *transforms.__all__,
 ]
+
+__getattr__ = paths.further(__name__)

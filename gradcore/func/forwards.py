@@ -24,7 +24,7 @@ from gradcore.func.levels import (
 )
 from gradcore.func.reverse import jacrev
 from gradcore.tensor import Tensor
-from gradcore.utils.trees import flatten, leaves, unflatten
+from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["hessian", "jacfwd", "jvp", "linearize"]
 
@@ -81,8 +81,8 @@ def _jvp(
     has_aux: bool,
 ) -> tuple[Any, ...]:
     """`jvp` with respect to `primals`: all of the arguments, or those that `argnums` names."""
-    flat_primals, structure = flatten(primals)
-    flat_tangents, other = flatten(tangents)
+    flat_primals, structure = tree_flatten(primals)
+    flat_tangents, other = tree_flatten(tangents)
     if structure != other:
         raise RuntimeError(
             f"{API}: Expected primals and tangents to have the same python structure. For example, if primals is a "
@@ -96,15 +96,15 @@ def _jvp(
             if not isinstance(value, Tensor):
                 raise RuntimeError(f"{API}: Expected {name} to only contain Tensors, got {type(value)}")
     with Level() as level, differentiating(level):
-        duals = unflatten([make_dual(p, t) for p, t in zip(flat_primals, flat_tangents, strict=True)], structure)
+        duals = tree_unflatten([make_dual(p, t) for p, t in zip(flat_primals, flat_tangents, strict=True)], structure)
         result = func(*(duals if argnums is None else replaced(args, argnums, duals)))
         output, aux = split_aux(result, has_aux, API)
-        outs, out_structure = flatten(output)
+        outs, out_structure = tree_flatten(output)
         check_results(outs, API)
-        values = unflatten([primal(out, level) for out in outs], out_structure)
-        derivative = unflatten([_tangent(out, level, strict) for out in outs], out_structure)
-        flat_aux, aux_structure = flatten(aux)
-        aux = unflatten([primal(a, level) if isinstance(a, Tensor) else a for a in flat_aux], aux_structure)
+        values = tree_unflatten([primal(out, level) for out in outs], out_structure)
+        derivative = tree_unflatten([_tangent(out, level, strict) for out in outs], out_structure)
+        flat_aux, aux_structure = tree_flatten(aux)
+        aux = tree_unflatten([primal(a, level) if isinstance(a, Tensor) else a for a in flat_aux], aux_structure)
     return (values, derivative, aux) if has_aux else (values, derivative)
 
 
@@ -151,9 +151,9 @@ def jacfwd(
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
-        check_real(leaves(args), "jacfwd", "inputs")
+        check_real(tree_leaves(args), "jacfwd", "inputs")
         primals = selected(args, argnums)
-        ins, in_structure = flatten(primals)
+        ins, in_structure = tree_flatten(primals)
         columns: list[list[Tensor]] = []  # by input, output
         outs: list[Tensor] = []
         out_structure, aux = None, None
@@ -161,11 +161,11 @@ def jacfwd(
         def push(column: Any, k: int) -> list[Any]:
             nonlocal outs, out_structure, aux
             tangents = [column if j == k else zeros_like(u) for j, u in enumerate(ins)]
-            found = _jvp(func, args, primals, unflatten(tangents, in_structure), argnums, False, has_aux)
-            outs, out_structure = flatten(found[0])
+            found = _jvp(func, args, primals, tree_unflatten(tangents, in_structure), argnums, False, has_aux)
+            outs, out_structure = tree_flatten(found[0])
             check_real(outs, "jacfwd", "outputs")
             aux = found[2] if has_aux else None
-            return leaves(found[1])
+            return tree_leaves(found[1])
 
         for k, t in enumerate(ins):
             n = t.numel()
@@ -173,12 +173,14 @@ def jacfwd(
             columns.append(mapped(run, [basis(t, 0, n)], n, randomness) if n else [])
         if out_structure is None:  # all inputs are empty
             output, aux = split_aux(func(*args), has_aux, API)
-            outs, out_structure = flatten(output)
+            outs, out_structure = tree_flatten(output)
         blocks = [
-            unflatten([_last(columns[k][n] if columns[k] else None, out, t) for k, t in enumerate(ins)], in_structure)
+            tree_unflatten(
+                [_last(columns[k][n] if columns[k] else None, out, t) for k, t in enumerate(ins)], in_structure
+            )
             for n, out in enumerate(outs)
         ]
-        jacobian = unflatten(blocks, out_structure)
+        jacobian = tree_unflatten(blocks, out_structure)
         return (jacobian, aux) if has_aux else jacobian
 
     return wrapped
@@ -241,11 +243,11 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     tensor([ 2., 40.])
     """
     level = ReverseLevel()
-    flat_primals, structure = flatten(primals)
+    flat_primals, structure = tree_flatten(primals)
     inputs = [level.enter(p) for p in flat_primals]
     with level.recording():
-        output = func(*unflatten(inputs, structure))
-        outs, out_structure = flatten(output)
+        output = func(*tree_unflatten(inputs, structure))
+        outs, out_structure = tree_flatten(output)
         check_results(outs, "linearize(f, *primals)")
         # The vector-Jacobian product is linear in the cotangents; its own transpose is the product with the Jacobian.
         cotangents = [level.enter(zeros_like(out)) for out in outs]
@@ -253,7 +255,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
     def jvp_fn(*tangents: Any) -> Any:
         """The derivative in the direction `tangents`."""
-        flat, other = flatten(tangents)
+        flat, other = tree_flatten(tangents)
         if other != structure:
             raise RuntimeError(f"Expected the tangents {other!r} to have the same argspec as the primals {structure!r}")
         for i, (t, p) in enumerate(zip(flat, flat_primals, strict=True)):
@@ -263,6 +265,6 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                         f"tangent:{i} with {name} {getattr(t, name)} in flattened pytree doesn't match the {name} "
                         f"{getattr(p, name)} of the corresponding primal."
                     )
-        return unflatten(level.gradients(pulled, cotangents, flat, True), out_structure)
+        return tree_unflatten(level.gradients(pulled, cotangents, flat, True), out_structure)
 
-    return unflatten([level.leave(out) for out in outs], out_structure), jvp_fn
+    return tree_unflatten([level.leave(out) for out in outs], out_structure), jvp_fn

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.tensor import Tensor
-from gradcore.utils.trees import flatten, unflatten
+from gradcore.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["functionalize"]
 
@@ -55,13 +55,13 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = flatten((args, kwargs))
+        leaves, structure = tree_flatten((args, kwargs))
         copies: dict[int, tuple[Tensor, Tensor]] = {}
         for leaf in leaves:
             if isinstance(leaf, Tensor) and id(leaf) not in copies:
                 copies[id(leaf)] = leaf, TENSORS.clone(leaf)
         own = [copies[id(leaf)][1] if id(leaf) in copies else leaf for leaf in leaves]
-        args, kwargs = unflatten(own, structure)
+        args, kwargs = tree_unflatten(own, structure)
         result = func(*args, **kwargs)
         for argument, copy in copies.values():
             if copy._vc is not None and copy._vc.version:

@@ -19,7 +19,7 @@ from gradcore.func.levels import (
     split_aux,
 )
 from gradcore.tensor import Tensor
-from gradcore.utils.trees import flatten, leaves, map_leaves, unflatten
+from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "jacrev", "vjp"]
 
@@ -52,7 +52,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     @functools.wraps(func)
     def wrapped(*args: Any, **named: Any) -> Any:
         level = ReverseLevel()
-        inputs = map_leaves(level.enter, selected(args, argnums))
+        inputs = tree_map(level.enter, selected(args, argnums))
         with level.recording():
             output, aux = split_aux(func(*replaced(args, argnums, inputs), **named), has_aux, api)
         if not isinstance(output, Tensor):
@@ -62,10 +62,10 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
                 f"{api}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe you "
                 "wanted to use the vjp or jacrev APIs instead?"
             )
-        flat, structure = flatten(inputs)
-        gradient = unflatten(level.gradients([output], flat, [None], False), structure)
+        flat, structure = tree_flatten(inputs)
+        gradient = tree_unflatten(level.gradients([output], flat, [None], False), structure)
         value = level.leave(output)
-        return gradient, (value, map_leaves(level.leave, aux)) if has_aux else value
+        return gradient, (value, tree_map(level.leave, aux)) if has_aux else value
 
     return wrapped
 
@@ -136,11 +136,11 @@ def _vjp(
 ) -> tuple[Any, Callable[..., Any], Any]:
     api = "vjp(f, *primals)"
     level = ReverseLevel()
-    inputs = map_leaves(level.enter, primals if argnums is None else selected(primals, argnums))
+    inputs = tree_map(level.enter, primals if argnums is None else selected(primals, argnums))
     with level.recording():
         result = func(*(inputs if argnums is None else replaced(primals, argnums, inputs)))
     output, aux = split_aux(result, has_aux, api)
-    flat_outputs, out_structure = flatten(output)
+    flat_outputs, out_structure = tree_flatten(output)
     check_results(flat_outputs, api)
     for out in flat_outputs:
         if out._dtype.category < 2:
@@ -148,19 +148,19 @@ def _vjp(
                 "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
                 f"{out.dtype!r}"
             )
-    flat_inputs, in_structure = flatten(inputs)
+    flat_inputs, in_structure = tree_flatten(inputs)
 
     def pull_back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         """The product of cotangents, structured as the output, with the Jacobian."""
-        flat, structure = flatten(cotangents)
+        flat, structure = tree_flatten(cotangents)
         if structure != out_structure:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
                 f"function. cotangents: {structure!r}, primal output: {out_structure!r}"
             )
-        return unflatten(level.gradients(flat_outputs, flat_inputs, flat, retain_graph), in_structure)
+        return tree_unflatten(level.gradients(flat_outputs, flat_inputs, flat, retain_graph), in_structure)
 
-    return map_leaves(level.leave, output), pull_back, map_leaves(level.leave, aux)
+    return tree_map(level.leave, output), pull_back, tree_map(level.leave, aux)
 
 
 def jacrev(
@@ -201,23 +201,23 @@ def jacrev(
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
-        check_real(leaves(args), "jacrev", "inputs")
+        check_real(tree_leaves(args), "jacrev", "inputs")
         output, pull_back, aux = _vjp(func, args, argnums, has_aux)
-        outs, out_structure = flatten(output)
+        outs, out_structure = tree_flatten(output)
         check_real(outs, "jacrev", "outputs")
-        ins, in_structure = flatten(selected(args, argnums))
+        ins, in_structure = tree_flatten(selected(args, argnums))
         blocks = []
         for k, out in enumerate(outs):
 
             def pull(row: Any, k: int = k) -> list[Any]:
                 rows = [row if j == k else zeros_like(o) for j, o in enumerate(outs)]
-                return leaves(pull_back(unflatten(rows, out_structure)))
+                return tree_leaves(pull_back(tree_unflatten(rows, out_structure)))
 
             columns = [
                 _joined(column, out, t) for column, t in zip(_in_chunks(pull, out, ins, chunk_size), ins, strict=True)
             ]
-            blocks.append(unflatten(columns, in_structure))
-        jacobian = unflatten(blocks, out_structure)
+            blocks.append(tree_unflatten(columns, in_structure))
+        jacobian = tree_unflatten(blocks, out_structure)
         return (jacobian, aux) if has_aux else jacobian
 
     return wrapped

@@ -13,7 +13,7 @@ from gradcore.backends.batching import Level
 from gradcore.func.levels import check_randomness
 from gradcore.random import get_rng_state, set_rng_state
 from gradcore.tensor import Tensor
-from gradcore.utils.trees import Structure, flatten, unflatten
+from gradcore.utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
 
@@ -94,7 +94,7 @@ def _run(
     func: Callable[..., Any],
     out_dims: Any,
     randomness: str,
-    structure: Structure,
+    structure: TreeSpec,
     named: dict[str, Any],
     flat: Sequence[Any],
     dims: Sequence[int | None],
@@ -103,11 +103,11 @@ def _run(
     level = Level(size, randomness)
     with running(level):
         inputs = [t if d is None else enter(t, level, d) for t, d in zip(flat, dims, strict=True)]
-        results, outer = flatten(func(*unflatten(inputs, structure), **named))
+        results, outer = tree_flatten(func(*tree_unflatten(inputs, structure), **named))
         places = _places(out_dims, outer)
         if places is None or not all(p is None or isinstance(p, int) for p in places):
             raise _wrong_out_dims(func, out_dims, outer, places is None)
-        return unflatten([_output(func, t, level, d) for t, d in zip(results, places, strict=True)], outer)
+        return tree_unflatten([_output(func, t, level, d) for t, d in zip(results, places, strict=True)], outer)
 
 
 def _output(func: Callable[..., Any], t: Any, level: Level, dim: int | None) -> Any:
@@ -139,43 +139,14 @@ def _name(func: Callable[..., Any]) -> str:
     return getattr(func, "__name__", None) or repr(func)
 
 
-def _places(out_dims: Any, structure: Structure) -> list[Any] | None:
+def _places(out_dims: Any, structure: TreeSpec) -> list[Any] | None:
     """Where the samples go in each output, or None if `out_dims` does not fit; a tuple of one may stand for one."""
-    if structure.kind is None and isinstance(out_dims, tuple) and len(out_dims) == 1:
+    if structure.is_leaf() and isinstance(out_dims, tuple) and len(out_dims) == 1:
         return list(out_dims)
-    return _matched(out_dims, structure)
+    return _broadcast_to_and_flatten(out_dims, structure)
 
 
-def _matched(dims: Any, structure: Structure) -> list[Any] | None:
-    """One entry of `dims` for each leaf of a tree: those of a subtree may share one; None if it does not fit."""
-    if not isinstance(dims, (tuple, list, dict)):
-        return [dims] * _count(structure)
-    if structure.kind is None or len(dims) != len(structure.children):
-        return None
-    if isinstance(dims, dict) != issubclass(structure.kind, dict):
-        return None
-    if isinstance(dims, dict):
-        if set(dims) != set(structure.keys):
-            return None
-        parts: Sequence[Any] = [dims[key] for key in structure.keys]
-    elif (structure.kind is list) != isinstance(dims, list):
-        return None
-    else:
-        parts = dims
-    found = []
-    for part, child in zip(parts, structure.children, strict=True):
-        inner = _matched(part, child)
-        if inner is None:
-            return None
-        found.extend(inner)
-    return found
-
-
-def _count(structure: Structure) -> int:
-    return 1 if structure.kind is None else sum(map(_count, structure.children))
-
-
-def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[Any, Any, Structure, int]:
+def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[Any, Any, TreeSpec, int]:
     """The flat inputs, the dim of the samples in each, the structure of the arguments, and the number of samples."""
     name = _name(func)
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
@@ -189,12 +160,12 @@ def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tu
             f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
             "function with no inputs. The latter is unsupported."
         )
-    flat, structure = flatten(args)
-    dims = _matched(in_dims, structure)
+    flat, structure = tree_flatten(args)
+    dims = _broadcast_to_and_flatten(in_dims, structure)
     if dims is None:
         raise ValueError(
             f"{where}in_dims is not compatible with the structure of `inputs`. in_dims has structure "
-            f"{flatten(in_dims)[1]!r} but inputs has structure {structure!r}."
+            f"{tree_flatten(in_dims)[1]!r} but inputs has structure {structure!r}."
         )
     for i, (t, d) in enumerate(zip(flat, dims, strict=True)):
         if d is not None:
@@ -228,11 +199,11 @@ def _checked_dim(where: str, t: Any, dim: Any) -> int:
     return dim % t.ndim
 
 
-def _wrong_out_dims(func: Callable[..., Any], out_dims: Any, outer: Structure, unmatched: bool) -> ValueError:
+def _wrong_out_dims(func: Callable[..., Any], out_dims: Any, outer: TreeSpec, unmatched: bool) -> ValueError:
     if unmatched and isinstance(out_dims, (tuple, list, dict)):
         return ValueError(
             f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure "
-            f"of `outputs`. out_dims has structure {flatten(out_dims)[1]!r} but outputs has structure {outer!r}."
+            f"of `outputs`. out_dims has structure {tree_flatten(out_dims)[1]!r} but outputs has structure {outer!r}."
         )
     return ValueError(
         f"vmap({_name(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of "
@@ -256,7 +227,7 @@ def _chunks(
 
 def _rejoined(results: Sequence[Any], out_dims: Any) -> Any:
     """The results of chunks as those of all samples."""
-    flat = [flatten(result) for result in results]
+    flat = [tree_flatten(result) for result in results]
     structure = flat[0][1]
     places = _places(out_dims, structure)
     assert places is not None
@@ -264,4 +235,4 @@ def _rejoined(results: Sequence[Any], out_dims: Any) -> Any:
         parts[0] if place is None else TENSORS.cat(list(parts), place)
         for place, *parts in zip(places, *(leaves for leaves, _ in flat), strict=True)
     ]
-    return unflatten(joined, structure)
+    return tree_unflatten(joined, structure)

@@ -2,6 +2,7 @@
 
 # ruff: noqa: F403  (many modules are made from tables)
 
+from gradcore import paths
 from gradcore.nn import activations, convolution, functional, init, layers, lazy, losses, normalization, padding
 from gradcore.nn.activations import *
 from gradcore.nn.adaptive import AdaptiveLogSoftmaxWithLoss
@@ -72,3 +73,5 @@ __all__ = [
     *normalization.__all__,
     *padding.__all__,
 ]
+
+__getattr__ = paths.further(__name__)

@@ -29,6 +29,7 @@ from gradcore.nn.module import Module as Module
 from gradcore.nn.normalization import GroupNorm as GroupNorm
 from gradcore.nn.normalization import LayerNorm as LayerNorm
 from gradcore.nn.normalization import RMSNorm as RMSNorm
+from gradcore.nn.normalization import SyncBatchNorm as SyncBatchNorm
 from gradcore.nn.parallel import DataParallel as DataParallel
 from gradcore.nn.parameter import Buffer as Buffer
 from gradcore.nn.parameter import Parameter as Parameter
@@ -631,11 +632,13 @@ class LazyInstanceNorm3d(Module):
     ) -> None: ...
 
 class BCELoss(Module):
+    weight: Tensor | None
     def __init__(
         self, weight: Any = ..., size_average: Any = ..., reduce: Any = ..., reduction: builtins.str = ...
     ) -> None: ...
 
 class BCEWithLogitsLoss(Module):
+    weight: Tensor | None
     def __init__(
         self,
         weight: Any = ...,
@@ -654,6 +657,7 @@ class CosineEmbeddingLoss(Module):
     ) -> None: ...
 
 class CrossEntropyLoss(Module):
+    weight: Tensor | None
     def __init__(
         self,
         weight: Any = ...,
@@ -697,11 +701,13 @@ class MultiLabelMarginLoss(Module):
     def __init__(self, size_average: Any = ..., reduce: Any = ..., reduction: builtins.str = ...) -> None: ...
 
 class MultiLabelSoftMarginLoss(Module):
+    weight: Tensor | None
     def __init__(
         self, weight: Any = ..., size_average: Any = ..., reduce: Any = ..., reduction: builtins.str = ...
     ) -> None: ...
 
 class MultiMarginLoss(Module):
+    weight: Tensor | None
     def __init__(
         self,
         p: Any = ...,
@@ -713,6 +719,7 @@ class MultiMarginLoss(Module):
     ) -> None: ...
 
 class NLLLoss(Module):
+    weight: Tensor | None
     def __init__(
         self,
         weight: Any = ...,

@@ -107,6 +107,8 @@ class Calls:
             return _Call(self, args, kwargs).run()
         return self.forward(*args, **kwargs)
 
+    _call_impl = __call__
+
     # -- registering ----------------------------------------------------------------------------------------------
 
     def register_forward_hook(

@@ -32,6 +32,16 @@ def _tuples(n: int, *names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return prepare
 
 
+def _base(kind: str) -> type[Module]:
+    """The base of the layers of a kind, whatever their number of dims."""
+    return type(f"_{kind}Nd", (Module,), {"__module__": __name__, "__doc__": f"Base of ``{kind}1d`` and its like."})
+
+
+_AdaptiveAvgPoolNd, _AdaptiveMaxPoolNd = _base("AdaptiveAvgPool"), _base("AdaptiveMaxPool")
+_AvgPoolNd, _LPPoolNd = _base("AvgPool"), _base("LPPool")
+_MaxPoolNd, _MaxUnpoolNd = _base("MaxPool"), _base("MaxUnpool")
+_DropoutNd = _base("Dropout")
+
 WINDOW = S("kernel_size", stride=None, padding=0)
 SHOWN = ("kernel_size", "stride", "padding")
 ADAPTIVE = ("output_size",)
@@ -39,22 +49,28 @@ TABLE: dict[str, Made] = {}
 for _n in (1, 2, 3):
     _end = {"ceil_mode": False, "count_include_pad": True}
     TABLE |= {
-        f"AdaptiveAvgPool{_n}d": Made(f"adaptive_avg_pool{_n}d", S("output_size"), ADAPTIVE),
-        f"AdaptiveMaxPool{_n}d": Made(f"adaptive_max_pool{_n}d", S("output_size", return_indices=False), ADAPTIVE),
+        f"AdaptiveAvgPool{_n}d": Made(f"adaptive_avg_pool{_n}d", S("output_size"), ADAPTIVE, base=_AdaptiveAvgPoolNd),
+        f"AdaptiveMaxPool{_n}d": Made(
+            f"adaptive_max_pool{_n}d", S("output_size", return_indices=False), ADAPTIVE, base=_AdaptiveMaxPoolNd
+        ),
         f"AvgPool{_n}d": Made(
             f"avg_pool{_n}d",
             {**WINDOW, **_end, **({} if _n == 1 else {"divisor_override": None})},
             SHOWN,
             _tuples(1, *SHOWN) if _n == 1 else _own_stride,
+            base=_AvgPoolNd,
         ),
-        f"LPPool{_n}d": Made(f"lp_pool{_n}d", S("norm_type", "kernel_size", stride=None, ceil_mode=False)),
+        f"LPPool{_n}d": Made(
+            f"lp_pool{_n}d", S("norm_type", "kernel_size", stride=None, ceil_mode=False), base=_LPPoolNd
+        ),
         f"MaxPool{_n}d": Made(
             f"max_pool{_n}d",
             {**WINDOW, "dilation": 1, "return_indices": False, "ceil_mode": False},
             (*SHOWN, "dilation", "ceil_mode"),
             _own_stride,
+            base=_MaxPoolNd,
         ),
-        f"MaxUnpool{_n}d": Made(f"max_unpool{_n}d", WINDOW, SHOWN, _tuples(_n, *SHOWN)),
+        f"MaxUnpool{_n}d": Made(f"max_unpool{_n}d", WINDOW, SHOWN, _tuples(_n, *SHOWN), base=_MaxUnpoolNd),
     }
 
 
@@ -92,7 +108,7 @@ for _name, _function in (
     ("Dropout", "dropout"), ("Dropout1d", "dropout1d"), ("Dropout2d", "dropout2d"), ("Dropout3d", "dropout3d"),
     ("AlphaDropout", "alpha_dropout"), ("FeatureAlphaDropout", "feature_alpha_dropout"),
 ):  # fmt: skip
-    TABLE[_name] = Made(_function, S(p=0.5, inplace=False), _dropout, _probability, training=True)
+    TABLE[_name] = Made(_function, S(p=0.5, inplace=False), _dropout, _probability, training=True, base=_DropoutNd)
 
 
 def _response(module: Any) -> str:

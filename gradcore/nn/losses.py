@@ -14,6 +14,47 @@ from gradcore.tensor import Tensor
 __all__ = ["TripletMarginWithDistanceLoss"]
 
 
+class _Loss(Module):
+    """Base of losses.
+
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        What there was before `reduction`.
+    reduction : {"none", "mean", "sum"}
+    """
+
+    reduction: str
+
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction = chosen_reduction(reduction, size_average, reduce)
+
+
+class _WeightedLoss(_Loss):
+    """Base of losses with weights: of classes, or of elements.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        A buffer of the module.
+    size_average, reduce, reduction
+        As for `_Loss`.
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
 def _settled(chosen: dict[str, Any]) -> dict[str, Any]:
     """The reduction, by its name."""
     old = chosen.pop("size_average", None), chosen.pop("reduce", None)
@@ -23,7 +64,8 @@ def _settled(chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _loss(function: str, **own: Any) -> Made:
-    return Made(function, settings(**own), (), _settled, keyword_only=function == "gaussian_nll_loss")
+    base = _WeightedLoss if "weight" in own else _Loss
+    return Made(function, settings(**own), (), _settled, keyword_only=function == "gaussian_nll_loss", base=base)
 
 
 #: What losses took before there was `reduction`, and still take in its place.
@@ -63,7 +105,7 @@ TABLE = {
 }
 
 
-class TripletMarginWithDistanceLoss(Module):
+class TripletMarginWithDistanceLoss(_Loss):
     """`gradcore.nn.functional.triplet_margin_with_distance_loss` as a module.
 
     Parameters
@@ -78,9 +120,9 @@ class TripletMarginWithDistanceLoss(Module):
     def __init__(
         self, *, distance_function: Any = None, margin: float = 1.0, swap: bool = False, reduction: str = "mean"
     ) -> None:
-        super().__init__()
+        super().__init__(reduction=reduction)
         self.distance_function = layers.MADE["PairwiseDistance"]() if distance_function is None else distance_function
-        self.margin, self.swap, self.reduction = margin, swap, reduction
+        self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss."""

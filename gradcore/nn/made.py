@@ -37,6 +37,8 @@ class Made(NamedTuple):
         Whether the function is told if the module is in training mode.
     keyword_only : bool
         Whether settings can only be given by name.
+    base : type
+        The base of the class.
     """
 
     function: str
@@ -45,6 +47,7 @@ class Made(NamedTuple):
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     training: bool = False
     keyword_only: bool = False
+    base: type[Module] = Module
 
 
 def ntuple(value: Any, n: int) -> tuple[Any, ...]:
@@ -92,7 +95,7 @@ def make(name: str, made: Made, where: str) -> type[Module]:
     extra_repr.__doc__ = "The settings that are printed."
     body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__module__": where}
     doc = f"`gradcore.nn.functional.{made.function}` as a module."
-    cls = type(name, (Module,), {**body, "__doc__": doc, "__signature__": signature})
+    cls = type(name, (made.base,), {**body, "__doc__": doc, "__signature__": signature})
     for function in (__init__, forward, extra_repr):
         function.__qualname__ = f"{name}.{function.__name__}"
     return cls

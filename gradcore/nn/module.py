@@ -62,6 +62,11 @@ def _announced(kind: str, module: Any, name: str, value: Any) -> Any:
     return value
 
 
+def _addindent(text: str, spaces: int) -> str:
+    """Lines after the first moved to the right."""
+    return text.replace("\n", "\n" + " " * spaces)
+
+
 def _kind(value: Any) -> str:
     """The type of a value as error messages have it."""
     if isinstance(value, Tensor):
@@ -406,6 +411,15 @@ class Module(Calls, State, Conversion):
         fn(self)
         return self
 
+    def share_memory(self) -> Self:
+        """Move parameters and buffers to memory that processes share, see `Tensor.share_memory_`."""
+        for t in (*self.parameters(), *self.buffers()):
+            t.share_memory_()
+        return self
+
+    def compile(self, *args: Any, **settings: Any) -> None:
+        """Nothing: modules run as they are, see `gradcore.compiler`."""
+
     # -- printing -------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
@@ -418,7 +432,7 @@ class Module(Calls, State, Conversion):
     def __repr__(self) -> str:
         text = self.extra_repr()
         extra = text.split("\n") if text else []
-        lines = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._modules.items()]
+        lines = [f"({name}): " + _addindent(repr(child), 2) for name, child in self._modules.items()]
         if not lines and len(extra) < 2:
             return f"{self._get_name()}({text})"
         return f"{self._get_name()}(\n  " + "\n  ".join(extra + lines) + "\n)"

@@ -12,7 +12,7 @@ from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 
-__all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
+__all__ = ["GroupNorm", "LayerNorm", "RMSNorm", "SyncBatchNorm"]
 
 
 class _Affine(Module):
@@ -305,6 +305,67 @@ def _made(base: type[_Running], n: int, ndims: tuple[int, ...]) -> type[_Running
     doc = f"{what}, with parameters and running statistics.{(_Running.__doc__ or '').partition('share.')[2]}"
     body = {"ndims": ndims, "__module__": "gradcore.nn", "__doc__": doc}
     return type(f"{kind}{n}d", (base,), body)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalization over all processes, which are one here: `BatchNorm1d` and its like for any number of dims.
+
+    Parameters
+    ----------
+    num_features, eps, momentum, affine, track_running_stats
+        As for `BatchNorm2d`.
+    process_group
+        Accepted for compatibility.
+    device, dtype
+        Of the parameters.
+    bias : bool
+        Whether there are offsets besides factors.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> net = gradcore.nn.Sequential(gradcore.nn.Conv2d(1, 2, 3), gradcore.nn.BatchNorm2d(2))
+    >>> gradcore.nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]
+    SyncBatchNorm(2, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with its layers of batch normalization replaced by such that have their parameters and buffers.
+
+        Parameters
+        ----------
+        module : Module
+        process_group
+            Accepted for compatibility.
+        """
+        made = module
+        if isinstance(module, _BatchNorm):
+            made = cls.__new__(cls)
+            made.__dict__.update(module.__dict__, process_group=process_group)
+        for name, child in module.named_children():
+            setattr(made, name, cls.convert_sync_batchnorm(child, process_group))
+        return made
 
 
 MADE = {

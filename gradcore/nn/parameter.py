@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from gradcore import paths
 from gradcore.autograd.variables import Meta, alias, new
 from gradcore.creation import empty
 from gradcore.dispatch.overriding import disabled, takes_over
@@ -101,3 +102,6 @@ class Buffer(Tensor):
         out._edge = out._meta = None
         out.persistent = persistent
         return out
+
+
+__getattr__ = paths.further(__name__)

@@ -14,7 +14,7 @@ from gradcore.nn.parameter import Parameter
 from gradcore.nn.uninitialized import is_lazy
 from gradcore.tensor import Tensor
 
-__all__ = ["IncompatibleKeys", "State"]
+__all__ = ["IncompatibleKeys", "State", "consume_prefix_in_state_dict_if_present"]
 
 EXTRA = "_extra_state"
 Table = dict[int, Any]
@@ -30,6 +30,29 @@ class IncompatibleKeys(NamedTuple):
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take a prefix off the names of a state, in place.
+
+    Parameters
+    ----------
+    state_dict : dict
+    prefix : str
+        For example ``"module."``, with which `DataParallel` saves the state of its module.
+
+    Examples
+    --------
+    >>> from gradcore.nn.modules.utils import consume_prefix_in_state_dict_if_present
+    >>> state = {"module.weight": 1, "module.bias": 2}
+    >>> consume_prefix_in_state_dict_if_present(state, "module.")
+    >>> state
+    {'weight': 1, 'bias': 2}
+    """
+    for table in (state_dict, getattr(state_dict, "_metadata", {})):
+        found = [("" if key == prefix[:-1] else key.removeprefix(prefix), value) for key, value in table.items()]
+        table.clear()
+        table.update(found)
 
 
 class _OfModule:

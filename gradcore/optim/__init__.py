@@ -1,8 +1,6 @@
 """Optimisers: they update parameters by their gradients."""
 
-import importlib
-from types import ModuleType
-
+from gradcore import paths
 from gradcore.optim import lr_scheduler
 from gradcore.optim.adam import Adam, AdamW
 from gradcore.optim.adam_relatives import Adamax, NAdam, RAdam
@@ -34,8 +32,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> ModuleType:
-    """`swa_utils`, which needs `gradcore.nn`, when it is first asked for."""
-    if name == "swa_utils":
-        return importlib.import_module("gradcore.optim.swa_utils")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = paths.further(__name__)

@@ -1,5 +1,6 @@
 """Where a program spends its time, step by step: what PyTorch has in ``torch.profiler``."""
 
+from gradcore import paths
 from gradcore.profiler.recording import kineto_available, record_function
 from gradcore.profiler.sessions import (
     ProfilerAction,
@@ -20,3 +21,5 @@ __all__ = [
     "supported_activities",
     "tensorboard_trace_handler",
 ]
+
+__getattr__ = paths.further(__name__)

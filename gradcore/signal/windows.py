@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypedDict, Unpack
 
-from gradcore import dtypes
+from gradcore import dtypes, paths
 from gradcore.autograd.formulas import TENSORS
 from gradcore.creation import arange, empty, full, ones
 from gradcore.layouts import layout as Layout
@@ -177,3 +177,6 @@ def bessel(k: Any, distance: int, beta: float) -> Any:
     return TENSORS.i0(beta * TENSORS.sqrt(TENSORS.relu(1 - x * x))) / TENSORS.i0(
         full((), beta, dtype=k.dtype, device=k.device)
     )
+
+
+__getattr__ = paths.further(__name__)

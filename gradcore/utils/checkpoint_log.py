@@ -7,14 +7,14 @@ from typing import Any, Self
 
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
+from gradcore.utils._pytree import tree_leaves
 from gradcore.utils.recomputation import CheckpointError
-from gradcore.utils.trees import leaves
 
 __all__ = ["Log", "explained"]
 
 
 def _shown(tree: Any) -> str:
-    return ", ".join(f"{t.dtype}{list(t.shape)}" for t in leaves(tree) if isinstance(t, Tensor))
+    return ", ".join(f"{t.dtype}{list(t.shape)}" for t in tree_leaves(tree) if isinstance(t, Tensor))
 
 
 def _place() -> str:

@@ -13,7 +13,7 @@ from gradcore.autograd.variables import alias
 from gradcore.creation import empty
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
-from gradcore.utils.trees import leaves, map_leaves
+from gradcore.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts"]
 
@@ -63,10 +63,10 @@ class _Kept:
     """
 
     def __init__(self, result: Any, args: tuple[Any, ...], packed: list[Tensor]) -> None:
-        outputs, inputs = leaves(result), leaves(args)
+        outputs, inputs = tree_leaves(result), tree_leaves(args)
         self.requires_grad = [isinstance(t, Tensor) and t.requires_grad for t in outputs]
-        self.result = map_leaves(lambda t: t.detach() if isinstance(t, Tensor) else t, result)
-        self.versions = [t._version if isinstance(t, Tensor) else None for t in leaves(self.result)]
+        self.result = tree_map(lambda t: t.detach() if isinstance(t, Tensor) else t, result)
+        self.versions = [t._version if isinstance(t, Tensor) else None for t in tree_leaves(self.result)]
         #: For each saved tensor: an argument or a result by number, or else the tensor itself.
         self.saved: list[tuple[str, Any]] = []
         for t in packed:
@@ -80,17 +80,17 @@ class _Kept:
 
     def again(self, args: tuple[Any, ...], mutable: bool) -> Any:
         """The result, after the hooks on saved tensors have seen what the call would have saved."""
-        results = leaves(self.result)
+        results = tree_leaves(self.result)
         for t, version in zip(results, self.versions, strict=True):
             if version is not None and t._version != version and not mutable:
                 raise RuntimeError("Tensor cached during selective activation checkpoint has been mutated")
         hooks = current_hooks()
         if hooks is not None:
-            inputs = leaves(args)
+            inputs = tree_leaves(args)
             for kind, which in self.saved:
                 hooks[0](which if kind == "other" else (results if kind == "result" else inputs)[which])
         needs = iter(self.requires_grad)
-        return map_leaves(lambda t: _recorded(t) if next(needs) else t, self.result)
+        return tree_map(lambda t: _recorded(t) if next(needs) else t, self.result)
 
 
 def _recorded(t: Tensor) -> Tensor:

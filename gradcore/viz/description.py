@@ -12,7 +12,7 @@ from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import GradientEdge
 from gradcore.autograd.op_nodes import OpNode
 from gradcore.tensor import Tensor
-from gradcore.utils.trees import leaves
+from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text
 from gradcore.viz.places import Place, of_node
 from gradcore.viz.traversal import Saved, freed, reachable, roots, saved_values, storage
@@ -152,7 +152,7 @@ class _Writer:
         return len(self.vertices) - 1
 
     def describe(self, nodes: list[Any], tensors: Any) -> Description:
-        for value in [tensors] if isinstance(tensors, GradientEdge) else leaves(tensors):
+        for value in [tensors] if isinstance(tensors, GradientEdge) else tree_leaves(tensors):
             edge = gradient_edge(value) if isinstance(value, Tensor) else None
             edge = value[:2] if isinstance(value, GradientEdge) else edge
             if edge is not None and not edge[0].is_leaf_sink:

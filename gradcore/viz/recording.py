@@ -10,7 +10,7 @@ from gradcore.autograd.modes import local
 from gradcore.autograd.variables import tick
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
-from gradcore.utils.trees import leaves
+from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.places import here
 
 __all__ = ["record"]
@@ -52,7 +52,7 @@ class record(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         seconds = time.perf_counter() - start
         name = getattr(func, "__name__", "")
-        for t in (result,) if isinstance(result, Tensor) else leaves(result):
+        for t in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             edge = gradient_edge(t) if isinstance(t, Tensor) else None
             if edge is not None and edge[0]._seq > first and not edge[0].is_leaf_sink:
                 self._note(edge, t, name, first, seconds)

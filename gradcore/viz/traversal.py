@@ -13,8 +13,8 @@ from gradcore.autograd.messages import FREED
 from gradcore.autograd.op_nodes import OpNode, Packed
 from gradcore.autograd.saved import Kept
 from gradcore.tensor import Tensor
+from gradcore.utils._pytree import tree_leaves
 from gradcore.utils.recomputation import Frame
-from gradcore.utils.trees import leaves
 
 __all__ = ["Saved", "freed", "reachable", "roots", "saved_values", "storage"]
 
@@ -28,7 +28,7 @@ def roots(tensors: Any) -> list[Any]:
         If none of them requires grad.
     """
     found: list[Any] = []
-    for value in [tensors] if isinstance(tensors, GradientEdge) else leaves(tensors):
+    for value in [tensors] if isinstance(tensors, GradientEdge) else tree_leaves(tensors):
         edge = value[:2] if isinstance(value, GradientEdge) else None
         if isinstance(value, Tensor):
             edge = gradient_edge(value)
@@ -72,7 +72,7 @@ def _is_leaf(t: Any) -> bool:
 def _of_tensor(name: str, t: Any) -> Iterator[Saved]:
     if isinstance(t, Packed):
         # What hooks put in the place of a tensor: count the tensors that are found in it.
-        for inner in leaves(t.packed):
+        for inner in tree_leaves(t.packed):
             yield from _of_tensor(name, inner)
         frame = getattr(t.unpack_hook, "__self__", None)
         if isinstance(frame, Frame):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 from gradcore.autograd.edges import gradient_edge
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
-from gradcore.utils.trees import leaves
+from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text
 from gradcore.viz.places import Place, here
 from gradcore.viz.traversal import saved_values, storage
@@ -105,7 +105,7 @@ class watch_graphs(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for t in (result,) if isinstance(result, Tensor) else leaves(result):
+        for t in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             edge = gradient_edge(t) if isinstance(t, Tensor) else None
             if edge is not None and not edge[0].is_leaf_sink:
                 self._add(here(), edge[0])

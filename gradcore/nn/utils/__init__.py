@@ -1,5 +1,6 @@
 """Utilities for modules: clipping of gradients, parameters as one vector, parametrizations, calls with other state."""
 
+from gradcore import paths
 from gradcore.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from gradcore.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -42,3 +43,5 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+__getattr__ = paths.further(__name__)

@@ -1,5 +1,6 @@
 """Schedulers of learning rates."""
 
+from gradcore import paths
 from gradcore.optim.lr_scheduler.base import LRScheduler
 from gradcore.optim.lr_scheduler.compositions import ChainedScheduler, SequentialLR
 from gradcore.optim.lr_scheduler.cycles import CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
@@ -33,3 +34,5 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+__getattr__ = paths.further(__name__)

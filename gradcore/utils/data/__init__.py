@@ -11,6 +11,7 @@ Examples
 [32, 32, 16]
 """
 
+from gradcore import paths
 from gradcore.utils.data.collation import default_collate, default_convert
 from gradcore.utils.data.datasets import (
     ChainDataset,
@@ -53,3 +54,5 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+__getattr__ = paths.further(__name__)

@@ -9,11 +9,11 @@ from typing import Any
 from gradcore import cuda
 from gradcore.random import Generator, randint
 from gradcore.tensor import Tensor
+from gradcore.utils._pytree import tree_map
 from gradcore.utils.data.collation import default_collate, default_convert
 from gradcore.utils.data.datasets import IterableDataset, samples_of
 from gradcore.utils.data.samplers import BatchSampler, RandomSampler, SequentialSampler, count_batches
 from gradcore.utils.data.workers import END, PATIENCE, Workers
-from gradcore.utils.trees import map_leaves
 
 __all__ = ["DataLoader"]
 
@@ -243,4 +243,4 @@ class DataLoader:
 
 
 def _pinned(batch: Any) -> Any:
-    return map_leaves(lambda value: value.pin_memory() if isinstance(value, Tensor) else value, batch)
+    return tree_map(lambda value: value.pin_memory() if isinstance(value, Tensor) else value, batch)

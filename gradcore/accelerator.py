@@ -1,0 +1,106 @@
+"""The device besides the CPU, whichever it is, as ``torch.accelerator`` has it: here CUDA, or none.
+
+Examples
+--------
+>>> import gradcore
+>>> device = gradcore.accelerator.current_accelerator() if gradcore.accelerator.is_available() else "cpu"
+>>> gradcore.ones(2, device=device).sum().item()
+2.0
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gradcore import cuda
+from gradcore.device import device as Device
+
+__all__ = [
+    "current_accelerator",
+    "current_device_idx",
+    "current_device_index",
+    "current_stream",
+    "device_count",
+    "device_index",
+    "empty_cache",
+    "get_device_capability",
+    "get_device_module",
+    "get_memory_info",
+    "is_available",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "set_device_idx",
+    "set_device_index",
+    "set_stream",
+    "synchronize",
+]
+
+_Result = TypeVar("_Result")
+
+is_available = cuda.is_available
+device_count = cuda.device_count
+
+
+def current_accelerator(check_available: bool = False) -> Device | None:
+    """The device ``cuda``, without an index; None where CUDA cannot be used.
+
+    Parameters
+    ----------
+    check_available : bool
+        Whether to look for a usable device now. That is always done here.
+    """
+    return Device("cuda") if cuda.is_available() else None
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The module with the functions of a kind of device: `gradcore.cuda` or `gradcore.cpu`.
+
+    Parameters
+    ----------
+    device : str or device, optional
+        By default that of the accelerator, or else of the CPU.
+    """
+    kind = (current_accelerator() or Device("cpu")) if device is None else Device(device)
+    if kind.type == "cuda":
+        return cuda
+    from gradcore import cpu
+
+    if kind.type == "cpu":
+        return cpu
+    raise RuntimeError(f"Invalid device string: '{device}': there are 'cpu' and 'cuda'")
+
+
+def _required(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """`function`, or an error where there is no accelerator."""
+
+    @functools.wraps(function)
+    def call(*args: Any) -> _Result:
+        if not cuda.is_available():
+            raise RuntimeError("Cannot access accelerator device when none is available.")
+        return function(*args)
+
+    return call
+
+
+current_device_index = current_device_idx = _required(cuda.current_device)
+set_device_index = set_device_idx = _required(cuda.set_device)
+current_stream = _required(cuda.current_stream)
+set_stream = _required(cuda.set_stream)
+synchronize = _required(cuda.synchronize)
+empty_cache = _required(cuda.empty_cache)
+get_device_capability = _required(cuda.get_device_capability)
+get_memory_info = _required(cuda.mem_get_info)
+max_memory_allocated = _required(cuda.max_memory_allocated)
+max_memory_reserved = _required(cuda.max_memory_reserved)
+memory_allocated = _required(cuda.memory_allocated)
+memory_reserved = _required(cuda.memory_reserved)
+memory_stats = _required(cuda.memory_stats)
+reset_peak_memory_stats = _required(cuda.reset_peak_memory_stats)
+#: Context in which a device of that number is the current one.
+device_index = _required(cuda.device)

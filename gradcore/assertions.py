@@ -1,0 +1,53 @@
+"""Checks that raise with a message of the caller's: ``torch._assert``, ``torch._check`` and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__: list[str] = []
+
+Message = Callable[[], Any] | None
+
+
+def _assert(condition: Any, message: str) -> None:
+    """An AssertionError with that message unless the condition, a bool or a tensor, is true."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def _raiser(error: type[Exception]) -> Callable[..., None]:
+    def check(cond: Any, message: Message = None) -> None:
+        if not cond:
+            said = "Expected cond to be True" if message is None else str(message())
+            raise error(said)
+
+    check.__doc__ = f"A {error.__name__} unless `cond` is true; `message` is a function that returns its text."
+    return check
+
+
+_check = _raiser(RuntimeError)
+_check_index = _raiser(IndexError)
+_check_value = _raiser(ValueError)
+_check_type = _raiser(TypeError)
+_check_not_implemented = _raiser(NotImplementedError)
+
+
+def _check_with(error_type: type[Exception], cond: Any, message: Message) -> None:
+    """An error of that type unless `cond` is true."""
+    _raiser(error_type)(cond, message)
+
+
+def _check_is_size(i: Any, message: Message = None, *, max: int | None = None) -> None:
+    """A RuntimeError unless a number can be a size."""
+    _check(i >= 0 and (max is None or i <= max), message)
+
+
+def _check_tensor_all(cond: Any, message: Message = None) -> None:
+    """A RuntimeError unless all elements of a tensor of bools are true."""
+    _check(cond.all().item(), message)
+
+
+def _check_tensor_all_with(error_type: type[Exception], cond: Any, message: Message = None) -> None:
+    """An error of that type unless all elements of a tensor of bools are true."""
+    _raiser(error_type)(cond.all().item(), message)

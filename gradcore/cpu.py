@@ -1,0 +1,69 @@
+"""The CPU under the names of `gradcore.cuda`, as ``torch.cpu`` has it: one device, with one stream."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+__all__ = [
+    "Stream",
+    "current_device",
+    "current_stream",
+    "device_count",
+    "is_available",
+    "is_initialized",
+    "set_device",
+    "stream",
+    "synchronize",
+]
+
+
+class Stream:
+    """The order in which the CPU works: that of the program."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing: everything before has been done."""
+
+    def synchronize(self) -> None:
+        """Nothing: everything before has been done."""
+
+
+_STREAM = Stream()
+
+
+def is_available() -> bool:
+    """Whether there is a CPU."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether the CPU can be used."""
+    return True
+
+
+def device_count() -> int:
+    """One."""
+    return 1
+
+
+def current_device() -> str:
+    """The name of the device."""
+    return "cpu"
+
+
+def set_device(device: Any) -> None:
+    """Nothing: there is one device."""
+
+
+def synchronize(device: Any = None) -> None:
+    """Nothing: what has been called has been done."""
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The only stream."""
+    return _STREAM
+
+
+def stream(stream: Any) -> contextlib.AbstractContextManager[Any]:
+    """A context that changes nothing."""
+    return contextlib.nullcontext(stream)

@@ -1,0 +1,109 @@
+"""Helpers for distributions of one's own, as ``torch.distributions.utils`` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation import ones, zeros
+from gradcore.distributions.distribution import broadcast_all, lazy_property
+from gradcore.distributions.probabilities import inside as clamp_probs
+from gradcore.random import normal
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "broadcast_all",
+    "clamp_probs",
+    "lazy_property",
+    "logits_to_probs",
+    "probs_to_logits",
+    "tril_matrix_to_vec",
+    "vec_to_tril_matrix",
+]
+
+#: Euler's constant.
+euler_constant = 0.57721566490153286060
+
+
+def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
+    """Logarithms of probabilities; of odds, if they are those of one of two outcomes."""
+    kept = clamp_probs(probs)
+    return kept.log() - (-kept).log1p() if is_binary else kept.log()  # type: ignore[no-any-return]
+
+
+def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
+    """Probabilities: of logarithms of odds if they are those of one of two outcomes, else softmax."""
+    return logits.sigmoid() if is_binary else logits.softmax(-1)  # type: ignore[no-any-return]
+
+
+def _below(n: int, diag: int, device: Any) -> Tensor:
+    """Where the elements of a square matrix are that lie on a diagonal or below it."""
+    return ones(n, n, dtype=dtypes.bool_, device=device).tril(diag)  # type: ignore[no-any-return]
+
+
+def _count(n: int, diag: int) -> int:
+    """How many elements these are."""
+    return sum(min(max(row + 1 + diag, 0), n) for row in range(n))
+
+
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
+    """The elements of matrices on a diagonal and below it, row by row.
+
+    Parameters
+    ----------
+    mat : Tensor
+        Of the shape ``(*, n, n)``.
+    diag : int
+        The number of the diagonal: 0 is the main one, 1 that above it.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> tril_matrix_to_vec(gradcore.arange(4.0).reshape(2, 2))
+    tensor([0., 2., 3.])
+    """
+    n = mat.shape[-1]
+    if not -n <= diag < n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    return mat[..., _below(n, diag, mat.device)]
+
+
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
+    """Square matrices with these elements on a diagonal and below it, row by row, and zeros elsewhere.
+
+    Parameters
+    ----------
+    vec : Tensor
+        Of the shape ``(*, d)``.
+    diag : int
+        The number of the diagonal: 0 is the main one, 1 that above it.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> vec_to_tril_matrix(gradcore.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 0.],
+            [2., 3.]])
+    """
+    length = vec.shape[-1]
+    n = next(n for n in range(abs(diag), length + abs(diag) + 2) if _count(n, diag) >= length)
+    if _count(n, diag) != length:
+        raise ValueError(
+            f"The size of last dimension is {length} which cannot be expressed as the lower triangular part of a "
+            "square D x D matrix."
+        )
+    matrix = zeros((*vec.shape[:-1], n, n), dtype=vec.dtype, device=vec.device)
+    matrix[..., _below(n, diag, vec.device)] = vec
+    return matrix
+
+
+def _standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
+    """Numbers of the standard normal distribution."""
+    return normal(zeros(shape, dtype=dtype, device=device), ones(shape, dtype=dtype, device=device))
+
+
+def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
+    """The sum over that many of the last dims."""
+    return value if not dim else TENSORS.sum(value, tuple(range(-dim, 0)))

@@ -1,0 +1,56 @@
+"""Settings of PyTorch's that have one value here, or change what is said rather than what is computed."""
+
+from __future__ import annotations
+
+import warnings
+
+__all__ = [
+    "get_num_interop_threads",
+    "is_warn_always_enabled",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "set_warn_always",
+]
+
+#: The filter that `warnings.simplefilter` adds.
+_ALWAYS = ("always", None, UserWarning, None, 0)
+_warns_always = False
+
+
+def set_warn_always(b: bool, /) -> None:
+    """Choose whether a warning is given each time, or by Python's rules: once for each line that caused it.
+
+    Parameters
+    ----------
+    b : bool
+        Whether the same warning is given again.
+    """
+    if not isinstance(b, bool):
+        raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    global _warns_always
+    if b and not _warns_always:
+        warnings.simplefilter("always", UserWarning)
+    elif not b and _warns_always:
+        warnings.filters[:] = [each for each in warnings.filters if each != _ALWAYS]  # type: ignore[index]
+    _warns_always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """Whether warnings are given each time, see `set_warn_always`."""
+    return _warns_always
+
+
+def get_num_interop_threads() -> int:
+    """How many operations run at a time: one."""
+    return 1
+
+
+def set_num_interop_threads(n: int, /) -> None:
+    """Accepted for compatibility: operations run one after the other."""
+    if n <= 0:
+        raise RuntimeError("Expected positive number of threads")
+
+
+def set_flush_denormal(mode: bool, /) -> bool:
+    """Whether numbers below the smallest normal one can be taken for zero: False, NumPy's CPU code does not."""
+    return False

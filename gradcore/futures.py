@@ -1,0 +1,98 @@
+"""Results that are there later, as ``torch.futures`` has them."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Future", "collect_all", "wait_all"]
+
+
+class Future:
+    """A result that a thread will set, or the error in its place.
+
+    Parameters
+    ----------
+    devices : sequence, optional
+        CUDA devices that the result may be on. Whoever waits for the result waits for no stream.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> future = gradcore.futures.Future()
+    >>> after = future.then(lambda f: f.value() + 1)
+    >>> future.set_result(1)
+    >>> after.wait()
+    2
+    """
+
+    def __init__(self, *, devices: Any = None) -> None:
+        self._future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def done(self) -> bool:
+        """Whether there is a result or an error."""
+        return self._future.done()
+
+    def wait(self) -> Any:
+        """The result, when it is there; raises the error that was set."""
+        return self._future.result()
+
+    def value(self) -> Any:
+        """The result, or its error. It has to be there."""
+        if not self.done():
+            raise RuntimeError("the future has no value yet; use wait()")
+        return self._future.result()
+
+    def set_result(self, result: Any) -> None:
+        """Set the result, once, and call the callbacks."""
+        try:
+            self._future.set_result(result)
+        except concurrent.futures.InvalidStateError:
+            raise RuntimeError("the future has a result already") from None
+
+    def set_exception(self, result: BaseException) -> None:
+        """Set an error, which `wait` raises."""
+        if not isinstance(result, BaseException):
+            raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
+        self._future.set_exception(result)
+
+    def then(self, callback: Callable[[Future], Any]) -> Future:
+        """A future for the result of a callback, which gets this one when it is done."""
+        after = Future()
+
+        def run(_: Any) -> None:
+            try:
+                after.set_result(callback(self))
+            except Exception as error:
+                after.set_exception(error)
+
+        self._future.add_done_callback(run)
+        return after
+
+    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+        """Call a function with this future when it is done."""
+        self._future.add_done_callback(lambda _: callback(self))
+
+
+def collect_all(futures: list[Future]) -> Future:
+    """A future for the list of futures, done when all of them are."""
+    together = Future()
+    left = len(futures)
+    if not left:
+        together.set_result([])
+
+    def count(_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            together.set_result(futures)
+
+    for future in futures:
+        future.add_done_callback(count)
+    return together
+
+
+def wait_all(futures: list[Future]) -> list[Any]:
+    """The results of all futures."""
+    return [future.wait() for future in futures]

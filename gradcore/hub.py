@@ -1,0 +1,122 @@
+"""Files from the network, as ``torch.hub`` has them: states of models, kept in a folder.
+
+Models themselves are code written for another library, and are not loaded: see ``python -m gradcore.as_torch``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from gradcore import serialization
+
+__all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
+
+_HASH = re.compile(r"-([0-9a-f]{8,})\.")
+_chosen: list[str] = []
+
+
+def get_dir() -> str:
+    """The folder for files from the network.
+
+    It is the one given to `set_dir`, else ``$TORCH_HOME/hub``, else ``~/.cache/torch/hub`` (or below
+    ``$XDG_CACHE_HOME``).
+    """
+    if _chosen:
+        return _chosen[-1]
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))
+    return os.path.join(os.path.expanduser(home), "hub")
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Choose the folder for files from the network."""
+    _chosen.append(os.path.expanduser(d))
+
+
+def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
+    """Write what is at a URL to a file, all of it or nothing.
+
+    Parameters
+    ----------
+    url, dst : str
+    hash_prefix : str, optional
+        How the SHA-256 of the file has to begin.
+    progress : bool
+        Whether a line says what is loaded.
+
+    Raises
+    ------
+    RuntimeError
+        If the hash is another one.
+    """
+    if progress:
+        print(f'Downloading: "{url}" to {dst}', file=sys.stderr)
+    target = Path(dst).expanduser()
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        part = Path(folder) / "part"
+        with urllib.request.urlopen(url) as source, part.open("wb") as file:
+            shutil.copyfileobj(source, file)
+        with part.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if hash_prefix is not None and not found.startswith(hash_prefix):
+            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
+        part.replace(target)
+
+
+def load_state_dict_from_url(
+    url: str,
+    model_dir: str | None = None,
+    map_location: Any = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = True,
+) -> Any:
+    """What `gradcore.load` reads from the file at a URL, which is fetched if it is not there yet.
+
+    Parameters
+    ----------
+    url : str
+    model_dir : str, optional
+        The folder of the file; by default ``checkpoints`` in that of `get_dir`.
+    map_location
+        As for `gradcore.load`.
+    progress : bool
+        Whether a line says what is loaded.
+    check_hash : bool
+        Whether the file's name ends with the beginning of its SHA-256, as ``name-0123abcd.pth``, and has to be right.
+    file_name : str, optional
+        The name of the file; by default that in the URL.
+    weights_only : bool
+        As for `gradcore.load`.
+
+    Returns
+    -------
+    object
+    """
+    folder = Path(model_dir or os.path.join(get_dir(), "checkpoints"))
+    folder.mkdir(parents=True, exist_ok=True)
+    name = file_name or os.path.basename(urllib.parse.urlparse(url).path)
+    path = folder / name
+    if not path.exists():
+        written = _HASH.search(name) if check_hash else None
+        download_url_to_file(url, str(path), written and written[1], progress)
+    return serialization.load(path, map_location, weights_only=weights_only)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("help", "list", "load"):
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}: models on a hub are code for PyTorch: clone it, "
+            "run it with `python -m gradcore.as_torch`, and load the state with load_state_dict_from_url"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,133 @@
+"""Names of ``torch.jit`` for programs that are also scripted elsewhere: here they run as the Python that they are.
+
+Examples
+--------
+>>> import gradcore
+>>> @gradcore.jit.script
+... def double(x):
+...     return 2 * x
+>>> double(gradcore.ones(2))
+tensor([2., 2.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from gradcore.futures import Future
+from gradcore.nn.module import Module
+
+__all__ = [
+    "Final",
+    "Future",
+    "ScriptFunction",
+    "ScriptModule",
+    "annotate",
+    "export",
+    "fork",
+    "freeze",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "load",
+    "optimize_for_inference",
+    "save",
+    "script",
+    "script_if_tracing",
+    "script_method",
+    "trace",
+    "trace_module",
+    "unused",
+    "wait",
+]
+
+_Given = TypeVar("_Given")
+_is_instance = isinstance
+
+
+class ScriptModule(Module):
+    """A module of PyTorch's own interpreter: the base of modules that were written for it, which run as others do."""
+
+
+class ScriptFunction:
+    """A function of PyTorch's own interpreter: there are none."""
+
+
+def script(obj: _Given, *args: Any, **settings: Any) -> _Given:
+    """The function, class or module itself."""
+    return obj
+
+
+def trace(func: _Given, *args: Any, **settings: Any) -> _Given:
+    """The function or module itself; it is not called."""
+    return func
+
+
+trace_module = optimize_for_inference = freeze = script
+
+
+def _given(fn: _Given) -> _Given:
+    """The function or class itself."""
+    return fn
+
+
+export = interface = script_if_tracing = script_method = unused = _overload = _overload_method = _given
+
+
+def ignore(drop: Any = False, **settings: Any) -> Any:
+    """The function itself, or a decorator that gives it back."""
+    return drop if callable(drop) else _given
+
+
+def annotate(the_type: Any, the_value: _Given) -> _Given:
+    """The value."""
+    return the_value
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:
+    """Whether an object is of a type, or of one of several; of ``list[int]`` and its like, what it is a list of too."""
+    if _is_instance(target_type, tuple):
+        return any(isinstance(obj, each) for each in target_type)
+    origin, inner = getattr(target_type, "__origin__", None), getattr(target_type, "__args__", ())
+    if origin is None:
+        return _is_instance(obj, target_type)
+    if not _is_instance(obj, origin):
+        return False
+    if origin is dict:
+        return all(isinstance(k, inner[0]) and isinstance(v, inner[1]) for k, v in obj.items())
+    if origin is tuple:
+        return len(obj) == len(inner) and all(map(isinstance, obj, inner))
+    return all(isinstance(each, inner[0]) for each in obj)
+
+
+def is_scripting() -> bool:
+    """False: programs are Python."""
+    return False
+
+
+is_tracing = is_scripting
+
+
+def fork(func: Callable[..., Any], *args: Any, **named: Any) -> Future:
+    """The result of a call as a future; the call is made at once."""
+    future = Future()
+    future.set_result(func(*args, **named))
+    return future
+
+
+def wait(future: Future) -> Any:
+    """The result of a future."""
+    return future.wait()
+
+
+def save(m: Any, f: Any, **settings: Any) -> None:
+    """An error: programs are not written to files, `gradcore.save` writes the state of a module."""
+    raise RuntimeError("torch.jit.save: gradcore cannot write programs; use torch.save(module.state_dict(), file)")
+
+
+def load(f: Any, **settings: Any) -> Any:
+    """An error: programs are not read from files, `gradcore.load` reads the state of a module."""
+    raise RuntimeError("torch.jit.load: gradcore cannot run TorchScript; load a state_dict with torch.load(file)")

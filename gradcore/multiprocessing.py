@@ -1,0 +1,138 @@
+"""Python's `multiprocessing`, whose processes share the tensors that `Tensor.share_memory_` has moved.
+
+Other tensors are copied when a process gets them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from multiprocessing import *  # noqa: F403
+from multiprocessing import pool
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from gradcore.nn.parameter import Parameter
+from gradcore.sharing import shared_with_processes
+from gradcore.tensor import Tensor
+
+__all__ = [
+    *multiprocessing.__all__,
+    "ProcessContext",
+    "get_all_sharing_strategies",
+    "get_sharing_strategy",
+    "pool",
+    "set_sharing_strategy",
+    "spawn",
+    "start_processes",
+]
+
+#: How memory is shared: by files that have no name.
+_STRATEGY = "file_descriptor"
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """The ways to share memory: there is one."""
+    return {_STRATEGY}
+
+
+def get_sharing_strategy() -> str:
+    """The way in which memory is shared."""
+    return _STRATEGY
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Accepted for compatibility: ``"file_system"`` or ``"file_descriptor"``; memory is always shared by the latter."""
+    if new_strategy not in ("file_descriptor", "file_system"):
+        raise AssertionError(f"unknown sharing strategy {new_strategy!r}")
+
+
+def _reduced(t: Tensor) -> Any:
+    return shared_with_processes(t) or t.__reduce_ex__(2)
+
+
+for _cls in (Tensor, Parameter):
+    ForkingPickler.register(_cls, _reduced)
+
+
+class ProcessContext:
+    """Processes that were started together.
+
+    Parameters
+    ----------
+    processes : sequence of Process
+    """
+
+    def __init__(self, processes: Sequence[Any]) -> None:
+        self.processes = list(processes)
+
+    def pids(self) -> list[int]:
+        """The numbers that the system has given to the processes."""
+        return [process.pid for process in self.processes]
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """Wait for the processes; whether all of them have ended.
+
+        Raises
+        ------
+        RuntimeError
+            If one has failed; the others are ended.
+        """
+        for process in self.processes:
+            process.join(timeout)
+        failed = [i for i, process in enumerate(self.processes) if process.exitcode not in (0, None)]
+        if failed:
+            for process in self.processes:
+                process.terminate()
+            raise RuntimeError(f"process {failed[0]} terminated with exit code {self.processes[failed[0]].exitcode}")
+        return all(process.exitcode == 0 for process in self.processes)
+
+
+def start_processes(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Call ``fn(i, *args)`` in processes, with `i` from 0.
+
+    Parameters
+    ----------
+    fn : callable
+    args : sequence
+    nprocs : int
+        How many processes.
+    join : bool
+        Whether to wait for them.
+    daemon : bool
+        Whether they end when this process does.
+    start_method : {"spawn", "fork", "forkserver"}
+
+    Returns
+    -------
+    ProcessContext or None
+        The processes, if they are not waited for.
+    """
+    start: Any = multiprocessing.get_context(start_method)
+    processes = [start.Process(target=fn, args=(i, *args), daemon=daemon) for i in range(nprocs)]
+    for process in processes:
+        process.start()
+    started = ProcessContext(processes)
+    if not join:
+        return started
+    started.join()
+    return None
+
+
+def spawn(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """`start_processes` with new interpreters."""
+    return start_processes(fn, args, nprocs, join, daemon, start_method)

@@ -1,0 +1,27 @@
+"""Reductions of losses by number and by their older arguments, as ``torch.nn._reduction`` has them."""
+
+from __future__ import annotations
+
+from gradcore.ops.losses import chosen_reduction
+
+__all__: list[str] = []
+
+_NUMBERS = {"none": 0, "mean": 1, "sum": 2}
+
+
+def get_enum(reduction: str) -> int:
+    """The number of a reduction."""
+    return _NUMBERS[chosen_reduction(reduction)]
+
+
+def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
+    """The reduction that the older arguments stand for."""
+    average, reduced = size_average is None or size_average, reduce is None or reduce
+    if emit_warning:
+        return chosen_reduction("mean", average, reduced)
+    return ("mean" if average else "sum") if reduced else "none"
+
+
+def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> int:
+    """The number of the reduction that the older arguments stand for."""
+    return get_enum(legacy_get_string(size_average, reduce, emit_warning))

@@ -1,0 +1,34 @@
+"""Types for annotations of layers, as ``torch.nn.common_types`` has them: a number, or one for each dim."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, TypeVar
+
+from gradcore.tensor import Tensor
+
+__all__: list[str] = []
+
+T = TypeVar("T")
+
+_scalar_or_tuple_any_t: TypeAlias = T | tuple[T, ...]
+_scalar_or_tuple_1_t: TypeAlias = T | tuple[T]
+_scalar_or_tuple_2_t: TypeAlias = T | tuple[T, T]
+_scalar_or_tuple_3_t: TypeAlias = T | tuple[T, T, T]
+_scalar_or_tuple_4_t: TypeAlias = T | tuple[T, T, T, T]
+_scalar_or_tuple_5_t: TypeAlias = T | tuple[T, T, T, T, T]
+_scalar_or_tuple_6_t: TypeAlias = T | tuple[T, T, T, T, T, T]
+
+_size_any_t: TypeAlias = _scalar_or_tuple_any_t[int]
+_size_1_t: TypeAlias = _scalar_or_tuple_1_t[int]
+_size_2_t: TypeAlias = _scalar_or_tuple_2_t[int]
+_size_3_t: TypeAlias = _scalar_or_tuple_3_t[int]
+_size_4_t: TypeAlias = _scalar_or_tuple_4_t[int]
+_size_5_t: TypeAlias = _scalar_or_tuple_5_t[int]
+_size_6_t: TypeAlias = _scalar_or_tuple_6_t[int]
+
+_ratio_2_t: TypeAlias = _scalar_or_tuple_2_t[float]
+_ratio_3_t: TypeAlias = _scalar_or_tuple_3_t[float]
+_ratio_any_t: TypeAlias = _scalar_or_tuple_any_t[float]
+
+_tensor_list_t: TypeAlias = Tensor | list[Tensor]
+_maybe_indices_t: TypeAlias = Tensor | tuple[Tensor, Tensor]

@@ -1,0 +1,91 @@
+"""Gradients of convolutions as functions, as ``torch.nn.grad`` has them: for Functions of one's own.
+
+Examples
+--------
+>>> import gradcore
+>>> from gradcore.nn.grad import conv1d_input, conv1d_weight
+>>> x, w = gradcore.randn(2, 3, 8, requires_grad=True), gradcore.randn(4, 3, 3, requires_grad=True)
+>>> y = gradcore.nn.functional.conv1d(x, w, padding=1)
+>>> upstream = gradcore.randn(y.shape)
+>>> y.backward(upstream)
+>>> gradcore.allclose(conv1d_input(x.shape, w, upstream, padding=1), x.grad, atol=1e-5)
+True
+>>> gradcore.allclose(conv1d_weight(x, w.shape, upstream, padding=1), w.grad, atol=1e-5)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.nn.made import ntuple
+from gradcore.tensor import Tensor
+
+__all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
+
+
+def _settings(n: int, stride: Any, padding: Any, dilation: Any) -> tuple[tuple[Any, ...], ...]:
+    return ntuple(stride, n), ntuple(padding, n), ntuple(dilation, n)
+
+
+def _of_input(n: int) -> Callable[..., Tensor]:
+    def conv_input(
+        input_size: Sequence[int],
+        weight: Tensor,
+        grad_output: Tensor,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        settings = _settings(n, stride, padding, dilation)
+        found: Tensor = TENSORS.conv_input(grad_output, TENSORS.conj(weight), tuple(input_size)[2:], *settings, groups)
+        return found
+
+    return _documented(
+        conv_input, n, "input", "input_size : sequence of int\n        The shape of the input.\n    weight"
+    )
+
+
+def _of_weight(n: int) -> Callable[..., Tensor]:
+    def conv_weight(
+        input: Tensor,
+        weight_size: Sequence[int],
+        grad_output: Tensor,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        settings = _settings(n, stride, padding, dilation)
+        found: Tensor = TENSORS.conv_weight(TENSORS.conj(input), grad_output, tuple(weight_size)[2:], *settings, groups)
+        return found
+
+    return _documented(conv_weight, n, "weight", "input : Tensor\n    weight_size")
+
+
+def _documented(function: Callable[..., Tensor], n: int, of: str, first: str) -> Callable[..., Tensor]:
+    kind = "Tensor" if of == "input" else "sequence of int\n        The shape of the weight."
+    function.__name__ = function.__qualname__ = f"conv{n}d_{of}"
+    function.__doc__ = f"""Gradient of `nn.functional.conv{n}d` with respect to its {of}.
+
+    Parameters
+    ----------
+    {first} : {kind}
+    grad_output : Tensor
+        The gradient with respect to the output.
+    stride, padding, dilation : int or tuple of int
+    groups : int
+        As they were for the convolution.
+
+    Returns
+    -------
+    Tensor
+    """
+    return function
+
+
+conv1d_input, conv2d_input, conv3d_input = map(_of_input, (1, 2, 3))
+conv1d_weight, conv2d_weight, conv3d_weight = map(_of_weight, (1, 2, 3))

@@ -1,0 +1,145 @@
+"""Functions of `gradcore.nn.functional` that PyTorch also has at the top, with arguments in an order of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.nn import functional as F
+from gradcore.nn.recurrent import MODES
+from gradcore.tensor import Tensor
+
+__all__: list[str] = []
+
+#: Reductions by their numbers.
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _dropping(name: str, function: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """A kind of dropout, and its form that works in place."""
+
+    def drop(input: Tensor, p: float, train: bool) -> Tensor:
+        return getattr(F, function)(input, p, train)  # type: ignore[no-any-return]
+
+    def drop_(input: Tensor, p: float, train: bool) -> Tensor:
+        return getattr(F, function)(input, p, train, True)  # type: ignore[no-any-return]
+
+    for each, called in ((drop, name), (drop_, f"{name}_")):
+        each.__name__ = each.__qualname__ = called
+        each.__doc__ = f"`gradcore.nn.functional.{function}` with all of its arguments by position."
+    return drop, drop_
+
+
+dropout, dropout_ = _dropping("dropout", "dropout")
+alpha_dropout, alpha_dropout_ = _dropping("alpha_dropout", "alpha_dropout")
+feature_dropout, feature_dropout_ = _dropping("feature_dropout", "dropout2d")
+feature_alpha_dropout, feature_alpha_dropout_ = _dropping("feature_alpha_dropout", "feature_alpha_dropout")
+
+
+def embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
+    """`gradcore.nn.functional.embedding`, with the weight first; a negative `padding_idx` stands for none."""
+    padding = None if padding_idx < 0 else padding_idx
+    return F.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)  # type: ignore[no-any-return]
+
+
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """`gradcore.nn.functional.batch_norm` with all of its arguments by position."""
+    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)  # type: ignore[no-any-return]
+
+
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """`gradcore.nn.functional.instance_norm` with all of its arguments by position."""
+    return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)  # type: ignore[no-any-return]
+
+
+def kl_div(self: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
+    """`gradcore.nn.functional.kl_div` with the reduction as a number: 0 is none, 1 the mean, 2 the sum."""
+    return F.kl_div(self, target, reduction=_REDUCTIONS[reduction], log_target=log_target)  # type: ignore[no-any-return]
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Tensor:
+    """`gradcore.nn.functional.ctc_loss` with the reduction as a number: 0 is none, 1 the mean, 2 the sum."""
+    chosen = _REDUCTIONS[reduction]
+    return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, chosen, zero_infinity)  # type: ignore[no-any-return]
+
+
+def binary_cross_entropy_with_logits(
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: int = 1,
+) -> Tensor:
+    """The function of `gradcore.nn.functional` with the reduction as a number: 0 is none, 1 the mean, 2 the sum."""
+    chosen = _REDUCTIONS[reduction]
+    return F.binary_cross_entropy_with_logits(self, target, weight, reduction=chosen, pos_weight=pos_weight)  # type: ignore[no-any-return]
+
+
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """Norms of a tensor over all dims but one; over all of them for ``dim=-1``. Dims stay, with the size 1."""
+    if dim == -1:
+        return v.norm(pow)  # type: ignore[no-any-return]
+    others = tuple(d for d in range(v.ndim) if d != dim)
+    return v.norm(pow, others, keepdim=True)  # type: ignore[no-any-return]
+
+
+def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Convolution over time of an input of the shape (time, batch, channels).
+
+    Parameters
+    ----------
+    self : Tensor
+    weight : Tensor
+        Of the shape (length, channels, output channels).
+    bias : Tensor
+    pad : int
+    """
+    return F.conv1d(self.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)  # type: ignore[no-any-return]
+
+
+def _cell(name: str, kind: str) -> Callable[..., Any]:
+    def cell(
+        input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+    ) -> Any:
+        state = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
+        step = MODES[kind][2]
+        after = step(F.linear(input, w_ih, b_ih), F.linear(state[0], w_hh, b_hh), state)
+        return after if kind == "LSTM" else after[0]
+
+    cell.__name__ = cell.__qualname__ = name
+    cell.__doc__ = "The state of a recurrent network after one more input."
+    return cell
+
+
+lstm_cell, gru_cell = _cell("lstm_cell", "LSTM"), _cell("gru_cell", "GRU")
+rnn_tanh_cell, rnn_relu_cell = _cell("rnn_tanh_cell", "RNN_TANH"), _cell("rnn_relu_cell", "RNN_RELU")

@@ -1,0 +1,334 @@
+"""Import paths and names that PyTorch has besides the places where things are defined here.
+
+A line of the tables is all that a path needs: its module is made when it is first imported, and its names are looked up
+where they are defined when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["ABSENT", "NAMES", "absence", "further", "install", "later"]
+
+#: Where names are found: path, where they are defined (by default the module above), names (``new=defined``).
+_TABLE = """
+__config__ < diagnostics: show=show_config
+_VF < gradcore: *
+_compile < compiler: _disable_dynamo=disable
+_dynamo < compiler: allow_in_graph assume_constant_result disable graph_break is_compiling mark_dynamic mark_static
+_dynamo < compiler: maybe_mark_dynamic optimize=compile reset
+_higher_order_ops < symbolic: cond while_loop
+_jit_internal < jit: _overload _overload_method export ignore unused is_scripting
+_tensor < gradcore: Tensor
+gradcore < accelerator: get_device_module
+gradcore < amp.by_device: autocast_decrement_nesting autocast_increment_nesting get_autocast_cpu_dtype
+gradcore < amp.by_device: get_autocast_gpu_dtype is_autocast_cpu_enabled set_autocast_cpu_dtype
+gradcore < amp.by_device: set_autocast_cpu_enabled set_autocast_gpu_dtype
+gradcore < assertions: _assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all
+gradcore < assertions: _check_tensor_all_with _check_type _check_value _check_with
+gradcore < compiler: compile
+gradcore < conversion: set_default_tensor_type
+gradcore < cuda: Event OutOfMemoryError Stream
+gradcore < flags: get_num_interop_threads is_warn_always_enabled set_flush_denormal set_num_interop_threads
+gradcore < flags: set_warn_always
+gradcore < jit: fork wait
+gradcore < nn.positional: alpha_dropout alpha_dropout_ batch_norm binary_cross_entropy_with_logits conv_tbc ctc_loss
+gradcore < nn.positional: dropout dropout_ embedding feature_alpha_dropout feature_alpha_dropout_ feature_dropout
+gradcore < nn.positional: feature_dropout_ gru_cell instance_norm kl_div lstm_cell norm_except_dim rnn_relu_cell
+gradcore < nn.positional: rnn_tanh_cell
+gradcore < serialization: load save
+gradcore < symbolic: SymBool SymFloat SymInt cond sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum
+gradcore < symbolic: while_loop
+gradcore < utils.dlpack: to_dlpack
+gradcore < signal.periodic: bartlett_window blackman_window hamming_window hann_window kaiser_window
+amp.autocast_mode: autocast custom_bwd custom_fwd is_autocast_available
+amp.grad_scaler: GradScaler
+amp.grad_scaler < amp.scaling: OptState
+autograd.variable: Variable
+cuda.amp.autocast_mode: autocast custom_bwd custom_fwd
+cuda.amp.grad_scaler: GradScaler
+cuda.graphs < cuda: is_current_stream_capturing make_graphed_callables
+cpu.amp.autocast_mode: autocast
+cpu.amp.grad_scaler: GradScaler
+distributions.bernoulli: Bernoulli
+distributions.beta: Beta
+distributions.binomial: Binomial
+distributions.cauchy: Cauchy
+distributions.chi2: Chi2
+distributions.continuous_bernoulli: ContinuousBernoulli
+distributions.dirichlet: Dirichlet
+distributions.exp_family: ExponentialFamily
+distributions.exponential: Exponential
+distributions.fishersnedecor: FisherSnedecor
+distributions.gamma: Gamma
+distributions.generalized_pareto: GeneralizedPareto
+distributions.geometric: Geometric
+distributions.gumbel: Gumbel
+distributions.half_cauchy: HalfCauchy
+distributions.half_normal: HalfNormal
+distributions.independent: Independent
+distributions.inverse_gamma: InverseGamma
+distributions.kumaraswamy: Kumaraswamy
+distributions.laplace: Laplace
+distributions.lkj_cholesky: LKJCholesky
+distributions.log_normal: LogNormal
+distributions.logistic_normal: LogisticNormal
+distributions.lowrank_multivariate_normal: LowRankMultivariateNormal
+distributions.mixture_same_family: MixtureSameFamily
+distributions.multinomial: Multinomial
+distributions.multivariate_normal: MultivariateNormal
+distributions.negative_binomial: NegativeBinomial
+distributions.normal: Normal
+distributions.one_hot_categorical: OneHotCategorical OneHotCategoricalStraightThrough
+distributions.pareto: Pareto
+distributions.poisson: Poisson
+distributions.relaxed_bernoulli: RelaxedBernoulli
+distributions.relaxed_bernoulli < distributions.relaxed: LogitRelaxedBernoulli
+distributions.relaxed_categorical: RelaxedOneHotCategorical
+distributions.relaxed_categorical < distributions.relaxed: ExpRelaxedCategorical
+distributions.studentT: StudentT
+distributions.transformed_distribution: TransformedDistribution
+distributions.uniform: Uniform
+distributions.von_mises: VonMises
+distributions.weibull: Weibull
+distributions.wishart: Wishart
+functional < gradcore: atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod
+functional < gradcore: cdist chain_matmul einsum istft lu meshgrid norm pca_lowrank split stft svd_lowrank tensordot
+functional < gradcore: unique unique_consecutive unravel_index
+nn.modules < nn: *
+nn.modules < nn.module: *
+nn.modules.activation < nn.activations: *
+nn.modules.activation < nn: MultiheadAttention
+nn.modules.adaptive < nn: AdaptiveLogSoftmaxWithLoss
+nn.modules.batchnorm < nn: BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d
+nn.modules.batchnorm < nn: SyncBatchNorm
+nn.modules.batchnorm < nn.normalization: _BatchNorm _NormBase=_Running
+nn.modules.channelshuffle < nn: ChannelShuffle
+nn.modules.container < nn: ModuleDict ModuleList ParameterDict ParameterList Sequential
+nn.modules.conv < nn.convolution: * _ConvNd=_Conv _ConvTransposeNd=_ConvTranspose
+nn.modules.conv < nn: LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d
+nn.modules.distance < nn: CosineSimilarity PairwiseDistance
+nn.modules.dropout < nn: AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout
+nn.modules.dropout < nn.layers: _DropoutNd
+nn.modules.flatten < nn: Flatten Unflatten
+nn.modules.fold < nn: Fold Unfold
+nn.modules.instancenorm < nn: InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d
+nn.modules.instancenorm < nn: LazyInstanceNorm3d
+nn.modules.instancenorm < nn.normalization: _InstanceNorm
+nn.modules.lazy < nn.lazy: LazyModuleMixin
+nn.modules.linear < nn: Bilinear Identity LazyLinear Linear
+nn.modules.linear < nn.attention: NonDynamicallyQuantizableLinear
+nn.modules.loss < nn.losses: * _Loss _WeightedLoss
+nn.modules.loss < nn: LinearCrossEntropyLoss
+nn.modules.module < nn.module: *
+nn.modules.module < nn.state: _IncompatibleKeys=IncompatibleKeys
+nn.modules.module < nn.module: _addindent
+nn.modules.normalization < nn: CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm
+nn.modules.padding < nn.padding: *
+nn.modules.pixelshuffle < nn: PixelShuffle PixelUnshuffle
+nn.modules.pooling < nn: AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
+nn.modules.pooling < nn: AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d FractionalMaxPool2d FractionalMaxPool3d
+nn.modules.pooling < nn: LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d
+nn.modules.pooling < nn.layers: _AdaptiveAvgPoolNd _AdaptiveMaxPoolNd _AvgPoolNd _LPPoolNd _MaxPoolNd _MaxUnpoolNd
+nn.modules.rnn < nn.recurrent: *
+nn.modules.sparse < nn: Embedding EmbeddingBag
+nn.modules.transformer < nn: Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder
+nn.modules.transformer < nn: TransformerEncoderLayer
+nn.modules.upsampling < nn: Upsample UpsamplingBilinear2d UpsamplingNearest2d
+nn.modules.utils < nn.sizes: _list_with_default _ntuple _pair _quadruple _reverse_repeat_tuple _single _triple
+nn.modules.utils < nn.state: consume_prefix_in_state_dict_if_present
+nn.parallel.data_parallel < nn.parallel: DataParallel data_parallel
+nn.parallel.distributed < nn.parallel: DistributedDataParallel
+nn.parallel.scatter_gather < nn.parallel: gather scatter
+nn.parameter < nn.uninitialized: UninitializedBuffer UninitializedParameter UninitializedTensorMixin=Uninitialized
+nn.parameter < nn.uninitialized: is_lazy
+nn.utils.init: skip_init
+optim._multi_tensor < optim: ASGD Adadelta Adagrad Adam AdamW Adamax NAdam RAdam RMSprop Rprop SGD
+optim.adadelta: Adadelta
+optim.adagrad: Adagrad
+optim.adamax: Adamax
+optim.adamw: AdamW
+optim.asgd: ASGD
+optim.lr_scheduler < optim.lr_scheduler.base: _LRScheduler=LRScheduler
+optim.nadam: NAdam
+optim.radam: RAdam
+optim.rmsprop: RMSprop
+optim.rprop: Rprop
+profiler.profiler: ProfilerAction profile schedule supported_activities tensorboard_trace_handler
+signal.windows.windows: bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann
+signal.windows.windows: kaiser nuttall
+utils.data._utils.collate < utils.data: default_collate default_convert
+utils.data._utils.worker < utils.data: get_worker_info
+utils.data.dataloader: DataLoader default_collate default_convert get_worker_info
+utils.data.dataset: ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset TensorDataset random_split
+utils.data.sampler: BatchSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler WeightedRandomSampler
+"""
+
+#: Submodules that are imported when they are first looked up as attributes.
+_SUBMODULES = """
+gradcore: accelerator compiler cpu distributed distributions functional nn optim
+gradcore: futures hub jit multiprocessing profiler quasirandom serialization signal testing torch_version types
+gradcore: version viz
+distributions: utils
+nn: _reduction common_types grad
+nn.attention: flex_attention
+optim: swa_utils
+utils: _pytree benchmark data
+"""
+
+#: Modules of PyTorch that have no counterpart, with the reason and what does their work here.
+ABSENT = {
+    "_dynamo.config": "nothing is compiled, so there is nothing to configure",
+    "_inductor": "programs are not compiled; see gradcore.compiled for kernels made by this machine's compiler",
+    "_prims": "operations are declared in gradcore.ops",
+    "_refs": "operations are declared in gradcore.ops",
+    "_subclasses": "tensors of the device 'meta' have shapes and dtypes without data",
+    "ao": "there are no quantized tensors",
+    "export": "a program is Python, and cannot be exported",
+    "fx": "a program is Python; gradcore.viz shows graphs, and __torch_function__ modes see every operation",
+    "library": "operations are made with gradcore.autograd.Function, gradcore.register_op or gradcore.from_kernel",
+    "mps": "devices are the CPU and CUDA",
+    "mtia": "devices are the CPU and CUDA",
+    "nested": "there are no nested tensors; see gradcore.nn.utils.rnn.pad_sequence",
+    "onnx": "a program is Python, and cannot be exported",
+    "package": "save a state_dict with gradcore.save",
+    "quantization": "there are no quantized tensors",
+    "sparse": "there are no sparse tensors; see scipy.sparse",
+    "utils.cpp_extension": "kernels in C++ are made with gradcore.from_kernel",
+    "utils.mkldnn": "the CPU is NumPy",
+    "utils.mobile_optimizer": "a program is Python, and cannot be exported",
+    "utils.tensorboard": "the package tensorboardX has a SummaryWriter that takes NumPy arrays: pass t.numpy()",
+    "xpu": "devices are the CPU and CUDA",
+}
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def _read(table: str) -> dict[str, dict[str, tuple[str, str]]]:
+    """The names of each path (``""`` is the package), with the module that defines each and its name there."""
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for line in table.strip().splitlines():
+        head, _, names = line.partition(": ")
+        path, _, source = head.partition(" < ")
+        path, source = ("" if each == _PACKAGE else each for each in (path, source or path.rpartition(".")[0]))
+        for name in names.split():
+            new, _, defined = name.partition("=")
+            found.setdefault(path, {})[f"*{source}" if new == "*" else new] = source, defined or new
+    return found
+
+
+#: Names by path; those that begin with ``*`` stand for all public names of a module.
+NAMES = _read(_TABLE)
+_INNER = _read(_SUBMODULES)
+#: Paths with others below them.
+_ABOVE = {path[:dot] for path in NAMES for dot, character in enumerate(path) if character == "."}
+
+
+def _module(path: str) -> ModuleType:
+    return importlib.import_module(f"{_PACKAGE}.{path}" if path else _PACKAGE)
+
+
+def absence(path: str) -> str:
+    """Why PyTorch's module of this path is missing here, as the end of an error message; empty if nothing is said."""
+    while path and path not in ABSENT:
+        path = path.rpartition(".")[0]
+    return f"; torch.{path} has no counterpart in gradcore: {ABSENT[path]}" if path else ""
+
+
+def _public(path: str) -> list[str]:
+    """The public names that the table has for a path."""
+    found: set[str] = set()
+    for name, (source, _) in NAMES.get(path, {}).items():
+        found |= set(_module(source).__all__) if name.startswith("*") else {name}
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def _look_up(path: str, name: str) -> Any:
+    """What a name stands for that a module does not define itself."""
+    names = NAMES.get(path, {})
+    if name in names:
+        source, defined = names[name]
+        return getattr(_module(source), defined)
+    inner = f"{path}.{name}".lstrip(".")
+    if name in _INNER.get(path, ()) or inner in NAMES or inner in _ABOVE:
+        return _module(inner)
+    for key, (source, _) in names.items():
+        if key.startswith("*") and name in _module(source).__all__:
+            return getattr(_module(source), name)
+    module = f"{_PACKAGE}.{path}".rstrip(".")
+    raise AttributeError(f"module {module!r} has no attribute {name!r}{absence(inner)}")
+
+
+def later(path: str) -> list[str]:
+    """The public names that the tables add to those of a module."""
+    return sorted({*_INNER.get(path, ()), *_public(path)})
+
+
+def further(module: str) -> Callable[[str], Any]:
+    """``__getattr__`` of a module that has more names than it defines: those of the tables.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+
+    Returns
+    -------
+    callable
+        What is found stays in the module.
+    """
+    path = module.partition(".")[2]
+    scope = vars(sys.modules[module])
+    if path in _ABOVE:
+        scope.setdefault("__path__", [])  # so that modules below it are looked for
+
+    def __getattr__(name: str) -> Any:
+        if name == "__all__" and path in NAMES:
+            return _public(path)
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return scope.setdefault(name, _look_up(path, name))
+
+    return __getattr__
+
+
+class _Maker(Loader):
+    """Makes the module of a path."""
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        path = module.__name__.partition(".")[2]
+        module.__doc__ = f"Names that are also found at ``torch.{path}``."
+        scope: dict[str, Any] = vars(module)
+        scope.update(__getattr__=further(module.__name__), __dir__=lambda: sorted({*scope, *_public(path)}))
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of the tables, after Python has looked for files."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, inner = fullname.partition(".")
+        if package != _PACKAGE:
+            return None
+        if inner in NAMES or inner in _ABOVE:
+            return ModuleSpec(fullname, _Maker(), is_package=inner in _ABOVE)
+        if why := absence(inner):
+            raise ModuleNotFoundError(f"No module named {fullname!r}{why}", name=fullname)
+        return None
+
+
+def install() -> None:
+    """Let Python import the modules of the tables."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

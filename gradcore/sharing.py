@@ -1,0 +1,83 @@
+"""Memory that processes share: what `Tensor.share_memory_` moves a tensor to."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from gradcore.autograd.variables import bump, wrap
+from gradcore.backends.registry import CPU
+from gradcore.tensor import Tensor
+
+__all__ = ["is_shared", "share_memory_", "shared_with_processes"]
+
+
+def _block(array: Any) -> Any:
+    """The shared block that an array lies in; None if it lies elsewhere."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    owner = array.obj if isinstance(array, memoryview) else array
+    return owner if isinstance(owner, ctypes.Array) and hasattr(owner, "_wrapper") else None
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether the data lies in memory that processes share (always, on CUDA)."""
+    return self.is_cuda or _block(self._array) is not None
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the data to memory that processes share, and return the tensor.
+
+    Processes that are started afterwards, and those that get the tensor as an argument, write to the same memory. What
+    shared the memory before (views, arrays) does not share it with the tensor any more.
+
+    Raises
+    ------
+    RuntimeError
+        For a view: share its base.
+    """
+    if is_shared(self):
+        return self
+    if self._is_view():
+        raise RuntimeError("share_memory_(): a view cannot be moved without its base; share the base, or a clone()")
+    from multiprocessing.sharedctypes import RawArray
+
+    array = self._array
+    block = RawArray(ctypes.c_byte, max(array.nbytes, 1))
+    moved = np.frombuffer(block, array.dtype, array.size).reshape(array.shape)
+    moved[...] = array
+    self._array = moved
+    bump(self)
+    return self
+
+
+def shared_with_processes(t: Tensor) -> tuple[Any, ...] | None:
+    """How another process makes a tensor with the same memory; None if the memory is not shared."""
+    block = _block(t._array) if t._device is CPU else None
+    if block is None:
+        return None
+    array = t._array
+    offset = array.__array_interface__["data"][0] - ctypes.addressof(block)
+    return _attached, (
+        type(t),
+        block._wrapper,
+        offset,
+        array.dtype,
+        array.shape,
+        array.strides,
+        t._dtype,
+        t.requires_grad,
+    )
+
+
+def _attached(
+    cls: Any, wrapper: Any, offset: int, kind: Any, shape: Any, strides: Any, dtype: Any, requires_grad: bool
+) -> Any:
+    from multiprocessing.sharedctypes import rebuild_ctype
+
+    block = rebuild_ctype(ctypes.c_byte, wrapper, wrapper.get_size())
+    array: Any = np.ndarray(shape, kind, np.frombuffer(block, np.uint8), offset, strides)
+    made = wrap(array, CPU, dtype)
+    return made.requires_grad_(requires_grad) if cls is Tensor else cls(made, requires_grad)

@@ -1,0 +1,93 @@
+"""Sizes that PyTorch's compiler keeps as symbols, and choices that it keeps as nodes: here numbers and Python's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = [
+    "SymBool",
+    "SymFloat",
+    "SymInt",
+    "cond",
+    "sym_float",
+    "sym_int",
+    "sym_ite",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sqrt",
+    "sym_sum",
+    "while_loop",
+]
+
+
+class SymInt:
+    """A size as a symbol: there are none, and nothing is an instance."""
+
+
+class SymFloat:
+    """A float as a symbol: there are none, and nothing is an instance."""
+
+
+class SymBool:
+    """A bool as a symbol: there are none, and nothing is an instance."""
+
+
+sym_int, sym_float, sym_max, sym_min, sym_sqrt = int, float, max, min, math.sqrt
+
+
+def sym_not(a: Any) -> bool:
+    """Whether `a` is false."""
+    return not a
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """`t` if `b` is true, else `f`."""
+    return t if b else f
+
+
+def sym_sum(args: Sequence[Any]) -> Any:
+    """The sum of numbers."""
+    return sum(args)
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:
+    """The result of one of two functions.
+
+    Parameters
+    ----------
+    pred : bool or Tensor
+        Whether `true_fn` is called; of a tensor its only element.
+    true_fn, false_fn : callable
+    operands : sequence
+        Their arguments.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.tensor([1.0, 2.0])
+    >>> gradcore.cond(x.sum() > 2, lambda x: -x, lambda x: x, (x,))
+    tensor([-1., -2.])
+    """
+    return (true_fn if pred else false_fn)(*operands)
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]) -> Any:
+    """What `body_fn` makes of its own results for as long as `cond_fn` of them is true.
+
+    Parameters
+    ----------
+    cond_fn, body_fn : callable
+        Of as many arguments as there are inputs; `body_fn` returns as many.
+    carried_inputs : sequence
+
+    Returns
+    -------
+    tuple
+    """
+    values = tuple(carried_inputs)
+    while cond_fn(*values):
+        values = tuple(body_fn(*values))
+    return values

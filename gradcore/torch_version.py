@@ -1,0 +1,57 @@
+"""Versions that compare as versions do: what ``torch.__version__`` is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["TorchVersion"]
+
+
+def _release(version: Any) -> tuple[Any, ...]:
+    """What decides the order: the numbers, without zeros at the end, and whether it is a final release."""
+    if isinstance(version, str):
+        public = version.partition("+")[0]
+        numbers = re.match(r"v?(\d+(?:\.\d+)*)", public)
+        if numbers is None:
+            raise ValueError(f"Invalid version: {version!r}")
+        digits, final = [int(each) for each in numbers[1].split(".")], numbers.end() == len(public)
+    else:
+        digits, final = [int(each) for each in version], True
+    while digits and not digits[-1]:
+        digits.pop()
+    return tuple(digits), final
+
+
+class TorchVersion(str):
+    """A version, a str that is compared with others by its numbers.
+
+    Examples
+    --------
+    >>> TorchVersion("2.13.0+cpu") >= "2.4"
+    True
+    >>> TorchVersion("2.13.0") > (1, 9)
+    True
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return _release(self) == _release(other)
+        except (TypeError, ValueError):
+            return str.__eq__(self, other)  # type: ignore[arg-type]
+
+    def __lt__(self, other: Any) -> bool:
+        return _release(self) < _release(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return _release(self) > _release(other)
+
+    def __le__(self, other: Any) -> bool:
+        return _release(self) <= _release(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return _release(self) >= _release(other)
+
+    __hash__ = str.__hash__

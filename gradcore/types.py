@@ -1,0 +1,24 @@
+"""Types for annotations, as ``torch.types`` has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import IO, Any, TypeAlias
+
+from gradcore.device import device as _device
+from gradcore.size import Size as _Size
+from gradcore.tensor import Tensor
+
+__all__ = ["Device", "FileLike", "Number", "Storage"]
+
+Number: TypeAlias = int | float | bool
+Device: TypeAlias = _device | str | int | None
+FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
+Storage: TypeAlias = Any
+
+_size: TypeAlias = _Size | list[int] | tuple[int, ...]
+_symsize: TypeAlias = _Size | Sequence[int]
+_TensorOrTensors: TypeAlias = Tensor | Sequence[Tensor]
+_TensorOrOptionalTensors: TypeAlias = Tensor | Sequence[Tensor | None]
+_dispatchkey: TypeAlias = str

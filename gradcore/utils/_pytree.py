@@ -1,0 +1,659 @@
+"""Nested containers as a flat list of leaves and a structure, as ``torch.utils._pytree`` has them.
+
+Containers are tuples, lists, dicts, ordered and default dicts, deques, named tuples, results such as that of
+`gradcore.max`, and the classes of `register_pytree_node`. Everything else, None too, is a leaf.
+
+Examples
+--------
+>>> from gradcore.utils._pytree import tree_flatten, tree_map, tree_unflatten
+>>> leaves, spec = tree_flatten({"a": 1, "b": (2, [3])})
+>>> leaves
+[1, 2, 3]
+>>> tree_unflatten([10, 20, 30], spec)
+{'a': 10, 'b': (20, [30])}
+>>> tree_map(lambda x, y: x + y, [1, (2, 3)], [10, (20, 30)])
+[11, (22, 33)]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+__all__ = [
+    "Context",
+    "FlattenFn",
+    "GetAttrKey",
+    "KeyEntry",
+    "KeyPath",
+    "LeafSpec",
+    "MappingKey",
+    "PyTree",
+    "SequenceKey",
+    "TreeSpec",
+    "UnflattenFn",
+    "is_namedtuple",
+    "is_namedtuple_class",
+    "is_namedtuple_instance",
+    "is_structseq",
+    "key_get",
+    "keystr",
+    "register_pytree_node",
+    "tree_all",
+    "tree_all_only",
+    "tree_any",
+    "tree_any_only",
+    "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_is_leaf",
+    "tree_iter",
+    "tree_leaves",
+    "tree_leaves_with_path",
+    "tree_map",
+    "tree_map_",
+    "tree_map_only",
+    "tree_map_only_",
+    "tree_map_with_path",
+    "tree_structure",
+    "tree_unflatten",
+    "treespec_dumps",
+    "treespec_loads",
+    "treespec_pprint",
+]
+
+PyTree: TypeAlias = Any
+Context: TypeAlias = Any
+FlattenFn: TypeAlias = Callable[[Any], tuple[list[Any], Any]]
+UnflattenFn: TypeAlias = Callable[[Iterable[Any], Any], Any]
+Predicate: TypeAlias = Callable[[Any], bool] | None
+
+
+# -- places in a tree -------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceKey:
+    """The place of an element of a sequence."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence: Any) -> Any:
+        """The element."""
+        return sequence[self.idx]
+
+
+@dataclasses.dataclass(frozen=True)
+class MappingKey:
+    """The place of a value in a mapping."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping: Any) -> Any:
+        """The value."""
+        return mapping[self.key]
+
+
+@dataclasses.dataclass(frozen=True)
+class GetAttrKey:
+    """The place of an attribute."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, obj: Any) -> Any:
+        """The attribute."""
+        return getattr(obj, self.name)
+
+
+KeyEntry: TypeAlias = Any
+KeyPath: TypeAlias = tuple[KeyEntry, ...]
+
+
+def keystr(kp: KeyPath) -> str:
+    """The text of a place: what is written behind the name of the tree."""
+    return "".join(map(str, kp))
+
+
+def key_get(obj: Any, kp: KeyPath) -> Any:
+    """What is at a place of a tree."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
+
+
+# -- kinds of containers ----------------------------------------------------------------------------------------------
+
+
+class _Kind(NamedTuple):
+    """A class of containers: how it is taken apart and put together, and how its context is written."""
+
+    flatten: FlattenFn
+    unflatten: UnflattenFn
+    keys: Callable[[Any], list[Any]] | None = None
+    name: str | None = None
+    dump: Callable[[Any], Any] | None = None
+    load: Callable[[Any], Any] | None = None
+
+
+def _numbered(children: Any) -> list[Any]:
+    return [SequenceKey(i) for i in range(len(children))]
+
+
+def _mapped(mapping: Any) -> list[Any]:
+    return [MappingKey(key) for key in mapping]
+
+
+def _named(value: Any) -> list[Any]:
+    return [GetAttrKey(name) for name in type(value)._fields]
+
+
+def _dict(value: Any) -> tuple[list[Any], Any]:
+    return list(value.values()), list(value)
+
+
+def _defaultdict(value: Any) -> tuple[list[Any], Any]:
+    return list(value.values()), [value.default_factory, list(value)]
+
+
+def _class(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+_KINDS: dict[type, _Kind] = {
+    tuple: _Kind(lambda value: (list(value), None), lambda children, _: tuple(children), _numbered, "builtins.tuple"),
+    list: _Kind(lambda value: (list(value), None), lambda children, _: list(children), _numbered, "builtins.list"),
+    dict: _Kind(_dict, lambda values, keys: dict(zip(keys, values, strict=True)), _mapped, "builtins.dict"),
+    OrderedDict: _Kind(
+        _dict, lambda values, keys: OrderedDict(zip(keys, values, strict=True)), _mapped, "collections.OrderedDict"
+    ),
+    defaultdict: _Kind(
+        _defaultdict,
+        lambda values, context: defaultdict(context[0], zip(context[1], values, strict=True)),
+        _mapped,
+        "collections.defaultdict",
+        lambda context: [f"{context[0].__module__}:{context[0].__qualname__}", context[1]],
+        lambda context: [_class(context[0]), context[1]],
+    ),
+    deque: _Kind(
+        lambda value: (list(value), value.maxlen),
+        lambda children, maxlen: deque(children, maxlen=maxlen),
+        _numbered,
+        "collections.deque",
+    ),
+}
+_NAMEDTUPLE = _Kind(
+    lambda value: (list(value), type(value)),
+    lambda children, cls: cls(*children),
+    _named,
+    "collections.namedtuple",
+    lambda cls: f"{cls.__module__}:{cls.__qualname__}",
+    _class,
+)
+
+
+class namedtuple:
+    """The type of every named tuple in a `TreeSpec`; which one it is, is the context."""
+
+
+_KINDS[namedtuple] = _NAMEDTUPLE
+
+
+def is_namedtuple_class(cls: Any) -> bool:
+    """Whether a class is one of named tuples."""
+    fields = getattr(cls, "_fields", None)
+    return isinstance(cls, type) and issubclass(cls, tuple) and isinstance(fields, tuple)
+
+
+def is_namedtuple_instance(obj: Any) -> bool:
+    """Whether an object is a named tuple."""
+    return is_namedtuple_class(type(obj))
+
+
+def is_namedtuple(obj: Any) -> bool:
+    """Whether an object is a named tuple or a class of them."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_structseq(obj: Any) -> bool:
+    """Whether an object is a tuple with names made by Python itself, or a class of such, as `time.struct_time`."""
+    cls = obj if isinstance(obj, type) else type(obj)
+    return cls.__base__ is tuple and all(
+        isinstance(getattr(cls, n, None), int) for n in ("n_fields", "n_unnamed_fields")
+    )
+
+
+def _kind_of(tree: Any) -> type | None:
+    """The key of a container in the table of kinds; None for a leaf."""
+    cls = type(tree)
+    if cls in _KINDS:
+        return cls
+    return namedtuple if is_namedtuple_class(cls) else None
+
+
+def register_pytree_node(
+    cls: type,
+    flatten_fn: FlattenFn,
+    unflatten_fn: UnflattenFn,
+    *,
+    serialized_type_name: str | None = None,
+    to_dumpable_context: Callable[[Any], Any] | None = None,
+    from_dumpable_context: Callable[[Any], Any] | None = None,
+    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None,
+) -> None:
+    """Let instances of a class be containers, also for `gradcore.func` and checkpoints.
+
+    Parameters
+    ----------
+    cls : type
+    flatten_fn : callable
+        From an instance to a list of its children and a context: what else is needed to make it again.
+    unflatten_fn : callable
+        From children and context to an instance.
+    serialized_type_name : str, optional
+        How the class is named by `treespec_dumps`.
+    to_dumpable_context, from_dumpable_context : callable, optional
+        Between a context and what can be written as JSON; both or none.
+    flatten_with_keys_fn : callable, optional
+        As `flatten_fn`, with pairs of a place and a child.
+
+    Raises
+    ------
+    ValueError
+        If the class is registered already, or only one of both functions for contexts is given.
+
+    Examples
+    --------
+    >>> from gradcore.utils._pytree import register_pytree_node, tree_map
+    >>> class Point:
+    ...     def __init__(self, x, y):
+    ...         self.x, self.y = x, y
+    >>> register_pytree_node(Point, lambda p: ([p.x, p.y], None), lambda children, _: Point(*children))
+    >>> tree_map(lambda v: -v, Point(1, 2)).y
+    -2
+    """
+    if cls in _KINDS:
+        raise ValueError(f"{cls} is already registered as pytree node. ")
+    if (to_dumpable_context is None) != (from_dumpable_context is None):
+        raise ValueError(f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or registered.")
+    keyed = flatten_with_keys_fn
+    keys = None if keyed is None else lambda value: [key for key, _ in keyed(value)[0]]
+    _KINDS[cls] = _Kind(
+        flatten_fn, unflatten_fn, keys, serialized_type_name, to_dumpable_context, from_dumpable_context
+    )
+
+
+_register_pytree_node = register_pytree_node
+
+
+def _deregister_pytree_node(cls: type) -> None:
+    """Let instances of a class be leaves again."""
+    del _KINDS[cls]
+
+
+# -- structures -------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class TreeSpec:
+    """The containers of a tree without its leaves.
+
+    Attributes
+    ----------
+    type : type or None
+        The class of the outermost container; None for a leaf.
+    context : object
+        What it needs besides its children: the keys of a dict, the class of a named tuple.
+    children_specs : list of TreeSpec
+    """
+
+    type: Any
+    context: Any
+    children_specs: list[TreeSpec]
+
+    @property
+    def num_children(self) -> int:
+        """How many children the outermost container has."""
+        return len(self.children_specs)
+
+    @property
+    def num_leaves(self) -> int:
+        """How many leaves there are."""
+        return 1 if self.type is None else sum(child.num_leaves for child in self.children_specs)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many containers and leaves there are."""
+        return 1 + sum(child.num_nodes for child in self.children_specs)
+
+    def is_leaf(self) -> bool:
+        """Whether it is a leaf."""
+        return self.type is None
+
+    def children(self) -> list[TreeSpec]:
+        """The structures of the children."""
+        return list(self.children_specs)
+
+    def child(self, index: int) -> TreeSpec:
+        """The structure of one child."""
+        return self.children_specs[index]
+
+    def flatten_up_to(self, tree: Any) -> list[Any]:
+        """What a tree has where this structure has leaves.
+
+        Raises
+        ------
+        ValueError
+            If the tree does not begin as this structure does.
+        """
+        if self.type is None:
+            return [tree]
+        kind = _kind_of(tree)
+        alike = kind is self.type or (kind in _DICTS and self.type in _DICTS)
+        if not alike:
+            raise ValueError(f"Node type mismatch; expected {self.type!r}, but got {type(tree)!r}.")
+        children, context = _KINDS[self.type if kind is None else kind].flatten(tree)
+        if len(children) != self.num_children:
+            raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got {len(children)}.")
+        if self.type in _DICTS:
+            mine = self.context[1] if self.type is defaultdict else self.context
+            if set(mine) != set(tree):
+                raise ValueError(f"Node keys mismatch; expected {mine!r}, but got {list(tree)!r}.")
+            children = [tree[key] for key in mine]
+        elif context != self.context:
+            raise ValueError(f"Node context mismatch for node type {self.type!r}: {context!r} is not {self.context!r}.")
+        return [
+            leaf
+            for child, spec in zip(children, self.children_specs, strict=True)
+            for leaf in spec.flatten_up_to(child)
+        ]
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """The tree with this structure and these leaves."""
+        leaves = list(leaves)
+        if len(leaves) != self.num_leaves:
+            raise ValueError(
+                f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that "
+                f"holds {self.num_leaves} items ({self})."
+            )
+        return self._build(iter(leaves))
+
+    def _build(self, source: Iterator[Any]) -> Any:
+        if self.type is None:
+            return next(source)
+        return _KINDS[self.type].unflatten([child._build(source) for child in self.children_specs], self.context)
+
+    def __repr__(self) -> str:
+        return self._text(0)
+
+    def _text(self, indent: int) -> str:
+        if self.type is None:
+            return "*"
+        lines = ["" if not self.children_specs else self.children_specs[0]._text(indent + 2)]
+        lines += [f"{' ' * (indent + 2)}{child._text(indent + 2)}" for child in self.children_specs[1:]]
+        return f"TreeSpec({self.type.__name__}, {self.context}, [{(',' + chr(10)).join(lines)}])"
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.num_children, repr(self.context), *map(hash, self.children_specs)))
+
+
+_DICTS = (dict, OrderedDict, defaultdict)
+_LEAF = TreeSpec(None, None, [])
+
+
+class LeafSpec(TreeSpec):
+    """The structure of a leaf; `isinstance` knows every one."""
+
+    def __new__(cls) -> Any:
+        """The only one."""
+        return _LEAF
+
+
+def tree_is_leaf(tree: Any, is_leaf: Predicate = None) -> bool:
+    """Whether a tree is a leaf, also by what `is_leaf` says."""
+    return _kind_of(tree) is None or (is_leaf is not None and is_leaf(tree))
+
+
+def _collect(tree: Any, is_leaf: Predicate, found: list[Any]) -> TreeSpec:
+    cls = type(tree)
+    kind: Any = cls if cls in _KINDS else _kind_of(tree)
+    if kind is None or (is_leaf is not None and is_leaf(tree)):
+        found.append(tree)
+        return _LEAF
+    children, context = _KINDS[kind].flatten(tree)
+    return TreeSpec(kind, context, [_collect(child, is_leaf, found) for child in children])
+
+
+def tree_flatten(tree: Any, is_leaf: Predicate = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves of a tree, from left to right, and its structure.
+
+    Parameters
+    ----------
+    tree : object
+    is_leaf : callable, optional
+        Containers of which it is true are leaves too.
+
+    Examples
+    --------
+    >>> tree_flatten({"a": 1, "b": [2]})
+    ([1, 2], TreeSpec(dict, ['a', 'b'], [*,
+      TreeSpec(list, None, [*])]))
+    """
+    found: list[Any] = []
+    spec = _collect(tree, is_leaf, found)
+    return found, spec
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
+    """The tree with that structure and these leaves."""
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(
+            f"tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but got item of type "
+            f"{type(treespec)}."
+        )
+    return treespec.unflatten(leaves)
+
+
+def tree_leaves(tree: Any, is_leaf: Predicate = None) -> list[Any]:
+    """The leaves of a tree, from left to right."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_iter(tree: Any, is_leaf: Predicate = None) -> Iterator[Any]:
+    """The leaves of a tree, one after the other."""
+    return iter(tree_leaves(tree, is_leaf))
+
+
+def tree_structure(tree: Any, is_leaf: Predicate = None) -> TreeSpec:
+    """The structure of a tree."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+# -- functions of leaves ----------------------------------------------------------------------------------------------
+
+
+def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predicate = None) -> Any:
+    """The tree of what a function makes of each leaf, with what other trees have there as further arguments."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    return spec._build(map(func, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
+
+
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predicate = None) -> Any:
+    """Call a function on each leaf, and return the tree itself."""
+    tree_map(func, tree, *rests, is_leaf=is_leaf)
+    return tree
+
+
+def _test(what: Any) -> Callable[[Any], bool]:
+    """Whether a value is of a type, or of one of several, or meets a predicate."""
+    if isinstance(what, (type, tuple)) or hasattr(what, "__args__"):
+        return lambda value: isinstance(value, what)
+    if callable(what):
+        return what  # type: ignore[no-any-return]
+    raise TypeError("Argument must be a type, a tuple of types, or a callable.")
+
+
+def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """A decorator: the function is called on some values, and others stay as they are."""
+    chosen = _test(type_or_types_or_pred)
+    return lambda func: lambda value: func(value) if chosen(value) else value
+
+
+def tree_map_only(
+    type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: Predicate = None
+) -> Any:
+    """The tree with a function applied to those leaves that are of a type, or meet a predicate."""
+    return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
+
+
+def tree_map_only_(
+    type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: Predicate = None
+) -> Any:
+    """Call a function on those leaves that are of a type, or meet a predicate, and return the tree itself."""
+    return tree_map_(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
+
+
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
+    """Whether a predicate is true of all leaves."""
+    return all(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
+    """Whether a predicate is true of a leaf."""
+    return any(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_all_only(type_or_types: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
+    """Whether a predicate is true of all leaves of a type."""
+    return all(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
+
+
+def tree_any_only(type_or_types: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
+    """Whether a predicate is true of a leaf of a type."""
+    return any(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
+
+
+def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Predicate = None) -> list[Any] | None:
+    """One value for each leaf of a structure, where a leaf of the tree stands for all below; None if they differ."""
+    if tree_is_leaf(tree, is_leaf):
+        return [tree] * treespec.num_leaves
+    kind: Any = _kind_of(tree)
+    if treespec.type is None or (kind is not treespec.type and (kind, treespec.type) != (tuple, namedtuple)):
+        return None
+    children, context = _KINDS[kind].flatten(tree)
+    if kind is dict and set(context) == set(treespec.context):
+        children, context = [tree[key] for key in treespec.context], treespec.context
+    if len(children) != treespec.num_children or (kind is treespec.type and context != treespec.context):
+        return None
+    found = []
+    for child, spec in zip(children, treespec.children_specs, strict=True):
+        inner = _broadcast_to_and_flatten(child, spec, is_leaf)
+        if inner is None:
+            return None
+        found.extend(inner)
+    return found
+
+
+# -- leaves with their places -----------------------------------------------------------------------------------------
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: Predicate = None) -> list[tuple[KeyPath, Any]]:
+    """The leaves of a tree, each with its place."""
+
+    def below(tree: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+        if tree_is_leaf(tree, is_leaf):
+            yield path, tree
+            return
+        kind = _KINDS[_kind_of(tree)]  # type: ignore[index]
+        if kind.keys is None:
+            raise ValueError(
+                f"Did not find a flatten_with_keys_fn for type: {type(tree)}. Please pass a flatten_with_keys_fn."
+            )
+        for key, child in zip(kind.keys(tree), kind.flatten(tree)[0], strict=True):
+            yield from below(child, (*path, key))
+
+    return list(below(tree, ()))
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: Predicate = None) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
+    """The leaves of a tree, each with its place, and the structure.
+
+    Examples
+    --------
+    >>> [(keystr(path), leaf) for path, leaf in tree_flatten_with_path({"a": [1, 2]})[0]]
+    [("['a'][0]", 1), ("['a'][1]", 2)]
+    """
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predicate = None) -> Any:
+    """`tree_map` with a function that gets the place of each leaf first."""
+    pairs, spec = tree_flatten_with_path(tree, is_leaf)
+    paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
+    return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
+
+
+# -- structures as text -----------------------------------------------------------------------------------------------
+
+#: The number of the layout that `treespec_dumps` writes.
+_PROTOCOL = 1
+
+
+def _written(spec: TreeSpec) -> dict[str, Any]:
+    if spec.type is None:
+        return {"type": None, "context": None, "children_spec": []}
+    kind = _KINDS[spec.type]
+    if kind.name is None:
+        raise NotImplementedError(
+            f"No registered serialization name for {spec.type} found. Please register with a `serialized_type_name`"
+        )
+    context = json.dumps(spec.context) if kind.dump is None else kind.dump(spec.context)
+    return {"type": kind.name, "context": context, "children_spec": list(map(_written, spec.children_specs))}
+
+
+def _restored(schema: dict[str, Any]) -> TreeSpec:
+    if schema["type"] is None:
+        return _LEAF
+    cls = next((cls for cls, kind in _KINDS.items() if kind.name == schema["type"]), None)
+    if cls is None:
+        raise NotImplementedError(f"Deserializing {schema['type']} in a pytree is not registered.")
+    load = _KINDS[cls].load
+    context = json.loads(schema["context"]) if load is None else load(schema["context"])
+    return TreeSpec(cls, context, list(map(_restored, schema["children_spec"])))
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """A structure as JSON."""
+    if protocol not in (None, _PROTOCOL):
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: [{_PROTOCOL}]")
+    return json.dumps((_PROTOCOL, _written(treespec)))
+
+
+def treespec_loads(serialized: str) -> TreeSpec:
+    """The structure that `treespec_dumps` has written."""
+    protocol, schema = json.loads(serialized)
+    if protocol != _PROTOCOL:
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: [{_PROTOCOL}]")
+    return _restored(schema)
+
+
+def treespec_pprint(treespec: TreeSpec) -> str:
+    """The text of a tree with that structure whose leaves are stars."""
+
+    class Star:
+        def __repr__(self) -> str:
+            return "*"
+
+    return repr(treespec.unflatten([Star()] * treespec.num_leaves))

@@ -1,0 +1,23 @@
+"""Versions, as ``torch.version`` has them: gradcore's, and those of what it is built with, which is nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["cuda", "debug", "git_version", "hip", "rocm", "xpu"]
+
+#: CUDA comes with CuPy, see `gradcore.show_config`.
+cuda: str | None = None
+hip: str | None = None
+rocm: str | None = None
+xpu: str | None = None
+git_version = "Unknown"
+debug = False
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        import gradcore
+
+        return gradcore.__version__
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
