@@ -14,7 +14,7 @@ __all__ = ["run_in_its_stream"]
 def run_in_its_stream(task: Any, node: Any, grad: Any) -> None:
     """Run a node of a backward call where its forward ran; what it leaves is used in the present stream."""
     device = node._device
-    backend = device.backend
+    backend = device.real.backend
     with STREAMS.as_at(node._seq, backend, device.index) as present:
         task.run_alone(node, grad)
         if present is not None:

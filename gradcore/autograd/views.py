@@ -56,7 +56,7 @@ def view_of(t: Any, array: Any, op: Any, settings: tuple[Any, ...], name: Any, s
 def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int | None, state: State) -> None:
     """Note that `out`, a result of a view operation, shares the memory of `source`."""
     a, b = out._array, source._array
-    if getattr(a, "base", None) is not b and a is not b and not _same_memory(a, b):
+    if getattr(a, "base", None) is not b and a is not b and not out._device.backend.shares_memory(a, b):
         return  # a reshape that had to copy
     vc = source._vc
     if vc is None:
@@ -81,18 +81,6 @@ def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int |
         meta.creation = "inference" if state.mode & INFERENCE else "no_grad"
     elif index is not None:
         meta.creation = "multi"
-
-
-def _same_memory(a: Any, b: Any) -> bool:
-    """Whether `a` is a view into the memory of `b`: both are views of one array."""
-    return _owner(a) is _owner(b)
-
-
-def _owner(array: Any) -> Any:
-    base = getattr(array, "base", None)
-    while base is not None:
-        array, base = base, getattr(base, "base", None)
-    return array
 
 
 def same_as(t: Any, edge: Any) -> Any:

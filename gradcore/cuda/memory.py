@@ -75,7 +75,7 @@ def max_memory_reserved(device: DeviceLike | None = None) -> int:
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Watch the peak of memory from now on (which costs about a microsecond for each array)."""
     _of_pools(device, "forget_peak")
-    Peaks.watch(registry.find("cuda"), index_of(device), memory_allocated(device))
+    Peaks.watch(index_of(device), memory_allocated(device))
 
 
 def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:

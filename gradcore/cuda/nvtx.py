@@ -60,7 +60,7 @@ def range_pop() -> int:
 
 def range_start(msg: str) -> int:
     """Begin a range that may end in another thread, and return its handle."""
-    return int(_nvtx().RangeStart(msg))
+    return int(_nvtx().RangeStart(msg, None))
 
 
 def range_end(range_id: int) -> None:

@@ -185,7 +185,29 @@ class ExternalStream(Stream):
     """
 
     def __init__(self, stream_ptr: int, device: DeviceLike | None = None) -> None:
-        super().__init__(device, cupy=_cuda().ExternalStream(stream_ptr))
+        super().__init__(device, cupy=_external(stream_ptr))
+
+
+class _Handle:
+    """A stream of another library, as CuPy asks for it.
+
+    Parameters
+    ----------
+    pointer : int
+    """
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._pointer
+
+
+def _external(pointer: int) -> Any:
+    cuda = _cuda()
+    if hasattr(cuda.Stream, "from_external"):
+        return cuda.Stream.from_external(_Handle(pointer))
+    return cuda.ExternalStream(pointer)
 
 
 def current_stream(device: DeviceLike | None = None) -> Stream:

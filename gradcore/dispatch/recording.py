@@ -10,8 +10,8 @@ from gradcore.autograd import saved as saved_tensors
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import node_class, saving_of
 from gradcore.autograd.modes import ANOMALY, PACK, State
-from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, tick, wrap
-from gradcore.dispatch.operands import NUMBERS, constant
+from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, tensor_type, tick, wrap
+from gradcore.dispatch.operands import NUMBERS, constant, on_device
 from gradcore.ops.table import Op
 
 __all__ = ["OUTPUT_TYPES", "finish", "make_node", "saved_result"]
@@ -87,6 +87,8 @@ def make_node(
             saved[p] = constant(saved[p], outs[0]._dtype, device)
         elif Inference.used:
             saved_tensors.refuse_inference(*(saved[0] if p == 0 and op.sequence else (saved[p],)))
+        if isinstance(saved[p], Variable) and saved[p]._device.real is not device.real:
+            saved[p] = _placed(saved[p], edges[op.edge_of[p]], device)
     first = outs[0]
     node.saved = saved
     node.results = None
@@ -111,6 +113,14 @@ def make_node(
     if state.mode & ANOMALY:
         anomaly_mode.note(node, tensors, outs)
     return node
+
+
+def _placed(t: Any, edge: Any, device: Any) -> Any:
+    """A number on the CPU among tensors of another device, as it was computed with: formulas read it there."""
+    placed = new(tensor_type.cls)
+    placed._array, placed._device, placed._dtype = on_device(t, device), device.real, t._dtype
+    placed._edge, placed._meta, placed._vc = edge, None, t._vc
+    return placed
 
 
 def _lifted(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import types
 from collections.abc import Callable, Iterable
@@ -164,6 +165,7 @@ class _Signature:
         if key not in _handing_over:
             _handing_over[key] = self.code([f"return run(op, {_names(self.op)})"])
         scope: dict[str, Any] = {
+            "__builtins__": builtins,  # C code that imports, as NumPy's for a dtype's name, looks there
             "__name__": __name__, "op": self.op, "out_of": out_of, "renamed": _renamed, "sizes": _sizes,
             "REQUIRED": REQUIRED,
         }  # fmt: skip

@@ -133,7 +133,6 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     monkeypatch.setattr(streams.STREAMS, "used", False)
     monkeypatch.setattr(streams.STREAMS, "_chosen", {})
     monkeypatch.setattr(Peaks, "_peaks", {})
-    monkeypatch.setattr(Peaks, "_hook", None)
     LOG.clear()
     yield runtime
     for index in range(2):

@@ -139,7 +139,7 @@ class Block(int):
 class FakePool:
     """Bytes by device; those of the default pool begin with the numbers of the runtime."""
 
-    def __init__(self) -> None:
+    def __init__(self, allocator: Any = None) -> None:
         self.used, self.reserved, self.limits = (defaultdict[int, int](int) for _ in range(3))
 
     def malloc(self, size: int) -> Any:
@@ -152,8 +152,6 @@ class FakePool:
         self.reserved[device] += grown
         block = Block(size)
         block.pool, block.device = self, device
-        for hook in RUNTIME.hooks:
-            hook.malloc_postprocess(device_id=device)
         return block
 
     def used_bytes(self) -> int:
@@ -187,12 +185,6 @@ class OutOfMemory(MemoryError):
     """As CuPy's."""
 
 
-class MemoryHook:
-    def __enter__(self) -> Any:
-        RUNTIME.hooks.append(self)
-        return self
-
-
 class Runtime:
     def __init__(self) -> None:
         FakeStream.count = 0
@@ -200,7 +192,7 @@ class Runtime:
         self._chosen = threading.local()
         #: Who watches what happens before what, if anyone does.
         self.order: Any = None
-        self.pool, self.hooks = FakePool(), []
+        self.pool = FakePool()
         self.used, self.reserved, self.full, self.allocator = 1024, 4096, False, None
         self.capability = "90"
         #: What launches work, by the handle of its graph; and what was made ready to be launched in addition.
@@ -250,20 +242,18 @@ class Runtime:
                     self.order.host_waits(clock)
 
     def namespace(self) -> Any:
-        stream = type("Stream", (FakeStream,), {"null": self.null})
+        stream = type("Stream", (FakeStream,), {"null": self.null, "from_external": staticmethod(_external)})
         return types.SimpleNamespace(
             Stream=stream,
-            ExternalStream=lambda ptr: _external(ptr),
             Event=FakeEvent,
             MemoryPool=FakePool,
             nvtx=types.SimpleNamespace(
                 RangePush=lambda text: LOG.append(("push", text)),
                 RangePop=lambda: LOG.append("pop"),
-                RangeStart=lambda text: LOG.append(("start", text)) or 7,
+                RangeStart=lambda text, color: LOG.append(("start", text)) or 7,
                 RangeEnd=lambda handle: LOG.append(("end", handle)),
                 Mark=lambda text: LOG.append(("mark", text)),
             ),
-            MemoryHook=MemoryHook,
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemory),
             get_current_stream=lambda: self.chosen[-1],
             get_elapsed_time=lambda start, end: 2.5,
@@ -284,9 +274,9 @@ class Runtime:
         )
 
 
-def _external(ptr: int) -> FakeStream:
+def _external(stream: Any) -> FakeStream:
     found = FakeStream()
-    found.ptr = ptr
+    found.ptr = stream.__cuda_stream__()[1]
     return found
 
 

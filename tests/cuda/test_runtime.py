@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -242,8 +243,10 @@ def test_numbers_of_the_pool(cuda: Runtime) -> None:
     gc.cuda.reset_peak_memory_stats()
     assert gc.cuda.max_memory_allocated() == 1024
     cuda.used = 3000
-    for hook in cuda.hooks:
-        hook.malloc_postprocess(device_id=0)
+    allocate = allocator(registry.find("cuda"), cuda.pool.malloc)
+    thread = threading.Thread(target=allocate, args=(0,))  # the peak is that of all threads
+    thread.start()
+    thread.join()
     cuda.used = 2000
     assert gc.cuda.max_memory_allocated() == 3000
     assert gc.cuda.memory_stats()["allocated_bytes.all.peak"] == 3000

@@ -406,6 +406,7 @@ class _Function:
             return np.array(args[0]._a)
         if self.name in CONVERSIONS and args and not isinstance(args[0], StrictArray):
             COUNTS["to device"] += 1
+            named.pop("blocking", None)
             return _outside(np.array(_inside_list(args[0]), *args[1:], **named))
         if self.name == "array" and isinstance(args[0], StrictArray) and args[0].index != current():
             COUNTS["between devices"] += 1
@@ -605,6 +606,12 @@ class StrictBackend(CupyBackend):
     def __init__(self) -> None:
         Backend.__init__(self, StrictNamespace("", np), StrictArray)
         self._count = 2
+
+    def shares_memory(self, view: Any, x: Any) -> bool:
+        return owner(view._a) is owner(x._a)
+
+    def restrided(self, x: Any, shape: Any, strides: Any) -> Any:
+        return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
 
     @property
     def special(self) -> Any:

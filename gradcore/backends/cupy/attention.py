@@ -62,7 +62,9 @@ class CudaAttention(CudaKernels, Normalization):
     ) -> tuple[Any, Any, Any, Any]:
         if needs[3]:
             body: Any = self.bodies["flash_attention_backward"]
-            return body(self, grad, query, key, value, mask, logsumexp, scale, causal, needs)  # type: ignore[no-any-return]
+            wide = (x.astype(_summed(x), copy=False) for x in (grad, query, key, value, mask))
+            found = body(self, *wide, logsumexp, scale, causal, needs)
+            return tuple(None if x is None else x.astype(grad.dtype, copy=False) for x in found)
         xp = self.xp
         of = Heads.of(xp, query, key, value, mask, grad)
         grad, logs = (in_heads(xp, x, of.lead) for x in (grad, logsumexp))

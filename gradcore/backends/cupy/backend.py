@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,14 +15,14 @@ from gradcore.backends import waiting
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.attention import CudaAttention
 from gradcore.backends.cupy.contractions import CudaContractions
+from gradcore.backends.cupy.elementwise import CudaElementwise
 from gradcore.backends.cupy.epilogues import CudaEpilogues
-from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.cupy.indexing import CudaIndexing
 from gradcore.backends.cupy.kernels import INCLUDE, NULL, compile_options, elements
 from gradcore.backends.cupy.lifetimes import Lifetimes
 from gradcore.backends.cupy.linalg import CudaLinearAlgebra
 from gradcore.backends.cupy.lists import CudaLists
-from gradcore.backends.cupy.memory import allocator
+from gradcore.backends.cupy.memory import allocator, is_pinned_memory
 from gradcore.backends.cupy.optimizers import CudaOptimizers
 from gradcore.backends.cupy.pools import Pools, PrivatePool
 from gradcore.backends.cupy.rows import CudaRows
@@ -84,17 +84,8 @@ def _told(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _logical(name: str) -> Callable[..., Any]:
-    """A logical function, which CuPy does not have for complex numbers, of whether they are zero."""
-
-    def kernel(self: Any, *operands: Any) -> Any:
-        return getattr(self.xp, name)(*(x != 0 if x.dtype.kind == "c" else x for x in operands))
-
-    return kernel
-
-
 class CupyBackend(
-    CudaFusion,
+    CudaElementwise,
     CudaOptimizers,
     CudaLists,
     CudaContractions,
@@ -172,7 +163,8 @@ class CupyBackend(
         if not array.ndim and array.dtype.isbuiltin == 1:  # NumPy's own: by value, with a kernel
             return self.xp.full((), array[()], array.dtype)
         waiting.note("to device")
-        return self.xp.asarray(array)
+        # CuPy does not wait for copies from page-locked memory by itself: what is written there next would arrive.
+        return self.xp.asarray(array, blocking=True) if is_pinned_memory(array) else self.xp.asarray(array)
 
     def from_pinned(self, array: Any) -> Any:
         """A copy of an array in page-locked memory, which the host does not wait for, and which keeps that memory."""
@@ -226,12 +218,31 @@ class CupyBackend(
         into = here, self.xp.cuda.get_current_stream()
         with self.use_index(there):
             out_of = there, self.xp.cuda.get_current_stream()
+            array = self._dense(array)
         if not (into[1].ptr or out_of[1].ptr):
             return self.xp.array(array)
         in_order(self, out_of, into)
         copy = self.xp.array(array)
         in_order(self, into, out_of)  # whose memory it is
         return copy
+
+    def _dense(self, array: Any) -> Any:
+        """`array`, or a copy of it, without gaps in memory: CuPy copies nothing else between devices."""
+        flags = array.flags
+        return array if flags.c_contiguous or flags.f_contiguous else self.xp.ascontiguousarray(array)
+
+    # -- memory ----------------------------------------------------------------------------------------------
+
+    def shares_memory(self, view: Any, x: Any) -> bool:
+        """Whether two arrays are in one piece of memory, whatever made them: CuPy's views need have no ``base``."""
+        a, b = view.data.mem, x.data.mem
+        return a is b or (a.device_id == b.device_id and a.ptr < b.ptr + b.size and b.ptr < a.ptr + a.size)
+
+    def restrided(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+        """A view of `x` that knows so by its ``base``, which CuPy's `as_strided` leaves out."""
+        view = x.view()
+        view._set_shape_and_strides(tuple(shape), tuple(strides), True, True)
+        return view
 
     # -- what CuPy adds up in no fixed order -----------------------------------------------------------------
 
@@ -262,17 +273,6 @@ class CupyBackend(
         if weights is not None:
             determinism.alert("_bincount_cuda")
         return super().bincount_of(x, weights, minlength)
-
-    # -- elements --------------------------------------------------------------------------------------------
-
-    logical_and, logical_not = _logical("logical_and"), _logical("logical_not")
-    logical_or, logical_xor = _logical("logical_or"), _logical("logical_xor")
-
-    def airy_ai(self, x: Any) -> Any:
-        """By the CPU: CuPy has no Airy functions."""
-        import scipy.special
-
-        return self.from_host(scipy.special.airy(self.to_host(x))[0])
 
     # -- random numbers --------------------------------------------------------------------------------------
 

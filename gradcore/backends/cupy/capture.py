@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import threading
+import warnings
 from typing import Any
 
 __all__ = ["Capture", "CapturedCublas", "captured_cublas", "workspace_size"]
 
-#: Bytes that cuBLAS may work in, as NVIDIA recommends for compute capability 9 and for others.
+#: Bytes that cuBLAS may work in, as NVIDIA recommends from compute capability 9 on and before.
 _HOPPER, _OTHERS = 32 << 20, 4 << 20
 
 
@@ -21,6 +22,8 @@ class Capture(threading.local):
         Whether a graph is being captured.
     cublas : CapturedCublas or None
         What multiplies matrices meanwhile, if nvmath-python is installed.
+    known : dict of int to CapturedCublas or None
+        That of each device: a handle belongs to one thread.
     streams : dict of int to Stream
         By device, the stream that is captured where none is given: CuPy's pools keep the memory of streams apart, and
         so graphs of one stream can share it.
@@ -29,13 +32,14 @@ class Capture(threading.local):
     def __init__(self) -> None:
         self.on = False
         self.cublas: Any = None
+        self.known: dict[int, CapturedCublas | None] = {}
         self.streams: dict[int, Any] = {}
 
 
 class CapturedCublas:
-    """cuBLAS's functions under the names that CuPy gives them, with a handle and workspaces of its own.
+    """cuBLAS's functions under the names that CuPy gives them, with a handle of its own.
 
-    Graphs go on using the workspaces, one for each stream, which therefore live as long as this.
+    Every graph has workspaces of its own, one for each stream, in its own memory: graphs are replayed side by side.
     """
 
     def __init__(self, backend: Any, bindings: Any) -> None:
@@ -45,9 +49,10 @@ class CapturedCublas:
         self._stream: int | None = None
         self.handle = bindings.create()
 
-    def begin(self) -> None:
-        """Have the stream, and its workspace, set again by the next call."""
+    def forget(self) -> None:
+        """Let go of the workspaces: what is recorded next takes new ones."""
         self._stream = None
+        self._workspaces.clear()
 
     def gemmEx(self, *args: Any) -> None:
         self._follow()
@@ -71,13 +76,16 @@ class CapturedCublas:
 
 
 def captured_cublas(backend: Any) -> CapturedCublas | None:
-    """What calls cuBLAS on the current device; None without nvmath-python."""
+    """What calls cuBLAS on the current device; None without an nvmath-python that works."""
     try:
         return CapturedCublas(backend, importlib.import_module("nvmath.bindings.cublas"))
     except ImportError:
+        return None
+    except Exception as error:  # for another CUDA, or too new for the driver
+        warnings.warn(f"nvmath-python is installed but does not work ({error}): graphs do without it", stacklevel=2)
         return None
 
 
 def workspace_size(xp: Any) -> int:
     """Bytes that cuBLAS may work in on the current device."""
-    return _HOPPER if str(xp.cuda.Device().compute_capability).startswith("9") else _OTHERS
+    return _HOPPER if int(xp.cuda.Device().compute_capability) >= 90 else _OTHERS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import Any, ClassVar
 
 __all__ = ["OutOfMemoryError", "Peaks", "allocator", "is_pinned_memory", "pinned"]
@@ -14,11 +13,9 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Peaks:
-    """The most bytes in use on each device since it is watched."""
+    """The most bytes in use on each device since it is watched, whichever threads use them."""
 
     _peaks: ClassVar[dict[int, int]] = {}
-    _hook: ClassVar[Any] = None
-    _lock = threading.Lock()
 
     @classmethod
     def of(cls, index: int) -> int | None:
@@ -26,30 +23,18 @@ class Peaks:
         return cls._peaks.get(index)
 
     @classmethod
-    def watch(cls, backend: Any, index: int, used: int) -> None:
+    def watch(cls, index: int, used: int) -> None:
         """Begin anew from `used` bytes."""
-        with cls._lock:
-            cls._peaks[index] = used
-            if cls._hook is None:
-                cls._hook = _hook(backend, cls._note)
-                cls._hook.__enter__()
+        cls._peaks[index] = used
 
     @classmethod
-    def _note(cls, index: int, used: int) -> None:
-        if used > cls._peaks.get(index, used):
-            cls._peaks[index] = used
-
-
-def _hook(backend: Any, note: Any) -> Any:
-    """A hook of CuPy's that tells `note` how many bytes are in use after each new array."""
-
-    class Hook(backend.xp.cuda.MemoryHook):  # type: ignore[misc]
-        name = "gradcore"
-
-        def malloc_postprocess(self, **named: Any) -> None:
-            note(named["device_id"], backend.pools.used_bytes())
-
-    return Hook()
+    def note(cls, backend: Any) -> None:
+        """Take note of what is in use on the current device, where it is watched."""
+        peaks = cls._peaks
+        if peaks:
+            index = backend.current_index()
+            if index in peaks:
+                peaks[index] = max(peaks[index], backend.pools.used_bytes())
 
 
 def allocator(backend: Any, malloc: Any) -> Any:
@@ -60,14 +45,18 @@ def allocator(backend: Any, malloc: Any) -> Any:
     xp, lifetimes, pools = backend.xp, backend.lifetimes, backend.pools
     failure = xp.cuda.memory.OutOfMemoryError
 
+    def noted(memory: Any) -> Any:
+        Peaks.note(backend)
+        return memory
+
     def allocate(size: int) -> Any:
         lifetimes.release()
         with contextlib.suppress(failure):
-            return malloc(size)
+            return noted(malloc(size))
         lifetimes.release(wait=True)
         pools.release()
         try:
-            return malloc(size)
+            return noted(malloc(size))
         except failure:
             free, total = xp.cuda.runtime.memGetInfo()
             index, used, limit = xp.cuda.runtime.getDevice(), pools.used_bytes(), pools.limit()

@@ -23,8 +23,9 @@ class PrivatePool:
     """
 
     def __init__(self, pools: Pools) -> None:
-        self._pools, self._memory = pools, pools.made()
-        weakref.finalize(self, pools.left, self._memory).atexit = False
+        self._pools = pools
+        self._memory, kept = pools.made()
+        weakref.finalize(self, pools.left, self._memory, kept).atexit = False
 
     def malloc(self, size: int) -> Any:
         """Memory of so many bytes on the current device, within the limit of all pools."""
@@ -64,16 +65,28 @@ class Pools:
 
     # -- private pools -----------------------------------------------------------------------------------------------
 
-    def made(self) -> Any:
-        """A new pool of CuPy's, which is counted until `left` is told of it and its last array is gone."""
+    def made(self) -> tuple[Any, list[Any]]:
+        """A new pool of CuPy's, which is counted until `left` is told of it and its last array is gone.
+
+        With it what keeps all memory that it has taken from the driver. When there is no more, CuPy's pools give back
+        what is free in them, also to arrays of which a graph has recorded the use.
+        """
         self.release()
-        pool = self._backend.xp.cuda.MemoryPool()
+        cuda, kept = self._backend.xp.cuda, []
+
+        def taken(size: int) -> Any:
+            pointer = cuda.memory._malloc(size)
+            kept.append(pointer.mem)
+            return pointer
+
+        pool = cuda.MemoryPool(taken)
         with self._lock:
             self._private = *self._private, pool
-        return pool
+        return pool, kept
 
-    def left(self, pool: Any) -> None:
+    def left(self, pool: Any, kept: list[Any]) -> None:
         """Take note that a pool gets no new arrays."""
+        kept.clear()
         with self._lock:
             self._left = *self._left, pool
         self.release()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore import config
-from gradcore.backends.cupy.capture import Capture, CapturedCublas, captured_cublas
+from gradcore.backends.cupy.capture import Capture, captured_cublas
 from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels
 from gradcore.backends.portable.products import Products, mismatch
 from gradcore.determinism import alert_products
@@ -120,25 +120,21 @@ class CudaProducts(CudaKernels, Products):
         """What a graph is captured with."""
         return Capture()
 
-    @functools.cached_property
-    def _captured_cublas(self) -> dict[int, CapturedCublas | None]:
-        return {}
-
     @contextlib.contextmanager
     def capturing(self) -> Iterator[None]:
         """A context in which products, and checks of indices, can be captured."""
         capture, index = self.capture, self.current_index()
-        if index not in self._captured_cublas:
-            self._captured_cublas[index] = captured_cublas(self)
-        cublas = self._captured_cublas[index]
-        if cublas is not None:
-            cublas.begin()
+        if index not in capture.known:
+            capture.known[index] = captured_cublas(self)
+        cublas = capture.known[index]
         self._watch()  # made before: its memory is not the graph's
         capture.on, capture.cublas = True, cublas
         try:
             yield
         finally:
             capture.on, capture.cublas = False, None
+            if cublas is not None:
+                cublas.forget()
 
     def is_capturing(self) -> bool:
         """Whether this thread's work is recorded for a graph, and not run."""

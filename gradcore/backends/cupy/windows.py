@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -18,10 +19,29 @@ __all__ = ["CudaWindows"]
 Ints = Sequence[int]
 
 
+class _Multiplying:
+    """An array library with another `matmul`."""
+
+    def __init__(self, xp: Any, multiplied: Callable[..., Any]) -> None:
+        self._xp, self._multiplied = xp, multiplied
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._xp, name)
+
+    def matmul(self, a: Any, b: Any, out: Any = None) -> Any:
+        return self._multiplied(a, b, out)
+
+
 class CudaWindows(CudaKernels, Windows):
     """Kernels of windows over up to three spatial dims; arrays that they do not take go the way of every backend."""
 
     sum_into_rows: Any
+    _multiplied: Any
+
+    @cached_property
+    def conv_library(self) -> Any:
+        """CuPy with the products of this package: these can be recorded, and rounded to TensorFloat32."""
+        return _Multiplying(self.xp, self._multiplied)
 
     # -- pooling -------------------------------------------------------------------------------------------------
 

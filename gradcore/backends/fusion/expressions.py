@@ -143,6 +143,8 @@ class Trace:
 
     def __init__(self) -> None:
         self._known: dict[Any, Value] = {}
+        #: Whether operands are computed in another dtype than their own.
+        self.widened = False
         #: The values of the parameters, with their dtypes.
         self.parameters: list[tuple[float, np.dtype[Any]]] = []
 

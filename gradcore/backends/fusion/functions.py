@@ -10,7 +10,7 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.backends.fusion.expressions import Unfusable, Value
 
-__all__ = ["C_TYPES", "FUNCTION_NAMES", "SPECIAL_FUNCTIONS", "computed", "needs_complex", "written"]
+__all__ = ["C_TYPES", "DIFFERENT", "FUNCTION_NAMES", "SPECIAL_FUNCTIONS", "computed", "needs_complex", "written"]
 
 #: By the name of a dtype: its type in memory.
 C_TYPES = {
@@ -49,6 +49,9 @@ SPECIAL_FUNCTIONS = {
     "i1": "cyl_bessel_i1", "j0": "j0", "j1": "j1", "log_ndtr": "log_normal_cdf", "ndtri": "normcdfinv",
     "digamma": "digamma", "xlog1py": "times_log1p", "xlogy": "times_log", "y0": "y0", "y1": "y1",
 }  # fmt: skip
+
+#: Functions that CuPy computes otherwise than NumPy: a kernel does better than several of CuPy's, even alone.
+DIFFERENT = {"floor_divide", "lcm", "remainder"}
 
 #: The functions that kernels call.
 FUNCTION_NAMES = {"cast", "load", "store", "truth"}.union(

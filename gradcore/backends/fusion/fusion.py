@@ -118,7 +118,7 @@ class Fusion:
         program = found.program
         types = [o.dtype for o in program.operands] + [dtype for _, dtype in program.outputs]
         steps = program.functions + sum(computed(dtype) != dtype for dtype in types)
-        if program.outputs and steps < 2:  # the array library has one kernel for that
+        if program.outputs and steps < 2 and not program.differs:  # the array library has one kernel for that
             return None
         return _Ready(found, self._kernels.setdefault(program, {}), {})
 

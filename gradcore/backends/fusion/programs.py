@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.fusion.expressions import Setting, Trace, Value
-from gradcore.backends.fusion.functions import C_TYPES, FUNCTION_NAMES, computed, needs_complex, written
+from gradcore.backends.fusion.functions import C_TYPES, DIFFERENT, FUNCTION_NAMES, computed, needs_complex, written
 from gradcore.backends.fusion.tracer import Tracer
 
 __all__ = ["Operand", "Program", "Traced", "traced"]
@@ -40,6 +40,8 @@ class Program(NamedTuple):
         Statements that compute the results of one element.
     functions : int
         How many functions are computed: array operations of the plain formula.
+    differs : bool
+        Whether one of them is computed otherwise by the array library.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Program(NamedTuple):
     outputs: tuple[tuple[str, np.dtype[Any]], ...]
     body: tuple[str, ...]
     functions: int
+    differs: bool = False
 
     def source(self, dims: int) -> str:
         """CUDA source of the kernel ``name``.
@@ -176,6 +179,7 @@ def traced(
     for label, operand in operands:
         if isinstance(operand, Operand):
             value = trace.input(len(leaves), computed(operand.dtype))
+            trace.widened |= value.dtype != operand.dtype
             leaves.append(operand._replace(name=label + "_" if _TAKEN.fullmatch(label) else label))
             arguments.append(value if operand.compute is None else trace.cast(value, computed(operand.compute)))
         else:
@@ -220,6 +224,7 @@ def _assembled(
         tuple((names[id(value)], dtype) for value, dtype in outputs),
         tuple(body),
         functions,
+        any(value.function in DIFFERENT for value in order),
     )
     return Traced(program, tuple(used), tuple(trace.parameters[i][0] for i in used_parameters), tuple(results))
 

@@ -99,5 +99,10 @@ class Tracer(Elementwise):
         result = np.dtype("complex64" if dtype == "float32" else "complex128")
         return self.trace.call_in("complex", np.dtype(f"float{result.itemsize * 4}"), result, real, imag)
 
+    def nan_to_num(self, x: Any, *numbers: Any) -> Any:
+        if self.trace.widened:
+            raise Unfusable("the limits are those of a dtype that is not computed in")
+        return super().nan_to_num(x, *numbers)
+
     def new_zeros(self, x: Any, shape: Any) -> Any:
         raise Unfusable("the formula makes an array of another shape")

@@ -46,6 +46,7 @@ class Elementwise:
 
     xp: Any
     special: Any
+    restrided: Any
     #: Whether float16 and bfloat16 are computed in float32 by the caller (slow natively on this backend).
     upcasts = True
 
@@ -282,7 +283,7 @@ class Elementwise:
         if x.dtype.kind != "c":
             raise RuntimeError("view_as_real is only supported for complex tensors")
         real = x.real
-        return self.xp.lib.stride_tricks.as_strided(real, (*x.shape, 2), (*x.strides, real.dtype.itemsize))
+        return self.restrided(real, (*x.shape, 2), (*x.strides, real.dtype.itemsize))
 
     def view_as_complex(self, x: Any) -> Any:
         """Pairs of real numbers in the last dimension as complex numbers, without a copy."""

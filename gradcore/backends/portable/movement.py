@@ -24,6 +24,10 @@ class Movement:
         """Whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
         return getattr(view, "base", None) is x or _owner(view) is _owner(x)
 
+    def restrided(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+        """A view from the first element of `x` on, with these sizes, and with strides in bytes."""
+        return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
+
     def expanded(self, x: Any, shape: Sequence[int]) -> Any:
         """A view broadcast to `shape`."""
         return self.xp.broadcast_to(x, shape)
@@ -47,7 +51,7 @@ class Movement:
     def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
         """The diagonal as a view, writable where `x` is."""
         out = x.diagonal(offset, dim1, dim2)
-        if not out.flags.writeable and x.flags.writeable:
+        if not getattr(out.flags, "writeable", True) and x.flags.writeable:  # CuPy's arrays always are
             out.flags.writeable = True
         return out
 
@@ -65,7 +69,7 @@ class Movement:
                 f"{memory.size * x.itemsize}"
             )
         steps = [s * x.itemsize for s in strides]
-        return self.xp.lib.stride_tricks.as_strided(memory[offset:], shape, steps)
+        return self.restrided(memory[offset:], shape, steps)
 
     def memory_of(self, x: Any) -> Any:
         """All memory that `x` is part of, as elements in a row."""
@@ -94,7 +98,7 @@ class Movement:
         count = (x.shape[dim] - size) // step + 1
         shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
         strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
-        return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
+        return self.restrided(x, shape, strides)
 
     def unfold_dim_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
         """The sum of windows where they overlap."""

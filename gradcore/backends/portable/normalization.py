@@ -26,6 +26,7 @@ class Normalization:
     xp: Any
     sum_over: Any
     max_over: Any
+    matmul: Any
 
     # -- values ----------------------------------------------------------------------------------------------
 
@@ -97,14 +98,14 @@ class Normalization:
     def attention(
         self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
     ) -> tuple[Any, Any]:
-        scores = self.xp.matmul(query * scale, key.swapaxes(-1, -2))
+        scores = self.matmul(query * scale, key.swapaxes(-1, -2))
         if causal:
             seen = self.xp.tri(*scores.shape[-2:], dtype="bool")
             scores = self.xp.where(seen, scores, self.xp.full((), -self.xp.inf, scores.dtype))
         if mask is not None:
             scores = scores + mask
         weights = self._softmax_in_place(scores)
-        return self.xp.matmul(weights, value), weights
+        return self.matmul(weights, value), weights
 
     def _softmax_in_place(self, x: Any) -> Any:
         """As `softmax_or_zero`; overwrites `x`."""
@@ -137,13 +138,13 @@ class Normalization:
         c = x.reshape(rows, width) - mean.reshape(rows, 1)
         r = _inverse_root(xp, var.reshape(rows), eps)
         product = grad * c
-        to_weight = xp.matmul(r, product).reshape(last) if needs[1] else None
+        to_weight = self.matmul(r, product).reshape(last) if needs[1] else None
         to_bias = self.sum_over(grad, (0,)).reshape(last) if needs[2] else None
         if not needs[0]:
             return None, to_weight, to_bias
         weight = xp.ones(width, x.dtype) if weight is None else weight.reshape(width)
-        of_var = _plus(xp.matmul(product, weight) * (r * r * r / -2), grad_var) * (2 / width)
-        of_mean = _plus(xp.matmul(grad, weight) * -r, grad_mean) / width
+        of_var = _plus(self.matmul(product, weight) * (r * r * r / -2), grad_var) * (2 / width)
+        of_mean = _plus(self.matmul(grad, weight) * -r, grad_mean) / width
         c *= of_var.reshape(rows, 1)
         c += of_mean.reshape(rows, 1)
         result = xp.multiply(grad, weight, out=product)
@@ -158,11 +159,11 @@ class Normalization:
         rows, width = prod(x.shape[: x.ndim - ndims]), prod(last)
         grad, flat, r = grad.reshape(rows, width), x.reshape(rows, width), scale.reshape(rows)
         product = grad * flat
-        to_weight = xp.matmul(r, product).reshape(last) if needs[1] else None
+        to_weight = self.matmul(r, product).reshape(last) if needs[1] else None
         if not needs[0]:
             return None, to_weight
         weight = xp.ones(width, x.dtype) if weight is None else weight.reshape(width)
-        of_scale = _plus(xp.matmul(product, weight), grad_scale) * (r * r * r) / -max(width, 1)
+        of_scale = _plus(self.matmul(product, weight), grad_scale) * (r * r * r) / -max(width, 1)
         result = xp.multiply(grad, weight, out=product)
         result *= r.reshape(rows, 1)
         result += flat * of_scale.reshape(rows, 1)

@@ -25,6 +25,11 @@ class Windows:
 
     # -- convolution -----------------------------------------------------------------------------------------
 
+    @property
+    def conv_library(self) -> Any:
+        """The array library that convolutions are computed with."""
+        return self.xp
+
     def convolution(
         self,
         x: Any,
@@ -53,7 +58,7 @@ class Windows:
 
     def conv(self, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
         settings = (stride, padding, dilation, groups)
-        return convolution.conv(self.xp, x, weight, *settings, self.conv_kernels)
+        return convolution.conv(self.conv_library, x, weight, *settings, self.conv_kernels)
 
     def conv_output(
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
@@ -65,13 +70,13 @@ class Windows:
         self, x: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
         settings = (size, stride, padding, dilation, groups)
-        return convolution.conv_input(self.xp, x, weight, *settings, self.conv_kernels)
+        return convolution.conv_input(self.conv_library, x, weight, *settings, self.conv_kernels)
 
     def conv_weight(
         self, x: Any, other: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
     ) -> Any:
         settings = (size, stride, padding, dilation, groups)
-        return convolution.conv_weight(self.xp, x, other, *settings, self.conv_kernels)
+        return convolution.conv_weight(self.conv_library, x, other, *settings, self.conv_kernels)
 
     # -- pooling ---------------------------------------------------------------------------------------------
 

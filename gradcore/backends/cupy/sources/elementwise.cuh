@@ -160,7 +160,7 @@ GRADCORE_FUNCTION T common_divisor(T x, T y) {
 template <class T>
 GRADCORE_FUNCTION T common_multiple(T x, T y) {
     const T divisor = common_divisor(x, y);
-    return divisor == 0 ? 0 : static_cast<T>(magnitude(static_cast<T>(x / divisor * y)));
+    return divisor == 0 ? 0 : static_cast<T>(static_cast<u64>(magnitude(x / divisor)) * static_cast<u64>(magnitude(y)));
 }
 
 // ------------------------------------------------------------------------------------------------------- powers

@@ -1,0 +1,129 @@
+"""Functions of elements that CuPy computes otherwise than NumPy and SciPy, or not at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.cupy.fusion import CudaFusion
+
+__all__ = ["CudaElementwise"]
+
+#: Beyond this the series for large arguments gives the Bessel functions to the last digit: where the next term would
+#: be larger than the one before it, all have become smaller than the rounding.
+_FAR, _TERMS = 30, 20
+
+
+def _logical(name: str) -> Callable[..., Any]:
+    """A logical function, which CuPy does not have for complex numbers, of whether they are zero."""
+
+    def kernel(self: Any, *operands: Any) -> Any:
+        return getattr(self.xp, name)(*(x != 0 if x.dtype.kind == "c" else x for x in operands))
+
+    return kernel
+
+
+def _scaled_bessel(name: str, order: int, alternating: bool, factor: float) -> Callable[..., Any]:
+    """A modified Bessel function without its exponential, which CuPy takes out by a product that overflows."""
+
+    def kernel(self: Any, x: Any) -> Any:
+        xp = self.xp
+        x = x if x.dtype.kind == "f" else x.astype(np.float32)
+        size = abs(x) if alternating else x
+        far = size > _FAR
+        near, size = self.special_function(name)(xp.where(far, 1, x)), xp.where(far, size, _FAR)
+        total = term = xp.ones_like(size)
+        for k in range(1, _TERMS):
+            term = term * ((4 * order**2 - (2 * k - 1) ** 2) * (-1 if alternating else 1) / (8 * k)) / size
+            total = total + term
+        series = total * xp.sqrt(factor / size)
+        return xp.where(far, xp.copysign(series, x) if order % 2 else series, near)
+
+    return kernel
+
+
+def _of_numbers(name: str) -> Callable[..., Any]:
+    """A function of two numbers that is NaN where one of them is, which CuPy's loses."""
+
+    def kernel(self: Any, x: Any, y: Any) -> Any:
+        return self.xp.where((x != x) | (y != y), math.nan, self.special_function(name)(x, y))
+
+    return kernel
+
+
+class CudaElementwise(CudaFusion):
+    """Elementwise kernels on CUDA."""
+
+    to_host: Callable[..., Any]
+    from_host: Callable[..., Any]
+    special_function: Callable[..., Any]
+    bodies: dict[str, Callable[..., Any]]
+
+    logical_and, logical_not = _logical("logical_and"), _logical("logical_not")
+    logical_or, logical_xor = _logical("logical_or"), _logical("logical_xor")
+
+    # -- selection: CuPy has no bfloat16 there, but numbers that are only moved can be any of that size ------------
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        kinds = {v.dtype for v in (x, y) if isinstance(v, (self.array_type, np.generic))}
+        if len(kinds) != 1 or not _is_bfloat16(*kinds):
+            return self.xp.where(condition, x, y)
+        (dtype,) = kinds
+        x, y = (v if hasattr(v, "dtype") else dtype.type(v) for v in (x, y))
+        return self.xp.where(condition, x.view(np.uint16), y.view(np.uint16)).view(dtype)
+
+    def tril(self, x: Any, diagonal: int = 0) -> Any:
+        return self._triangle("tril", x, diagonal)
+
+    def triu(self, x: Any, diagonal: int = 0) -> Any:
+        return self._triangle("triu", x, diagonal)
+
+    def _triangle(self, name: str, x: Any, diagonal: int) -> Any:
+        bits = x.view(np.uint16) if _is_bfloat16(x.dtype) else x
+        return self.bodies[name](self, bits, diagonal).view(x.dtype)
+
+    # -- quotients: CuPy's have the quotient's error times the divisor -----------------------------------------------
+
+    def remainder(self, x: Any, y: Any) -> Any:
+        if x.dtype.kind in "biu":
+            return self.xp.remainder(x, y)
+        xp, rest = self.xp, self.xp.fmod(x, y)
+        other = (rest != 0) & (xp.signbit(rest) != xp.signbit(y))
+        return xp.where(other, rest + y, xp.where(rest == 0, xp.copysign(rest, y), rest))
+
+    def floor_divide(self, x: Any, y: Any) -> Any:
+        if x.dtype.kind in "biu":
+            return self.xp.floor_divide(x, y)
+        xp, rest, quotient = self.xp, self.xp.fmod(x, y), x / y
+        whole = (x - rest) / y - ((rest != 0) & (xp.signbit(rest) != xp.signbit(y)))
+        found = xp.rint(whole)  # by its rounding it may be beside a whole number
+        found = xp.where(found == 0, xp.copysign(xp.zeros_like(quotient), quotient), found)
+        return xp.where(y == 0, quotient, found)
+
+    # -- special functions -------------------------------------------------------------------------------------------
+
+    igamma, igammac = _of_numbers("gammainc"), _of_numbers("gammaincc")
+    i0e, i1e = _scaled_bessel("i0e", 0, True, 1 / (2 * math.pi)), _scaled_bessel("i1e", 1, True, 1 / (2 * math.pi))
+    scaled_modified_bessel_k0 = _scaled_bessel("k0e", 0, False, math.pi / 2)
+    scaled_modified_bessel_k1 = _scaled_bessel("k1e", 1, False, math.pi / 2)
+
+    def polygamma(self, n: int, x: Any) -> Any:
+        if n < 1:
+            return super().polygamma(n, x)  # type: ignore[misc]
+        factor = math.gamma(n + 1) if n < 171 else math.inf
+        if n % 2 == 0:
+            factor = -factor
+        return (factor * self.special_function("zeta")(n + 1.0, x.astype(np.float64))).astype(x.dtype)
+
+    def airy_ai(self, x: Any) -> Any:
+        """By the CPU: CuPy has no Airy functions."""
+        import scipy.special
+
+        return self.from_host(scipy.special.airy(self.to_host(x))[0])
+
+
+def _is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    return dtype.char == "E"
