@@ -11,7 +11,9 @@ import hashlib
 import os
 from pathlib import Path
 
-HOME = Path(os.environ.get("CUPY_HOST_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cupy-host")
+HOME = Path(
+    os.environ.get("CUPY_HOST_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cupy-host"
+)
 LIBRARIES = (
     "libcuda.so.1", "libcudart.so.12", "libnvrtc.so.12", "libcublas.so.12", "libcublasLt.so.12", "libcusolver.so.11",
     "libnvJitLink.so.12", "libcusparse.so.12", "libcufft.so.11", "libcurand.so.10",
@@ -44,7 +46,7 @@ def _hand_over_functions() -> None:
 
 
 _FFT = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64),
+    ctypes.c_int, ctypes.c_int, *[ctypes.POINTER(ctypes.c_int64)] * 3,
     *[ctypes.c_int64] * 5, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int,
 )  # fmt: skip
 
@@ -53,7 +55,9 @@ _TYPES = {0x2A: "fF", 0x2C: "Ff", 0x29: "FF", 0x6A: "dD", 0x6C: "Dd", 0x69: "DD"
 
 
 @_FFT
-def _transform(rank, n, inembed, onembed, istride, idist, ostride, odist, batch, kind, source, target, direction) -> int:  # type: ignore[no-untyped-def]
+def _transform(
+    rank, n, inembed, onembed, istride, idist, ostride, odist, batch, kind, source, target, direction
+) -> int:  # type: ignore[no-untyped-def]
     """One execution of a plan."""
     try:
         import numpy as np
@@ -68,7 +72,7 @@ def _transform(rank, n, inembed, onembed, istride, idist, ostride, odist, batch,
             steps = [stride]
             for size in reversed(embed[1:]):
                 steps.insert(0, steps[0] * size)
-            span = (batch - 1) * dist + sum((s - 1) * t for s, t in zip(shape, steps)) + 1
+            span = (batch - 1) * dist + sum((s - 1) * t for s, t in zip(shape, steps, strict=True)) + 1
             flat = np.frombuffer((ctypes.c_char * (span * dtype.itemsize)).from_address(address), dtype)
             strides = [dist * dtype.itemsize, *(t * dtype.itemsize for t in steps)]
             return np.lib.stride_tricks.as_strided(flat, [batch, *shape], strides)
