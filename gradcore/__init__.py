@@ -42,8 +42,10 @@ from gradcore.backends.numpy.threads import get_num_threads, set_num_threads
 from gradcore.config import (
     cuda_fallback,
     get_float32_matmul_precision,
+    history_loss,
     set_cuda_fallback,
     set_float32_matmul_precision,
+    set_history_loss,
 )
 from gradcore.creation import *
 from gradcore.determinism import (

@@ -8,19 +8,23 @@ from typing import Any, Literal, get_args
 __all__ = [
     "Fallback",
     "Fusion",
+    "HistoryLoss",
     "IndexChecks",
     "Precision",
     "cuda_fallback",
     "fusion",
     "get_float32_matmul_precision",
+    "history_loss",
     "index_checks",
     "set_cuda_fallback",
     "set_float32_matmul_precision",
     "set_fusion",
+    "set_history_loss",
     "set_index_checks",
 ]
 
 Fallback = Literal["warn", "error", "silent"]
+HistoryLoss = Literal["default", "error", "warn"]
 IndexChecks = Literal["later", "now", "off"]
 Fusion = Literal["on", "off", "1", "0"]
 Precision = Literal["highest", "high", "medium"]
@@ -39,6 +43,7 @@ def _from_environment(choices: Any, name: str) -> Any:
 
 
 _cuda_fallback: Fallback = _from_environment(Fallback, "GRADCORE_CUDA_FALLBACK")
+_history_loss: HistoryLoss = _from_environment(HistoryLoss, "GRADCORE_HISTORY_LOSS")
 _index_checks: IndexChecks = _from_environment(IndexChecks, "GRADCORE_CUDA_INDEX_CHECKS")
 _fusion: bool = _from_environment(Fusion, "GRADCORE_FUSION") in ("on", "1")
 
@@ -88,6 +93,60 @@ def set_cuda_fallback(policy: Fallback) -> None:
     """
     global _cuda_fallback
     _cuda_fallback = _checked(Fallback, policy, "the CUDA fallback policy")
+
+
+def history_loss() -> HistoryLoss:
+    """What a conversion does that drops the history of a tensor that requires grad.
+
+    Returns
+    -------
+    str
+        ``'default'``, ``'error'`` or ``'warn'``; see `set_history_loss`.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.history_loss()
+    'default'
+    """
+    return _history_loss
+
+
+def set_history_loss(policy: HistoryLoss) -> None:
+    """Choose what a conversion does that drops the history of a tensor that requires grad.
+
+    Meant are the conversions of which PyTorch only warns. ``t.item()``, ``t.tolist()``, ``t.detach()``, printing and
+    formatting say what they do and are never concerned, nor is anything inside of `gradcore.no_grad`. The environment
+    variable ``GRADCORE_HISTORY_LOSS`` sets the policy at import.
+
+    Parameters
+    ----------
+    policy : {'default', 'error', 'warn'}
+        ``'default'`` raises where a tensor is written into an element of an array (``array[i] = t``) and where a tensor
+        is made of a sequence of tensors (``gradcore.tensor([t0, t1])``), and warns of ``float(t)``, ``complex(t)``,
+        what calls these (``math.sin(t)``, ``array.fill(t)``), and ``gradcore.tensor(t)``. ``'error'`` raises a
+        ``RuntimeError`` everywhere, ``'warn'`` warns everywhere.
+
+    Raises
+    ------
+    ValueError
+        If `policy` is none of the three.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> loss = gradcore.tensor(2.0, requires_grad=True)
+    >>> gradcore.set_history_loss("error")
+    >>> float(loss)
+    Traceback (most recent call last):
+        ...
+    RuntimeError: Converting a tensor with requires_grad=True to a scalar loses its history. ...
+    >>> loss.item()
+    2.0
+    >>> gradcore.set_history_loss("default")
+    """
+    global _history_loss
+    _history_loss = _checked(HistoryLoss, policy, "the policy of lost histories")
 
 
 def index_checks() -> IndexChecks:

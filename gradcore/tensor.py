@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import opcode
+import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,7 +14,9 @@ from gradcore import copying, dtypes, transfer
 from gradcore.autograd import attributes, edges, gradients, tensor_hooks
 from gradcore.autograd.edges import chain_of, gradient_edge, replay
 from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.hooks import RemovableHandle
+from gradcore.autograd.messages import history_lost
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import OWN, Meta, Subclasses, Variable, alias, tensor_type
@@ -398,7 +403,7 @@ class Tensor(Variable, Methods):
         """
         if force:
             return self.detach().cpu().numpy()
-        if local.state.mode & GRAD and self.requires_grad:
+        if (self._edge is not None or self._meta is not None) and is_differentiated(self):
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if self._device.levels:
             return self.host()  # which says why not
@@ -448,13 +453,15 @@ class Tensor(Variable, Methods):
         return int(self._only())
 
     def __float__(self) -> float:
-        return float(self._only())
+        return float(self._only(sys._getframe(1)))
 
     def __complex__(self) -> complex:
-        return complex(self._only())
+        return complex(self._only(sys._getframe(1)))
 
-    def _only(self) -> Any:
-        """What Python's conversions to a number convert."""
+    def _only(self, caller: FrameType | None = None) -> Any:
+        """What Python's conversions to a number convert; `caller` asks for one that loses derivatives."""
+        if caller is not None and (self._edge is not None or self._meta is not None) and is_differentiated(self):
+            history_lost("element" if _stores(caller) else "number")
         if self._array.size != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         return self.item()
@@ -535,6 +542,20 @@ class Tensor(Variable, Methods):
         return exported(self).__dlpack_device__()  # type: ignore[no-any-return]
 
 
+def is_differentiated(t: Any) -> bool:
+    """Whether anything is differentiated with respect to a tensor: it requires grad, or has a tangent."""
+    state = local.state
+    return bool(state.mode & GRAD and edges.requires_grad(t)) or bool(state.levels and innermost_of((t,)) is not None)
+
+
+def _stores(frame: FrameType) -> bool:
+    """Whether a frame runs ``a[i] = value``: arrays convert what is written into an element as ``float`` does."""
+    return frame.f_code.co_code[frame.f_lasti] == _STORE
+
+
+_STORE = opcode.opmap["STORE_SUBSCR"]
+
+
 def _detach(t: Any) -> Any:
     out = alias(t, None)
     meta = t._meta
@@ -548,3 +569,4 @@ tensor_type.cls = Tensor
 Subclasses.plain.add(Tensor)
 TENSORS.to = transfer.to
 TENSORS.detach = Tensor.detach
+TENSORS.is_differentiated = is_differentiated

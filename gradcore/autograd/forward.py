@@ -14,6 +14,7 @@ from typing import Any
 
 from gradcore.autograd.edges import chain_of, gradient_edge, replay, requires_grad
 from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
 from gradcore.autograd.op_nodes import Packed
 from gradcore.autograd.variables import Meta, Variable, alias
@@ -281,6 +282,9 @@ def _tangents(
     def tangent(t: Any) -> Any:
         return tangent_of(t, level) if isinstance(t, Variable) else None
 
+    for p in op.refused:
+        if not _none(args[p], level):
+            raise not_differentiable(op, p)
     if op.jvps or op.differentials:
         total = None
         for name, formula in (op.jvps or op.differentials).items():

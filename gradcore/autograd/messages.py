@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+from gradcore import config
 from gradcore.autograd.modes import ANOMALY, local
 from gradcore.autograd.variables import Edge, type_name, version_counter
+from gradcore.errors import caller_depth
 
-__all__ = ["FREED", "INFERENCE_SAVED", "modified_in_place", "operation_of", "refusal"]
+__all__ = [
+    "FREED",
+    "INFERENCE_SAVED",
+    "history_lost",
+    "modified_in_place",
+    "not_differentiable",
+    "operation_of",
+    "refusal",
+]
 
 FREED = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
@@ -93,3 +104,51 @@ def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
         f"[{_type_of(t)} {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
         f"expected version {expected} instead. Hint: {hint}"
     )
+
+
+def not_differentiable(op: Any, position: int) -> RuntimeError:
+    """The error for a tensor that requires grad, or has a tangent, where the operation has no derivative by it."""
+    return RuntimeError(
+        f"The function '{op.name}' is not differentiable with respect to argument '{op.names[position]}'. This input "
+        "cannot have requires_grad True."
+    )
+
+
+#: Conversions that drop a tensor's history: what to do instead, and whether they are an error by default.
+_LOSSES = {
+    "number": (
+        "Converting a tensor with requires_grad=True to a scalar loses its history. Use tensor.item() for the number, "
+        "or functions of gradcore, which are differentiated (gradcore.sin, not math.sin).",
+        False,
+    ),
+    "element": (
+        "Writing a tensor with requires_grad=True into an element of an array loses its history. Write into a tensor "
+        "or collect tensors in a list for gradcore.stack, or write tensor.item() for the number.",
+        True,
+    ),
+    "copy": (
+        "A new tensor of a tensor with requires_grad=True has none of its history. Use tensor.clone() to be "
+        "differentiated, or tensor.detach().clone(), rather than gradcore.tensor(tensor).",
+        False,
+    ),
+    "sequence": (
+        "A tensor of a sequence of tensors with requires_grad=True has none of their histories. Use gradcore.stack to "
+        "be differentiated, or tensor.item() for numbers.",
+        True,
+    ),
+}
+
+
+def history_lost(how: str) -> None:
+    """Raise, or warn, of a conversion that drops the history of a tensor that requires grad.
+
+    Parameters
+    ----------
+    how : str
+        A key of `_LOSSES`.
+    """
+    text, raises = _LOSSES[how]
+    policy = config.history_loss()
+    if policy == "error" or (policy == "default" and raises):
+        raise RuntimeError(f"{text} gradcore.set_history_loss('warn') makes this error a warning.")
+    warnings.warn(f"{text} gradcore.set_history_loss('error') makes this warning an error.", stacklevel=caller_depth())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.variables import retyped, wrap
 from gradcore.backends.registry import CPU, resolve
@@ -15,7 +16,7 @@ from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created
 from gradcore.dtypes import DTypeLike
 from gradcore.ops.checks import fitting
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "new_tensor", "tensor"]
 
@@ -43,6 +44,8 @@ def _without_tensors(data: Any) -> Any:
     if isinstance(data, Tensor):
         if data._array.ndim and data._array.size != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
+        if is_differentiated(data):
+            history_lost("sequence")
         return data.item() if not data._array.ndim else data.tolist()
     return [_without_tensors(d) for d in data] if isinstance(data, (list, tuple)) else data
 
@@ -136,6 +139,8 @@ def tensor(
         return created(tensor, data, dtype=dtype, device=device, requires_grad=requires_grad)  # type: ignore[no-any-return]
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
+        if is_differentiated(data):
+            history_lost("copy")
         data = data if data.__class__ is Tensor else retyped(data, Tensor)
         out = data.detach().to(
             device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True
@@ -192,19 +197,31 @@ def asarray(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
-    """`obj` as a tensor: shared, copied (``copy=True``), or refused where a copy would be needed (``copy=False``)."""
-    if copy:
+    """`obj` as a tensor: shared, copied (``copy=True``), or refused where a copy would be needed (``copy=False``).
+
+    A tensor stays differentiable, unless ``requires_grad=False`` detaches it.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.ones(2, requires_grad=True)
+    >>> gradcore.asarray(x) is x
+    True
+    """
+    if copy and not isinstance(obj, Tensor):
         out = tensor(obj, dtype=dtype, device=device)
+    elif copy:
+        out = obj.to(device=obj._device if device is None else device, dtype=dtype or obj._dtype, copy=True)
     else:
         out = as_tensor(obj, dtype, device)
         own = obj._array if isinstance(obj, Tensor) else obj
         if copy is False and not (isinstance(own, np.ndarray) and np.shares_memory(out._array, own)):
             raise ValueError("can't alias arbitrary sequence into a tensor: a copy would be needed, but copy=False")
-    if requires_grad != out.requires_grad:
-        out = out.detach() if isinstance(obj, Tensor) else out
-    return finished(out, requires_grad)  # type: ignore[no-any-return]
+    if isinstance(obj, Tensor) and out.requires_grad and requires_grad is not False:
+        return out
+    return finished(out.detach() if out.requires_grad else out, bool(requires_grad))  # type: ignore[no-any-return]
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import FUNCTIONS, local
@@ -15,7 +17,7 @@ from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created, overloaded
 from gradcore.dtypes import DTypeLike
 from gradcore.ops.checks import fitting
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = [
     "empty",
@@ -28,6 +30,7 @@ __all__ = [
     "new_full",
     "new_ones",
     "new_zeros",
+    "number",
     "number_as_tensor",
     "ones",
     "ones_like",
@@ -220,6 +223,15 @@ def empty_strided(
     return finished(wrap(placed._array, flat._device, flat._dtype), requires_grad)  # type: ignore[no-any-return]
 
 
+def number(value: Any) -> Any:
+    """A number, also of a 0-dim tensor without derivatives."""
+    if isinstance(value, Tensor):
+        if is_differentiated(value):
+            raise TypeError("argument must be Number, not Tensor: a tensor that requires grad would lose its history")
+        value = value.item()
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def full(
     size: Any,
     fill_value: Any,
@@ -234,7 +246,7 @@ def full(
     """A tensor of shape `size` whose elements are all `fill_value` (its dtype is that of the value if not given)."""
     if local.state.mode & FUNCTIONS:
         return created(full, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
-    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    fill_value = number(fill_value)
     wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
     made = filled("full", sizes((size,)), wanted, device, requires_grad, fill_value)
     return made if out is None else into(out, made)
@@ -252,7 +264,7 @@ def full_like(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor like another one, with all elements `fill_value`."""
-    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    fill_value = number(fill_value)
     return _full_like("full", input, dtype, device, requires_grad, fill_value)  # type: ignore[no-any-return]
 
 
@@ -261,7 +273,7 @@ def scalar_tensor(
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A number as a 0-dim tensor of the default dtype."""
-    return filled("full", (), dtype, device, requires_grad, s)  # type: ignore[no-any-return]
+    return filled("full", (), dtype, device, requires_grad, number(s))  # type: ignore[no-any-return]
 
 
 def new_full(
@@ -269,7 +281,7 @@ def new_full(
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of a given shape and value, by default with this tensor's dtype and device."""
-    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    fill_value = number(fill_value)
     where = self._device if device is None else device
     return filled("full", sizes((size,)), dtype or self._dtype, where, requires_grad, fill_value)  # type: ignore[no-any-return]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.autograd.messages import history_lost
 from gradcore.autograd.variables import new
 from gradcore.creation.data import tensor
 from gradcore.creation.filled import empty
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = ["legacy_tensor"]
 
@@ -21,6 +22,8 @@ def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, *
     if len(args) == 1 and not hasattr(args[0], "__index__"):
         made = tensor(args[0], dtype=wanted, device=device)
     elif len(args) == 1 and isinstance(args[0], Tensor):
+        if is_differentiated(args[0]):
+            history_lost("copy")
         made = args[0].detach().to(wanted)
     else:
         made = empty(*(args or (0,)), dtype=wanted, device=device)

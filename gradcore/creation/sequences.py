@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.backends.registry import resolve
-from gradcore.creation.filled import filled
+from gradcore.creation.filled import filled, number
 from gradcore.creation.placing import computed, converted, into, place
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created
 from gradcore.dtypes import DTypeLike
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = ["arange", "eye", "linspace", "logspace", "range", "tril_indices", "triu_indices"]
 
@@ -51,7 +52,19 @@ def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
 
 
 def _numbers(*values: Any) -> list[Any]:
-    return [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in values]
+    return [number(v) for v in values]
+
+
+def _differentiated(*values: Any) -> bool:
+    """Whether there are derivatives by one of them."""
+    return any(isinstance(v, Tensor) and is_differentiated(v) for v in values)
+
+
+def _moving(start: Any, end: Any, steps: int, dtype: Any, device: Any, out: Tensor | None) -> Tensor:
+    """Evenly spaced numbers that move with their bounds."""
+    shares = linspace(0, 1, steps, dtype=dtype, device=device)
+    made = start * (1 - shares) + end * shares
+    return made if out is None else into(out, made)  # type: ignore[no-any-return]
 
 
 def arange(
@@ -77,7 +90,9 @@ def arange(
     if local.state.mode & FUNCTIONS:
         given = (start,) if end is None else (start, end) if step == 1 else (start, end, step)
         return created(arange, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
-    start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
+    if end is None:
+        start, end = 0, start
+    start, end, step = _numbers(start, end, step)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * (1 if step > 0 else -1) < 0:
@@ -105,7 +120,9 @@ def range(
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
-    start, end, step = _numbers(*((0, start, step) if end is None else (start, end, step)))
+    if end is None:
+        start, end = 0, start
+    start, end, step = _numbers(start, end, step)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     count = math.floor((end - start) / step) + 1
 
@@ -138,6 +155,8 @@ def linspace(
     """`steps` numbers, evenly spaced from `start` to `end`, both included."""
     if local.state.mode & FUNCTIONS:
         return created(linspace, start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
+    if _differentiated(start, end):
+        return _moving(start, end, steps, dtype, device, out)
     start, end = _numbers(start, end)
     wanted = _default_spaced(start, end, dtype)
 
@@ -170,6 +189,9 @@ def logspace(
     out: Tensor | None = None,
 ) -> Tensor:
     """`steps` numbers, evenly spaced on a logarithmic scale from ``base**start`` to ``base**end``."""
+    if _differentiated(start, end):
+        powers = TENSORS.pow(base, _moving(start, end, steps, dtype, device, None))
+        return powers if out is None else into(out, powers)
     start, end = _numbers(start, end)
     wanted = _default_spaced(start, end, dtype)
 

@@ -25,7 +25,7 @@ from gradcore.dispatch.operands import (
     type_error,
 )
 from gradcore.dispatch.overriding import foreign, overloaded, routed, takes_over
-from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node
+from gradcore.dispatch.recording import OUTPUT_TYPES, check_differentiable, finish, make_node
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
 
@@ -205,7 +205,9 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     if result_type is not None and result.dtype != result_type.numpy:
         result = state.run(device.kernels["astype"], device.kernels["asarray"](result), result_type.numpy)
     out = wrap(result, device, result_type)
-    if needed and state.mode & GRAD and op.differentials | op.vjps and out._dtype.category > 1:
+    if needed and state.mode & GRAD and op.differentiable and out._dtype.category > 1:
+        check_differentiable(op, edges)
+    if needed and state.mode & GRAD and op.differentiated and out._dtype.category > 1:
         full = list(args)
         for p, t in zip(op.tensors, operands, strict=True):
             full[p] = _as_computed(t, compute) if isinstance(t, Variable) and p not in op.unpromoted else t

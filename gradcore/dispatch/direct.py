@@ -57,6 +57,7 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.formulas import TENSORS, node_class
+from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import local
 from gradcore.autograd.saved import refuse_inference
 from gradcore.autograd.variables import Subclasses, VersionCounter, new, tensor_type, tick, wrap
@@ -96,7 +97,7 @@ def lines_of(op: Op) -> list[str]:
         return [*lines, f"return {result}" if op.output_type is None else f"return output_type(*{result})"]
     lines += [*_operands(op, first, leave), *_result(op, first)]
     result = "out" if _single(op) else "tuple(outs)" if op.output_type is None else "output_type(*outs)"
-    if op.differentiable and (op.vjps or op.differentials):
+    if op.differentiable and (op.differentiated or op.refused):
         return [*lines, *_recording(op, first, result), f"return {result}"]
     return [*lines, *(["out._edge = None"] if _single(op) else []), f"return {result}"]
 
@@ -106,6 +107,7 @@ def scope_of(op: Op, general: Any) -> dict[str, Any]:
     name: Any = op.node
     scope = {
         "op": op, "general": general, "local": local, "plain": Subclasses.plain, "Tensor": tensor_type.cls,
+        "not_differentiable": not_differentiable,
         "VersionCounter": VersionCounter, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
         "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge, "link": link,
         "refuse_inference": refuse_inference,
@@ -272,6 +274,12 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
     else:
         chosen = "outs" if op.variadic else _tuple(f"outs[{i}]" for i in op.differentiable)
         yield from (f"if {nothing} or all([out._dtype.category < 2 for out in {chosen}]):", f"    return {result}")
+    for p in sorted(op.refused):
+        edge = "any(e0)" if _several(op, p) else f"e{p} is not None"
+        yield from (f"if {edge}:", f"    raise not_differentiable(op, {p})")
+    if not op.differentiated:
+        yield from ["out._edge = None"] if _single(op) else []
+        return
     for p in op.tensors:  # what is kept for the sake of others must not be from inference mode
         if set(_readers(op, op.names[p])) - {p} and p not in op.unpromoted and not _several(op, p):
             given = f"a{p} is not None and " if _optional(op, p) else ""

@@ -9,12 +9,13 @@ from gradcore.autograd import anomaly_mode, batching, views
 from gradcore.autograd import saved as saved_tensors
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import node_class, saving_of
+from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import ANOMALY, PACK, State
 from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, tensor_type, tick, wrap
 from gradcore.dispatch.operands import NUMBERS, constant, on_device
 from gradcore.ops.table import Op
 
-__all__ = ["OUTPUT_TYPES", "finish", "make_node", "saved_result"]
+__all__ = ["OUTPUT_TYPES", "check_differentiable", "finish", "make_node", "saved_result"]
 
 
 #: Named tuples of operations with several results, by name; filled by `gradcore.return_types`.
@@ -40,6 +41,8 @@ def finish(
     if record and op.differentiable:
         chosen = range(len(outs)) if op.variadic else op.differentiable
         if any(outs[i]._dtype.category > 1 for i in chosen):
+            check_differentiable(op, edges)
+        if op.differentiated and any(outs[i]._dtype.category > 1 for i in chosen):
             node = make_node(op, args, tensors, edges, device, outs, state)
             for i in chosen:
                 if outs[i]._dtype.category > 1:
@@ -49,6 +52,16 @@ def finish(
     if op.output_type is None:
         return tuple(outs)
     return OUTPUT_TYPES[op.output_type](*outs)
+
+
+def check_differentiable(op: Op, edges: Sequence[Any]) -> None:
+    """Raise if a tensor requires grad by which the operation has no derivative."""
+    if op.refused:
+        more = len(edges) - len(op.tensors)  # of a sequence
+        for i, edge in enumerate(edges):
+            position = op.tensors[max(i - more, 0) if op.sequence else i]
+            if edge is not None and position in op.refused:
+                raise not_differentiable(op, position)
 
 
 def make_node(

@@ -41,7 +41,8 @@ def from_kernel(
     backward : optional
         The gradient. For expressions it may be left out: it follows. Else
 
-        - an expression in the inputs, the output and `grad`, or a dict with one for each input,
+        - an expression in the inputs, the output and `grad`, or a dict with one for each input (None for an input that
+          counts as a constant; a gradient that would pass to an input that is left out is an error),
         - a function ``(F, grad, ...) -> gradient`` as in `gradcore.ops`, whose further parameters name what it reads
           (inputs, settings, ``result`` or, of several outputs, their names), or a dict of such; keys may be tuples of
           names. With several outputs, `grad` is a list,

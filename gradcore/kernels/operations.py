@@ -18,7 +18,7 @@ from gradcore.kernels.parsing import Program, Unparsable, parse
 from gradcore.kernels.raw import RawKernel
 from gradcore.kernels.signatures import read_signature
 from gradcore.namespaces import register_op
-from gradcore.ops.parameters import Parameter
+from gradcore.ops.parameters import Parameter, names_of
 from gradcore.ops.table import OPS, Op, elementwise, general
 
 __all__ = ["operation"]
@@ -53,6 +53,7 @@ def operation(
     if kernel is None:
         program = _parsed(source, None)
         assert program is not None
+        _check_outputs(program)
         return _finished(_elementwise_op(program, None, backward, reference, inputs or program.reads, unique, node))
     if not hasattr(kernel, "operation"):
         raise ValueError(f"expected an expression, CUDA source or a kernel of CuPy, but got {type(kernel).__name__}")
@@ -74,6 +75,28 @@ def _finished(op: Op) -> Callable[..., Any]:
     call = register_op(op)
     call.op = op  # type: ignore[attr-defined]
     return call
+
+
+def _check_outputs(program: Program) -> None:
+    """Refuse an expression with more than one output."""
+    *earlier, (output, _) = program.assignments
+    unread = [
+        name
+        for i, (name, _) in enumerate(earlier)
+        if not any(name in _names(t) for _, t in program.assignments[i + 1 :])
+    ]
+    if unread:
+        raise ValueError(
+            f"an expression has one output, its last name ({output}), and nothing reads {', '.join(unread)}: use CUDA "
+            "source for several outputs"
+        )
+
+
+def _names(tree: Any) -> set[str]:
+    """The names in an expression."""
+    if tree[0] == "name":
+        return {tree[1]}
+    return set().union(*(_names(part) for part in tree[1:] if isinstance(part, tuple)))
 
 
 def _parsed(text: Any, reference: Any) -> Program | None:
@@ -117,14 +140,21 @@ def _elementwise_op(
 
     body = _named(("F", *names), compute)
     op = elementwise(
-        name=unique, path=unique, node=node, promotion="float", numbers=tuple(names), inplace=False, **_HIDDEN
+        name=unique,
+        path=unique,
+        node=node,
+        promotion="float",
+        numbers=tuple(names),
+        inplace=False,
+        constant=_constants(backward),
+        **_HIDDEN,
     )(body)
     if kernel is not None or program is None:
         Backend.elementwise.pop(unique)  # the kernel itself runs, not one that is generated from its reference
+    _check_keys(backward, names)
     for each in names:
-        formula = _elementwise_formula(program, backward, each, names)
-        if formula is not None:
-            op.derivative(each)(formula)
+        if each not in op.constant:
+            op.derivative(each)(_elementwise_formula(program, backward, each, names) or _missing(node, each))
     return op
 
 
@@ -182,17 +212,75 @@ def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: 
     body.__doc__ = f"The CUDA kernel `{raw.name}`."
     several = len(raw.outputs) > 1
     outputs = tuple(p.name for p in raw.outputs) if several else ("result",)
-    op = general(name=unique, path=unique, node=node, outputs=outputs, **_HIDDEN)(body)
+    op = general(
+        name=unique,
+        path=unique,
+        node=node,
+        outputs=outputs,
+        constant=_constants(backward),
+        upcast=any(p.dtype == "T" for p in raw.inputs),
+        **_HIDDEN,
+    )(body)
     names = [p.name for p in raw.inputs]
     if backward is not None and not isinstance(backward, Mapping):
         backward = {names[0] if len(names) == 1 else tuple(names): backward}
+    _check_keys(backward, names)
+    known: set[str] = set()
     for key, given in (backward or {}).items():
         if isinstance(given, str):
             raise ValueError(
                 "backward: expressions are for elementwise kernels; give a formula (F, grad, ...) or a kernel"
             )
-        op.vjp(*((key,) if isinstance(key, str) else key))(_formula_of(given))
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        known.update(keys)
+        if given is None:
+            continue
+        op.vjp(*keys)(_formula_of(given) if len(keys) == 1 else _one_for_each(_formula_of(given), keys))
+    for each in names:
+        if each not in known:
+            op.vjp(each)(_missing(raw.name, each))
     return op
+
+
+def _constants(backward: Any) -> dict[str, str]:
+    """The inputs that are declared constant."""
+    keys = backward if isinstance(backward, Mapping) else {}
+    return {name: "its gradient was given as None" for name, gradient in keys.items() if gradient is None}
+
+
+def _check_keys(backward: Any, names: Sequence[str]) -> None:
+    """Refuse gradients for what is no input."""
+    keys = backward if isinstance(backward, Mapping) else ()
+    unknown = [n for key in keys for n in ((key,) if isinstance(key, str) else key) if n not in names]
+    if unknown:
+        raise ValueError(f"backward: {', '.join(unknown)} is not among the kernel's inputs {', '.join(names)}")
+
+
+def _missing(node: str, name: str) -> Callable[..., Any]:
+    """The formula of a derivative that was not given: a gradient that would pass is an error."""
+
+    def raising(F: Any, grad: Any) -> Any:
+        raise RuntimeError(
+            f"{node}: the kernel has no derivative with respect to '{name}'. Give it by backward= of from_kernel, or "
+            "call the kernel with a tensor that does not require grad (tensor.detach())."
+        )
+
+    return raising
+
+
+def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callable[..., Any]:
+    """A formula of several gradients that are as many as inputs."""
+
+    def checked(*values: Any) -> Any:
+        found = formula(*values)
+        if not isinstance(found, (tuple, list)) or len(found) != len(keys):
+            given = len(found) if isinstance(found, (tuple, list)) else type(found).__name__
+            raise RuntimeError(
+                f"backward of {', '.join(keys)}: expected a tuple of {len(keys)} gradients, but got {given}"
+            )
+        return found
+
+    return _named(names_of(formula), checked)
 
 
 def _formula_of(given: Any) -> Callable[..., Any]:

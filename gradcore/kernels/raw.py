@@ -52,6 +52,8 @@ class RawKernel:
         block: int = 256,
         options: Sequence[str] = (),
     ) -> None:
+        if isinstance(block, bool) or not isinstance(block, int) or not 0 < block <= 1024:
+            raise ValueError(f"{signature.name}: block= is a number of threads from 1 to 1024, but got {block!r}")
         self.signature, self.reference, self.out = signature, reference, out
         self.threads, self.block, self.options = threads, block, tuple(options)
         self.inputs, self.outputs = signature.of("input"), signature.of("output")
@@ -98,7 +100,24 @@ class RawKernel:
                 f"the kernel {self.name!r} runs on CUDA only: give from_kernel a reference for other "
                 "devices, reference=, a function of NumPy arrays"
             )
-        return self.reference(*values)
+        shapes, dtypes = self._results(values)
+        found = self.reference(*values)
+        results = found if len(self.outputs) > 1 else (found,)
+        if not isinstance(results, (tuple, list)) or len(results) != len(shapes):
+            raise RuntimeError(f"{self.name}: the reference has to return {len(shapes)} outputs, as the kernel does")
+        checked = tuple(map(self._as_output, self.outputs, map(np.asarray, results), shapes, dtypes))
+        return checked if len(checked) > 1 else checked[0]
+
+    def _as_output(self, p: Parameter, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An output of the reference, if the kernel's has its shape, in the kernel's dtype."""
+        if array.shape != shape:
+            raise RuntimeError(
+                f"{self.name}: the reference returned {p.name} of shape {list(array.shape)}, but the kernel's has the "
+                f"shape {list(shape)}, which out= gives"
+            )
+        if not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise TypeError(f"{self.name}: the reference returned {p.name} as {array.dtype}, the kernel's is {dtype}")
+        return array.astype(dtype, copy=False)
 
     # -- types and shapes ----------------------------------------------------------------------------------------
 

@@ -107,6 +107,7 @@ def prelu(F, self, weight):
 @elementwise(
     lambda F, t, self, noise: F.where(self > 0, t, t * noise),
     promotion=_REAL,
+    constant={"noise": "drawn, with bounds that are numbers"},
     function=False,
     method=False,
 )

@@ -281,7 +281,12 @@ def _batch_norm(
     if not prod(input.shape):
         return F.clone(input)
     if not training:
-        return F.batch_norm_given(input, running_mean.detach(), running_var.detach(), weight, bias, eps)
+        if F.is_differentiated(running_mean) or F.is_differentiated(running_var):
+            mean, var = (_for_channels(F, t, input.ndim) for t in (running_mean, running_var))
+            out = (input - mean) * F.rsqrt(var + eps)
+            out = out if weight is None else out * _for_channels(F, weight, input.ndim)
+            return out if bias is None else out + _for_channels(F, bias, input.ndim)
+        return F.batch_norm_given(input, running_mean, running_var, weight, bias, eps)
     dtype = input.dtype
     if dtype.is_reduced and running_mean is not None:  # statistics are kept with more digits than half precision has
         input, weight, bias = (t if t is None else F.to(t, dtypes.float32) for t in (input, weight, bias))
@@ -299,6 +304,8 @@ def _batch_norm(
         case(floats(3, 2, 4), None, None, floats(2), floats(2), training=True),
         case(floats(4, 3), None, None, training=True, eps=0.1),
         case(floats(2, 3, 2, 2), None, None, floats(3), training=True),
+        case(floats(3, 2, 4), floats(2), floats(2, low=0.5), floats(2), floats(2)),
+        case(floats(4, 3), floats(3), floats(3, low=0.5), eps=0.1),
     ],
 )
 def batch_norm(
@@ -343,6 +350,7 @@ def batch_norm(
     samples=lambda: [
         case(floats(2, 3, 4), None, None, floats(3), floats(3)),
         case(floats(2, 3, 2, 2), eps=0.1),
+        case(floats(2, 3, 4), floats(3), floats(3, low=0.5), floats(3), use_input_stats=False),
     ],
 )
 def instance_norm(

@@ -6,8 +6,8 @@ from math import prod
 from typing import Any
 
 from gradcore.ops.losses import chosen_reduction, reduced
-from gradcore.ops.samples import case, constants, floats, ints
-from gradcore.ops.table import bilinear, composite, constant, general
+from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.table import bilinear, composite, constant, general, linear
 
 # -- what belongs to a class ---------------------------------------------------------------------------------
 
@@ -34,16 +34,50 @@ def class_spread(self, target, classes: int, ignore_index: int):
     """Zeros, with numbers in the places of their targets' classes; nothing where targets are ignored."""
 
 
-@constant(function=False, method=False)
-def class_weights(self, weight=None, like=None, ignore_index: int = -100):
-    """The weight of each target's class; 0 for ignored targets, and otherwise 1 if there are no weights."""
+@linear(
+    weight=lambda F, grad, self, weight_shape, ignore_index: F.class_totals(grad, self, weight_shape[0], ignore_index),
+    node="GatherBackward0",
+    function=False,
+    method=False,
+)
+def class_weights(self, weight, ignore_index: int):
+    """The weight of each target's class; 0 for ignored targets."""
+
+
+@linear(
+    self=lambda F, grad, target, ignore_index: F.class_weights(target, grad, ignore_index),
+    node="ScatterAddBackward0",
+    function=False,
+    method=False,
+)
+def class_totals(self, target, classes: int, ignore_index: int):
+    """The sums of the numbers that belong to each class, by their targets."""
+
+
+@constant(constant="only the dtype of `like` is read", function=False, method=False)
+def class_ones(self, like, ignore_index: int):
+    """The weights of targets where classes have none: 0 for ignored targets, 1 for others."""
+
+
+def weights_of(F: Any, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:
+    """The weight of each target."""
+    if weight is None:
+        return F.class_ones(target, like, ignore_index)
+    return F.class_weights(target, weight, ignore_index)
+
+
+def _by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
+    """Losses with weights that have derivatives, reduced, and the sum of weights."""
+    weights = F.class_weights(target, weight, ignore_index)
+    losses, total_weight = losses * weights, F.sum(weights)
+    return F.sum(losses) / total_weight if reduction == "mean" else reduced(F, losses, reduction), total_weight
 
 
 def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduction: str, ignore_index: int) -> Any:
     """The gradient of each loss before its weighting, from that of the reduced losses."""
     if reduction == "mean":
         grad = grad / total_weight
-    weights = F.class_weights(target, weight, grad, ignore_index)
+    weights = weights_of(F, target, weight, grad, ignore_index)
     # Without ignored targets, as 0 times an infinite gradient is not 0.
     return F.where(target == ignore_index, 0, weights * grad)
 
@@ -74,7 +108,7 @@ def nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = 
 
 @nll.jvp("self")
 def _(F, t, target, weight, total_weight, reduction, ignore_index):
-    t = -F.class_pick(t, target, ignore_index) * F.class_weights(target, weight, t, ignore_index)
+    t = -F.class_pick(t, target, ignore_index) * weights_of(F, target, weight, t, ignore_index)
     return F.sum(t) / total_weight if reduction == "mean" else reduced(F, t, reduction)
 
 
@@ -128,7 +162,7 @@ def _(F, t, target, weight, total_weight, powers, total, reduction, ignore_index
     t_powers, dim = powers * t, min(powers.ndim, 2) - 1
     t_total = F.sum(t_powers, dim, True)
     losses = F.reshape(t_total / total, target.shape) - F.class_pick(t, target, ignore_index)
-    losses = F.where(target == ignore_index, 0, losses * F.class_weights(target, weight, t, ignore_index))
+    losses = F.where(target == ignore_index, 0, losses * weights_of(F, target, weight, t, ignore_index))
     result = F.sum(losses) / total_weight if reduction == "mean" else reduced(F, losses, reduction)
     return result, t_powers, t_total
 
@@ -184,10 +218,10 @@ def _check_weight(input: Any, weight: Any) -> None:
 def _nll_samples(**more: Any) -> Any:
     return lambda: [
         case(floats(4, 3), ints(4, high=3), **more),
-        case(floats(4, 3), ints(4, high=3), constants(3, low=0.5), **more),
-        case(floats(4, 3), ints(4, high=3), constants(3, low=0.5), ignore_index=1, reduction="sum", **more),
+        case(floats(4, 3), ints(4, high=3), floats(3, low=0.5), **more),
+        case(floats(4, 3), ints(4, high=3), floats(3, low=0.5), ignore_index=1, reduction="sum", **more),
         case(floats(2, 3, 4), ints(2, 4, high=3), ignore_index=0, **more),
-        case(floats(2, 3, 2, 2), ints(2, 2, 2, high=3), constants(3, low=0.5), reduction="none", **more),
+        case(floats(2, 3, 2, 2), ints(2, 2, 2, high=3), floats(3, low=0.5), reduction="none", **more),
         case(floats(3), ints(high=3), **more),
         case(floats(0, 3), ints(0, high=3), reduction="sum", **more),
     ]
@@ -230,7 +264,15 @@ def nll_loss(
     target = _checked_target(F, input, target, weight)
     _check_weight(input, weight)
     _check_floating("nll_loss_out_frame", input)
-    return F.nll(input, target, weight, reduction, ignore_index)[0]
+    return _nll(F, input, target, weight, reduction, ignore_index)[0]
+
+
+def _nll(F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
+    """The loss and the sum of weights."""
+    if weight is None or not F.is_differentiated(weight):
+        return F.nll(input, target, weight, reduction, ignore_index)  # type: ignore[no-any-return]
+    losses = F.nll(input, target, None, "none", ignore_index)[0]
+    return _by_weights(F, losses, target, weight, reduction, ignore_index)  # type: ignore[no-any-return]
 
 
 def _probability_samples():
@@ -238,7 +280,7 @@ def _probability_samples():
         *_nll_samples()(),
         *_nll_samples(label_smoothing=0.2)(),
         case(floats(4, 3), floats(4, 3, low=0.0, high=1.0)),
-        case(floats(2, 3, 2), floats(2, 3, 2, low=0.0, high=1.0), constants(3, low=0.5), label_smoothing=0.1),
+        case(floats(2, 3, 2), floats(2, 3, 2, low=0.0, high=1.0), floats(3, low=0.5), label_smoothing=0.1),
         case(floats(3), floats(3, low=0.0, high=1.0), reduction="none"),
     ]
 
@@ -293,6 +335,9 @@ def cross_entropy(
         return _of_probabilities(F, input, target, weight, reduction, ignore_index, label_smoothing)
     target = _checked_target(F, input, target, weight)
     _check_weight(input, weight)
+    if not label_smoothing and weight is not None and F.is_differentiated(weight):
+        losses = F.softmax_nll(input, target, None, "none", ignore_index)[0]
+        return _by_weights(F, losses, target, weight, reduction, ignore_index)[0]
     if not label_smoothing:
         return F.softmax_nll(input, target, weight, reduction, ignore_index)[0]
     return _smoothed(F, input, target, weight, reduction, ignore_index, label_smoothing)
@@ -329,7 +374,7 @@ def _smoothed(
     dim = min(input.ndim, 2) - 1
     classes = input.shape[dim]
     scores = F.log_softmax(input, dim)
-    loss, total_weight = F.nll(scores, target, weight, reduction, ignore_index)
+    loss, total_weight = _nll(F, scores, target, weight, reduction, ignore_index)
     if weight is not None:
         scores = scores * F.reshape(weight, (classes, *(1,) * (input.ndim - 1 - dim)))
     spread = F.where(target == ignore_index, 0, -F.sum(scores, dim))

@@ -52,7 +52,7 @@ def _check_phase(F, x, name, vectors):
         )
 
 
-@constant(**_PRIVATE)
+@constant(constant="rounding errors, of which only the size is looked at", **_PRIVATE)
 def assert_small(self, text: str):
     """The tensor itself, if its elements are no larger than rounding makes them."""
 

@@ -59,7 +59,7 @@ def adjugate(self):
 adjugate.jvp("self")(lambda F, t, self: F.adjugate_change(self, t))
 
 
-@constant(**_PRIVATE)
+@constant(constant="results are bools", **_PRIVATE)
 def is_regular(self):
     """Whether all matrices of a batch are far enough from singular ones for their inverses to be accurate."""
 
@@ -150,6 +150,6 @@ def trace(F, self):
     return F.sum_over(F.diagonal_of(self, 0, 0, 1), None, False, None)
 
 
-@constant(**_PRIVATE)
+@constant(constant="only the dtype of `self` is read", **_PRIVATE)
 def new_eye(self, rows: int, columns: int):
     """The identity matrix of that size, in the dtype of a tensor."""

@@ -43,7 +43,7 @@ def embedding_sum(self, indices, height: int, padding_idx: int = -1):
     """A table of `height` rows, in which those of `self` with one index are summed; none of index `padding_idx`."""
 
 
-@constant(function=False, method=False)
+@constant(constant="results are counts", function=False, method=False)
 def index_counts(self, height: int):
     """How often each index occurs among all of them."""
 
@@ -255,6 +255,7 @@ def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
 
 @constant(
     name="one_hot_of",
+    constant="tensors are of integers",
     kernel="one_hot",
     function=False,
     method=False,

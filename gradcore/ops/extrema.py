@@ -99,7 +99,7 @@ def _(F, t, self, min, max, dim, keepdim):
 # -- of all elements --------------------------------------------------------------------------------------------------
 
 
-@constant(function=False, method=False)
+@constant(constant="results are bools", function=False, method=False)
 def same(F, self, other):
     """Whether elements are equal, or both NaN."""
     return F.equal_or_nan(self, other)
@@ -239,7 +239,7 @@ def _index_of(name, word):
 
     Where elements tie, it is the first one's; NaN counts as the {word}.
     """
-    constant(name=f"arg{name}", samples=_samples)(index)
+    constant(name=f"arg{name}", constant="results are indices", samples=_samples)(index)
 
 
 _index_of("max", "maximum")

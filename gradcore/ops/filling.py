@@ -72,6 +72,7 @@ def copy(F, self, src, non_blocking: bool = False):
 
 @general(
     node=lambda self, source, other, name: name,
+    constant={"self": "has been drawn"},
     materialize=False,
     upcast=False,
     function=False,

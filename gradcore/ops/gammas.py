@@ -69,16 +69,16 @@ def _right_end(F, a, x):
     return F.minimum(far, F.log1p((_LIMIT + a * far) / x))
 
 
-def _slope(F, a, log_x):
+def log_gamma_slope(F, a, log_x):
     """By how much ``log(x)`` moves with `a`."""
     return F.where(log_x < 0, _series(F, a, F.clamp(log_x, None, 0)), _integral(F, a, F.clamp(log_x, 0, None)))
 
 
-@general(node="StandardGammaBackward0", function=False, method=False)
+@general(node="StandardGammaBackward0", constant={"drawn": "moves with the shapes alone"}, function=False, method=False)
 def log_gamma_drawn(F, self, drawn):
     """`drawn`, the logarithms of gamma numbers, as what depends on the shapes `self` of their distributions."""
     return drawn
 
 
-log_gamma_drawn.vjp("self")(lambda F, grad, self, drawn: grad * _slope(F, self, drawn))
-log_gamma_drawn.jvp("self")(lambda F, t, self, drawn: t * _slope(F, self, drawn))
+log_gamma_drawn.vjp("self")(lambda F, grad, self, drawn: grad * log_gamma_slope(F, self, drawn))
+log_gamma_drawn.jvp("self")(lambda F, t, self, drawn: t * log_gamma_slope(F, self, drawn))

@@ -8,11 +8,14 @@ from typing import Any
 
 from gradcore.ops.checks import check_implemented, scalar_name
 from gradcore.ops.samples import case, floats, ints
-from gradcore.ops.table import composite, constant
+from gradcore.ops.table import composite, constant, linear
 
 
-@constant(
+@linear(
+    weights=lambda F, grad, self: F.take(grad, self),
+    node="BincountBackward0",
     data_dependent=True,
+    upcast=False,
     samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))],
 )
 def bincount(F, self, weights=None, minlength: int = 0):
@@ -29,6 +32,7 @@ def bincount(F, self, weights=None, minlength: int = 0):
 
 
 @constant(
+    constant="counts change in steps",
     data_dependent=True,
     samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)],
 )
@@ -47,7 +51,7 @@ def histc(F, self, bins: int = 100, min: float = 0, max: float = 0):
 # -- intervals of several dims ----------------------------------------------------------------------------------------
 
 
-@constant(function=False, method=False)
+@constant(constant="only the dtype of `self` is read", function=False, method=False)
 def places_until(F, self, n: int):
     """``0, 1, ... n - 1`` in the dtype of a tensor."""
     return F.xp.arange(n, dtype=self.dtype)

@@ -305,7 +305,7 @@ def _(F, grad, self, source, result, dim, index, reduce, include_self):
 # -- places where something holds -------------------------------------------------------------------------------------
 
 
-@constant(data_dependent=True, function=False, method=False)
+@constant(constant="results are indices", data_dependent=True, function=False, method=False)
 def nonzero_rows(F, self):
     """The indices of the elements that are not zero, as rows."""
     return F.xp.argwhere(self)
@@ -366,7 +366,7 @@ def unravel_index(F, indices, shape: Any):
 # -- repeated elements ------------------------------------------------------------------------------------------------
 
 
-@constant(data_dependent=True, function=False, method=False)
+@constant(constant="tensors are of integers", data_dependent=True, function=False, method=False)
 def repeated_places(F, self):
     """``0`` so many times as the first element says, ``1`` so many times as the second, and so on."""
     if self.ndim != 1:
@@ -382,7 +382,7 @@ def repeated_places(F, self):
     return F.places_repeated_to(self, int(self.sum()))
 
 
-@constant(function=False, method=False)
+@constant(constant="tensors are of integers", function=False, method=False)
 def places_repeated_to(F, self, size: int):
     """The same where `size`, the sum, is known: nothing waits for it."""
     return F.xp.searchsorted(F.xp.cumsum(self), F.xp.arange(size), side="right").astype(self.dtype, copy=False)

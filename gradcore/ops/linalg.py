@@ -142,7 +142,12 @@ def _(F, t, A, LU, pivots, left):
     return F.solved_again(A, LU, pivots, t, left, False)
 
 
-@general(broadcasts=True, node="LinalgSolveExBackward0", **_PRIVATE)
+@general(
+    broadcasts=True,
+    node="LinalgSolveExBackward0",
+    constant={"LU": "factors of `A`, by which there are derivatives"},
+    **_PRIVATE,
+)
 def solved_again(F, A, LU, pivots, B, left: bool, adjoint: bool):
     """As `solved`, also for the conjugate transpose of `A`, from its factors, which have no derivatives."""
     if is_vector(A.shape, B.shape):

@@ -47,7 +47,7 @@ def _joined(F, of_l, of_u):
     return of_l + of_u
 
 
-@constant(**_PRIVATE)
+@constant(constant="only the dtype of `self` is read", **_PRIVATE)
 def permutation(self, pivots, rows: int):
     """The permutation matrix of pivots, in the dtype of a tensor."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradcore.ops.classification import weights_of
 from gradcore.ops.losses import chosen_reduction, reduced, upstream
-from gradcore.ops.samples import case, constants, floats, ints
+from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite, general
 
 # -- soft margin ---------------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ def _check_classes(input: Any) -> None:
     samples=lambda: [
         case(floats(4, 3), ints(4, high=3)),
         case(floats(4, 3), ints(4, high=3), p=2, margin=0.5, weight=None, reduction="sum"),
-        case(floats(4, 3), ints(4, high=3), 2, 0.5, constants(3, low=0.5), reduction="none"),
+        case(floats(4, 3), ints(4, high=3), 2, 0.5, floats(3, low=0.5), reduction="none"),
         case(floats(3), ints(high=3)),
     ],
 )
@@ -332,7 +333,7 @@ def multi_margin_loss(
         )
     flat = F.reshape(target, (batch,))
     scores = F.reshape(input, (batch, classes))
-    weights = F.class_weights(flat, weight, scores, -100)
+    weights = weights_of(F, flat, weight, scores, -100)
     excess = F.clamp_min(margin - F.unsqueeze(F.class_pick(scores, flat, -100), 1) + scores, 0)
     others = 1 - F.class_spread(F.ones_like(weights), flat, classes, -100)
     losses = F.sum((excess if p == 1 else F.square(excess)) * others, 1) * weights / classes

@@ -99,7 +99,7 @@ def _tolerances(F, A, atol, rtol):
     return tuple(F.as_tensor(x, **settings) if hasattr(x, "ndim") else F.full((), x, **settings) for x in given)
 
 
-@constant(**_PRIVATE)
+@constant(constant="results are bools", **_PRIVATE)
 def is_large(F, self, atol, rtol):
     """Where singular values along the last dim are larger than ``max(atol, rtol * the largest)``."""
     return (self > rtol[..., None] * _largest(self)) & (self > atol[..., None])

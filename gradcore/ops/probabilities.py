@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.ops.losses import chosen_reduction, reduced, upstream, warn
-from gradcore.ops.samples import case, constants, floats
+from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 
 
@@ -51,7 +51,7 @@ def _shares(*shape: int) -> Any:
     path="nn.functional.binary_cross_entropy",
     samples=lambda: [
         case(_shares(3, 4), _shares(3, 4)),
-        case(_shares(3, 4), _shares(3, 4), constants(4, low=0.5), reduction="sum"),
+        case(_shares(3, 4), _shares(3, 4), floats(4, low=0.5), reduction="sum"),
         case(_shares(2), _shares(2), reduction="none"),
     ],
 )
@@ -79,6 +79,8 @@ def binary_cross_entropy(
     for name, t in (("input", input), ("target", target)):
         if t.is_cpu and F.holds_anywhere(~((t >= 0) & (t <= 1))):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    if weight is not None and F.is_differentiated(weight):
+        return reduced(F, F.bce(input, target, None, "none") * weight, reduction)
     return F.bce(input, target, weight, reduction)
 
 
@@ -132,8 +134,10 @@ def _(F, t, self, weight, pos_weight, reduction):
     path="nn.functional.binary_cross_entropy_with_logits",
     samples=lambda: [
         case(floats(3, 4), _shares(3, 4)),
-        case(floats(3, 4), _shares(3, 4), constants(4, low=0.5), reduction="sum"),
+        case(floats(3, 4), _shares(3, 4), floats(4, low=0.5), reduction="sum"),
         case(floats(2, low=-800, high=800), _shares(2)),
+        case(floats(3, 4), _shares(3, 4), None, None, None, "none", floats(4, low=0.5)),
+        case(floats(3, 4), _shares(3, 4), floats(4, low=0.5), None, None, "mean", floats(4, low=0.5)),
     ],
 )
 def binary_cross_entropy_with_logits(
@@ -166,7 +170,13 @@ def binary_cross_entropy_with_logits(
         raise RuntimeError(
             f"result type {input.dtype.scalar_name} can't be cast to the desired output type {target.dtype.scalar_name}"
         )
-    return F.bce_with_logits(input, target, weight, pos_weight, reduction)
+    if pos_weight is not None and F.is_differentiated(pos_weight):
+        losses = (1 - target) * input - (1 + (pos_weight - 1) * target) * F.logsigmoid(input)
+    elif weight is not None and F.is_differentiated(weight):
+        losses = F.bce_with_logits(input, target, None, pos_weight, "none")
+    else:
+        return F.bce_with_logits(input, target, weight, pos_weight, reduction)
+    return reduced(F, _weighted(losses, weight), reduction)
 
 
 # -- distributions -------------------------------------------------------------------------------------------

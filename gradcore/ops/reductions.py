@@ -182,19 +182,22 @@ def _tested(F, found, self):
     return F.astype(found, "uint8") if self.dtype == "uint8" else found
 
 
-@constant(samples=_test_samples)
+@constant(constant="results are bools", samples=_test_samples)
 def any(F, self, dim: Dims = None, keepdim: bool = False):
     """Whether any element over `dim` is not zero."""
     return _tested(F, F.any_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
-@constant(samples=_test_samples)
+@constant(constant="results are bools", samples=_test_samples)
 def all(F, self, dim: Dims = None, keepdim: bool = False):
     """Whether no element over `dim` is zero."""
     return _tested(F, F.all_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
-@constant(samples=lambda: [case(ints(3, 4, high=2)), case(ints(3, 4, high=2), dim=(0, 1)), case(floats(2, 0), dim=1)])
+@constant(
+    constant="results are counts",
+    samples=lambda: [case(ints(3, 4, high=2)), case(ints(3, 4, high=2), dim=(0, 1)), case(floats(2, 0), dim=1)],
+)
 def count_nonzero(F, self, dim: Dims = None):
     """The number of elements over `dim` that are not zero."""
     return F.count_over(self != 0, axes(dim, self.ndim))

@@ -103,6 +103,11 @@ def nextafter(self, other):
     """The next representable number after `self` in the direction of `other`."""
 
 
-@elementwise(promotion="alike -complex", numbers=())
+@elementwise(
+    self=lambda F, t: F.zeros_like(t),
+    values=lambda F, t, self: F.where(self == 0, t, 0),
+    promotion="alike -complex",
+    numbers=(),
+)
 def heaviside(self, values):
-    """0 for negative elements, 1 for positive ones, `values` at zero; no derivative."""
+    """0 for negative elements, 1 for positive ones, `values` at zero."""

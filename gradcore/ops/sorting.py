@@ -6,7 +6,7 @@ from gradcore import dtypes
 from gradcore.ops.extrema import placed, taken
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import along, wrap_dim
-from gradcore.ops.table import composite, constant, general
+from gradcore.ops.table import composite, constant, general, not_implemented
 
 # -- sorting ----------------------------------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ def sort(F, self, dim: int = -1, descending: bool = False, *, stable: bool | Non
 sort.jvp("self")(taken)
 
 
-@constant(samples=_sort_samples)
+@constant(constant="results are indices", samples=_sort_samples)
 def argsort(F, self, dim: int = -1, descending: bool = False, *, stable: bool = False):
     """The indices that sort a tensor along a dim; equal elements keep their order."""
     _check_sortable(self)
@@ -85,17 +85,10 @@ topk.jvp("self")(taken)
 # -- distinct elements ------------------------------------------------------------------------------------------------
 
 
-def _no_derivative(name):
-    def raising(F, grad):
-        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
-
-    return raising
-
-
 def _distinct(name, function, **options):
     """Declare an operation that returns distinct elements, where each element's is, and how often each occurs."""
     general(
-        _no_derivative(name), name=name, outputs=("values", "inverse", "counts"), differentiable=(0,), function=False,
+        not_implemented(name), name=name, outputs=("values", "inverse", "counts"), differentiable=(0,), function=False,
         method=False, data_dependent=True, **options,
     )(function)  # fmt: skip
 
@@ -167,7 +160,7 @@ def unique_consecutive(F, self, return_inverse: bool = False, return_counts: boo
 # -- places in sorted sequences ---------------------------------------------------------------------------------------
 
 
-@constant(function=False, method=False)
+@constant(constant="results are indices", function=False, method=False)
 def search(F, sequence, values, right: bool, sorter=None):
     """Where to insert values into a sequence (or into the one of their row) so that it stays sorted."""
     if sorter is not None:
@@ -257,7 +250,7 @@ def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = Fa
     return _inserted(F, "bucketize", boundaries, input, out_int32, right, None)
 
 
-@constant(function=False, method=False)
+@constant(constant="results are bools", function=False, method=False)
 def is_in(F, self, among, invert: bool = False):
     """Whether each element is among others."""
     return F.is_in_of(self, among, invert)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gradcore.ops.gammas import log_gamma_slope
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite, elementwise
 
@@ -12,15 +13,6 @@ def _overload(name, first, second):
     """PyTorch's count of overloads: 0 for two tensors, 1 if the first is a number, 2 if the second is."""
     number = 1 if getattr(first, "_constant", False) else 2 if getattr(second, "_constant", False) else 0
     return f"{name}Backward{number}"
-
-
-def _unknown(what):
-    """The formula of a derivative that nobody knows."""
-
-    def formula(F, t):
-        raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
-
-    return formula
 
 
 _ROOT_PI = math.sqrt(math.pi)
@@ -163,43 +155,78 @@ def _summed(function, x, p):
     return total
 
 
+def _by_order(F, order, x):
+    """How `igamma` moves with its order: as gamma numbers, at which it stays what it is, do not."""
+    log_x = F.log(x)
+    density = F.exp(order * log_x - x - F.lgamma(order))  # by the logarithm of x
+    return -density * log_gamma_slope(F, order, log_x)
+
+
 @elementwise(
-    self=_unknown("igamma: input"),
+    self=lambda F, t, self, other: t * _by_order(F, self, other),
     other=lambda F, t, self, other: t * F.exp((self - 1) * F.log(other) - other - F.lgamma(self)),
     promotion="float -complex",
     domain=(0.3, 3),
     aliases=("special.gammainc",),
-    samples=lambda: [case(ints(3, low=1), floats(3))],
     numbers=(),
 )
 def igamma(self, other):
-    """The regularized lower incomplete gamma function of order `self`; no derivative by the order."""
+    """The regularized lower incomplete gamma function of order `self`."""
 
 
 @elementwise(
-    self=_unknown("igammac: input"),
+    self=lambda F, t, self, other: -t * _by_order(F, self, other),
     other=lambda F, t, self, other: -t * F.exp((self - 1) * F.log(other) - other - F.lgamma(self)),
     promotion="float -complex",
     domain=(0.3, 3),
     aliases=("special.gammaincc",),
-    samples=lambda: [case(ints(3, low=1), floats(3))],
     numbers=(),
 )
 def igammac(self, other):
-    """The regularized upper incomplete gamma function of order `self`; no derivative by the order."""
+    """The regularized upper incomplete gamma function of order `self`."""
+
+
+#: Bernoulli numbers over factorials, ``B_2 / 2!``, ``B_4 / 4!`` ...: coefficients of the Euler-Maclaurin formula.
+_BERNOULLI = (
+    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
+    -3617 / 10670622842880000,
+)  # fmt: skip
+
+
+def _zeta_slope(F, s, q):
+    """How the sum of ``(q + k) ** -s`` moves with `s`: the first terms, and the others by Euler and Maclaurin."""
+    total = 0
+    for k in range(12):
+        log = F.log(q + k)
+        total = total - log * F.exp(-s * log)
+    q = q + 12
+    log = F.log(q)
+    power = F.exp(-s * log)
+    total = total - power * (q * (log / (s - 1) + 1 / ((s - 1) * (s - 1))) + log / 2)
+    product, logs = s, 1 / s  # s * (s + 1) ... and the derivative of its logarithm
+    power = power / q
+    for j, coefficient in enumerate(_BERNOULLI):
+        total = total + coefficient * power * product * (logs - log)
+        for i in (2 * j + 1, 2 * j + 2):
+            product, logs = product * (s + i), logs + 1 / (s + i)
+        power = power / (q * q)
+    return total
 
 
 @elementwise(
-    self=_unknown("zeta"),
+    self=lambda F, t, self, other: t * _zeta_slope(F, self, other),
     other=lambda F, t, self, other: t * (-self * F.zeta(self + 1, other)),
     promotion="float -complex",
     path="special.zeta",
     node=lambda self, other: _overload("SpecialZeta", self, other),
-    samples=lambda: [case(ints(3, low=2), floats(3, low=0.5))],
+    samples=lambda: [
+        case(ints(3, low=2), floats(3, low=0.5)),
+        case(floats(3, 4, low=1.2, high=6), floats(4, low=0.5, high=3)),
+    ],
     numbers=("self", "other"),
 )
 def zeta(self, other):
-    """The Hurwitz zeta function, which has no derivative by its first argument."""
+    """The Hurwitz zeta function."""
 
 
 # -- logarithms with products --------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ settings. The decorator says which *kind* of derivative the operation has:
 `composite`     the body runs on tensors and is differentiated through the operations it calls
 ==============  ===========================================================================================
 
+A tensor without a formula refuses to require grad, unless ``constant`` says why results do not move with it.
+
 A formula's further parameters name what it reads: inputs (``self``), outputs (``result``), settings (``dim``),
 ``<input>_shape``, and ``needs`` (which inputs want a gradient). Only what is named is saved.
 """
@@ -30,7 +32,18 @@ from gradcore.backends.base import Backend
 from gradcore.ops.parameters import Parameter, names_of, parameters_of
 from gradcore.ops.promotion import converts_no_floats
 
-__all__ = ["OPS", "Formula", "Op", "bilinear", "composite", "constant", "elementwise", "general", "linear"]
+__all__ = [
+    "OPS",
+    "Formula",
+    "Op",
+    "bilinear",
+    "composite",
+    "constant",
+    "elementwise",
+    "general",
+    "linear",
+    "not_implemented",
+]
 
 
 OPS: dict[str, Op] = {}
@@ -147,6 +160,12 @@ class Op:
         return self.kind == "elementwise"
 
     @_Option
+    def constant(self) -> str | dict[str, str]:
+        """Why results do not move with a tensor, by its name; a text says it of all tensors."""
+        rules = self.promotion.split()
+        return "results are bools" if "compare" in rules else "tensors are of integers" if "-float" in rules else {}
+
+    @_Option
     def differentiable(self) -> tuple[int, ...]:
         """Positions of the outputs that carry derivatives."""
         return tuple(range(len(self.outputs)))
@@ -213,6 +232,20 @@ class Op:
     def edge_of(self) -> dict[int, int]:
         """The number of a node's edge, by the position of the tensor."""
         return {position: i for i, position in enumerate(self.tensors)}
+
+    @cached_property
+    def differentiated(self) -> frozenset[str]:
+        """The names of tensors with a formula."""
+        keys = self.vjps or self.differentials
+        return frozenset(name for key in keys for name in ((key,) if isinstance(key, str) else key))
+
+    @cached_property
+    def refused(self) -> frozenset[int]:
+        """Positions of tensors that cannot require grad: results move with them, and there is no formula."""
+        if self.kind == "composite" or isinstance(self.constant, str):
+            return frozenset()
+        without = (p for p in self.tensors if self.names[p] not in self.differentiated | self.constant.keys())
+        return frozenset(without) - self.unpromoted
 
     @cached_property
     def indices(self) -> tuple[int, ...]:
@@ -361,12 +394,23 @@ def general(vjp: Callable[..., Any] | None = None, /, **options: Any) -> Callabl
 
 def constant(**options: Any) -> Callable[[Callable[..., Any]], Op]:
     """Declare an operation whose results carry no derivative (comparisons, indices, rounding to integers)."""
+    if not isinstance(options.get("constant"), str):
+        raise TypeError("constant= has to say why the results carry no derivative")
     return lambda function: _declare("constant", function, {"differentiable": (), **options})
 
 
 def composite(**options: Any) -> Callable[[Callable[..., Any]], Op]:
     """Declare an operation by the operations it is made of: its body runs with tensors."""
     return lambda function: _declare("composite", function, options)
+
+
+def not_implemented(what: str) -> Callable[..., Any]:
+    """The formula of a derivative that is not implemented: it raises where a gradient would pass."""
+
+    def formula(F: Any, t: Any) -> Any:
+        raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
+
+    return formula
 
 
 def find(names: Iterable[str]) -> list[Op]:

@@ -78,9 +78,92 @@ def test_a_gradient_of_ones_own() -> None:
     assert gc.autograd.grad(straight(x).sum(), x)[0].tolist() == [1.0] * 4
     both = gc.from_kernel("z = x * y", backward={"x": "grad * y", "y": lambda F, t, x: t * x})
     assert gradcheck(both, (leaf(3), leaf(3, seed=1)))
-    one = gc.from_kernel("z = x * y", backward={"x": "grad * y"})
+    one = gc.from_kernel("z = x * y", backward={"x": "grad * y", "y": None})
     x, y = leaf(3), leaf(3, seed=1)
     assert gc.autograd.grad(one(x, y).sum(), (x, y), allow_unused=True, materialize_grads=True)[1].tolist() == [0.0] * 3
+
+
+TWICE = "__global__ void twice(const float* x, const float* y, float* z, int n) {}"
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("elementwise", [False, True])
+def test_a_gradient_that_was_not_given_is_an_error(order: int, elementwise: bool) -> None:
+    """In every order and both modes, by every input; where no gradient would pass there is no error."""
+    given = {"x": lambda F, grad, y: grad * y}
+    if order == 2:
+        inner = {"grad": lambda F, grad, y: grad * y}
+        if elementwise:
+            given = {"x": gc.from_kernel("z = grad * y", backward=inner)}
+        else:
+            source = "__global__ void slope(const float* grad, const float* y, float* z, int n) {}"
+            given = {"x": gc.from_kernel(source, reference=lambda grad, y: grad * y, backward=inner)}
+    if elementwise:
+        op = gc.from_kernel("z = x * y", backward=given)
+    else:
+        op = gc.from_kernel(TWICE, reference=lambda x, y: x * y, backward=given)
+    x, y = (gc.ones(3, requires_grad=True) for _ in range(2))
+    assert gc.autograd.grad(op(x, y.detach()).sum(), x)[0].tolist() == [1.0] * 3
+    message = "no derivative with respect to 'y'"
+    if order == 1:
+        with pytest.raises(RuntimeError, match=message):
+            (op(x, y) + x + y).sum().backward()
+        with pytest.raises(RuntimeError, match=message):
+            gc.func.jvp(lambda y: op(x.detach(), y), (y.detach(),), (y.detach(),))
+        assert x.grad is None or x.grad.tolist() == [1.0] * 3
+        return
+    y = y.detach()
+    (grad,) = gc.autograd.grad(op(x, y).sum(), x, create_graph=True)
+    assert not grad.requires_grad or gc.autograd.grad(grad.sum(), x, allow_unused=True) is not None
+    y.requires_grad_()
+    seed = gc.ones(3, requires_grad=True)
+    (grad,) = gc.autograd.grad(op(x, y * 1.0), x, seed, create_graph=True)
+    with pytest.raises(RuntimeError, match=message):
+        grad.sum().backward(inputs=[y])
+
+
+@pytest.mark.parametrize(
+    ("reference", "options", "error", "message"),
+    [
+        (lambda x, y: x[:1], {}, RuntimeError, r"returned z of shape \[1\]"),
+        (lambda x, y: (x, y), {}, RuntimeError, "returned z of shape"),
+        (lambda x, y: x + 1j, {}, TypeError, "returned z as complex64"),
+        (lambda x, y: x, {"block": (16, 16)}, ValueError, "from 1 to 1024"),
+        (lambda x, y: x, {"block": 0}, ValueError, "from 1 to 1024"),
+        (
+            lambda x, y: x,
+            {"backward": {"w": lambda F, grad: grad}},
+            ValueError,
+            "w is not among the kernel's inputs x, y",
+        ),
+        (
+            lambda x, y: x,
+            {"backward": lambda F, grad: (grad,)},
+            RuntimeError,
+            "expected a tuple of 2 gradients, but got 1",
+        ),
+    ],
+)
+def test_a_reference_is_as_strict_as_the_kernel(reference: Any, options: Any, error: Any, message: str) -> None:
+    x = gc.ones(3, requires_grad=True)
+
+    def run() -> None:
+        gc.from_kernel(TWICE, reference=reference, **options)(x, x).sum().backward()
+
+    with pytest.raises(error, match=message):
+        run()
+
+
+@pytest.mark.parametrize("dtype", [gc.float64, gc.int64, gc.float16])
+def test_a_dtype_that_the_kernel_does_not_take_is_an_error(dtype: gc.dtype) -> None:
+    op = gc.from_kernel(TWICE, reference=lambda x, y: x + y)
+    with pytest.raises(TypeError, match="expected y to be float32"):
+        op(gc.ones(3), gc.ones(3, dtype=dtype))
+
+
+def test_an_expression_has_one_output() -> None:
+    with pytest.raises(ValueError, match="nothing reads y"):
+        gc.from_kernel("y = x * x; z = x + 1")
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,12 @@ class CudaElementwise(CudaFusion):
 
         return self.from_host(scipy.special.airy(self.to_host(x))[0])
 
+    def airy_slope(self, x: Any) -> Any:
+        """Its derivative, by the CPU too."""
+        import scipy.special
+
+        return self.from_host(scipy.special.airy(self.to_host(x))[1])
+
 
 def _is_bfloat16(dtype: np.dtype[Any]) -> bool:
     return dtype.char == "E"

@@ -252,6 +252,9 @@ class Elementwise:
     def airy_ai(self, x: Any) -> Any:
         return self.special.airy(x)[0]
 
+    def airy_slope(self, x: Any) -> Any:
+        return self.special.airy(x)[1]
+
     def polygamma(self, n: int, x: Any) -> Any:
         if n < 0:
             raise RuntimeError("polygamma(n, x) does not support negative n.")

@@ -19,6 +19,7 @@ class Targets:
     check_bounds: Any
     max_over: Any
     sum_over: Any
+    index_add: Any
     bodies: ClassVar[dict[str, Any]]
 
     def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
@@ -35,16 +36,29 @@ class Targets:
         view[key] = self._without_ignored(x, ignored).reshape(key[1].shape)
         return result
 
-    def class_weights(self, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:
-        """The weight of each target's class; without weights 1, in the dtype of `like`."""
-        if weight is None:
-            return (target != ignore_index).astype(like.dtype)
+    def class_ones(self, target: Any, like: Any, ignore_index: int) -> Any:
+        """1 for each target, 0 for ignored ones, in the dtype of `like`."""
+        return (target != ignore_index).astype(like.dtype)
+
+    def class_totals(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
+        """The sums of the elements of `x` that belong to each class."""
+        known, ignored = self._known_classes(target, classes, ignore_index)
+        x = self._without_ignored(x, ignored).reshape(-1)
+        return self.index_add(self.xp.zeros(classes, x.dtype), 0, known.reshape(-1), x)
+
+    def class_weights(self, target: Any, weight: Any, ignore_index: int) -> Any:
+        """The weight of each target's class."""
         known, ignored = self._known_classes(target, len(weight), ignore_index)
         return self._without_ignored(weight[known], ignored)
 
+    def _weights(self, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:
+        if weight is None:
+            return self.class_ones(target, like, ignore_index)
+        return self.class_weights(target, weight, ignore_index)
+
     def nll(self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
         """Weighted scores of the targets' classes, negative and reduced, and the sum of weights."""
-        weights = self.class_weights(target, weight, x, ignore_index)
+        weights = self._weights(target, weight, x, ignore_index)
         return _reduced(-self.class_pick(x, target, ignore_index) * weights, weights, reduction)
 
     def softmax_nll(
@@ -64,7 +78,7 @@ class Targets:
         self, losses: Any, target: Any, weight: Any, ignored: Any, reduction: str, ignore_index: int
     ) -> tuple[Any, Any]:
         """Losses, weighted and reduced, and the sum of weights."""
-        weights = self.class_weights(target, weight, losses, ignore_index)
+        weights = self._weights(target, weight, losses, ignore_index)
         if weight is not None or ignored is not None:
             losses = self._without_ignored(losses, ignored) * weights
         return _reduced(losses, weights, reduction)
@@ -91,7 +105,7 @@ class Targets:
         if reduction == "mean":
             grad = grad / total_weight
         if weight is not None or ignored is not None or not grad.ndim:
-            grad = self._without_ignored(self.class_weights(target, weight, powers, ignore_index) * grad, ignored)
+            grad = self._without_ignored(self._weights(target, weight, powers, ignore_index) * grad, ignored)
         result = powers * (grad.reshape(total.shape) / total)
         view, key = self._class_places(result, known)
         view[key] -= grad.reshape(key[1].shape)

@@ -108,6 +108,14 @@ def binary_cross_entropy_with_logits(x: Array, y: Array, weight: Any = None) -> 
     return (np.logaddexp(0, x) - x * y) * (1 if weight is None else weight)
 
 
+def weighted_cross_entropy_with_logits(
+    x: Array, y: Array, weight: Any = None, size_average: None = None, reduce: None = None, reduction: str = "mean",
+    pos_weight: Any = 1.0,
+) -> Array:  # fmt: skip
+    losses = pos_weight * y * np.logaddexp(0, -x) + (1 - y) * np.logaddexp(0, x)
+    return reduced(losses * (1 if weight is None else weight), reduction)
+
+
 def kl_div(x: Array, y: Array, log_target: bool = False) -> Array:
     return np.exp(y) * (y - x) if log_target else special.xlogy(y, y) - y * x
 
@@ -231,14 +239,19 @@ def group_norm(x: Array, groups: int, weight: Any = None, bias: Any = None, eps:
 
 
 def batch_norm(
-    x: Array, mean: None, var: None, weight: Any = None, bias: Any = None, training: bool = True, eps: float = 1e-5
+    x: Array, mean: Any, var: Any, weight: Any = None, bias: Any = None, training: bool = False, eps: float = 1e-5
 ) -> Array:  # fmt: skip
+    if not training:
+        return per_channel(per_channel(x, 1 / np.sqrt(var + eps), -mean / np.sqrt(var + eps)), weight, bias)
     return per_channel(standardized(x, (0, *range(2, x.ndim)), eps), weight, bias)
 
 
 def instance_norm(
-    x: Array, mean: None = None, var: None = None, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Array:
+    x: Array, mean: Any = None, var: Any = None, weight: Any = None, bias: Any = None, use_input_stats: bool = True,
+    eps: float = 1e-5,
+) -> Array:  # fmt: skip
+    if not use_input_stats:
+        return batch_norm(x, mean, var, weight, bias, eps=eps)
     return per_channel(standardized(x, tuple(range(2, x.ndim)), eps), weight, bias)
 
 
@@ -285,7 +298,7 @@ LOSSES: dict[str, Reference] = {
     "cross_entropy": cross_entropy,
     "linear_cross_entropy": linear_cross_entropy,
     "binary_cross_entropy": loss(binary_cross_entropy),
-    "binary_cross_entropy_with_logits": loss(binary_cross_entropy_with_logits),
+    "binary_cross_entropy_with_logits": weighted_cross_entropy_with_logits,
     "kl_div": loss(kl_div),
     "soft_margin_loss": loss(lambda x, y: np.logaddexp(0, -x * y)),
     "multilabel_soft_margin_loss": loss(multilabel_soft_margin),
