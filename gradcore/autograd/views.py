@@ -129,6 +129,9 @@ def rebase(t: Any, edge: Any, position: int = 0) -> None:
     `position` says which of the node's edges leads to what `t` was before.
     """
     meta = t._meta
+    for level in local.state.transforms:
+        if level.reverse:
+            level.note_write(t)
     if meta is None or meta.base is None:
         before, t._edge = t._edge, edge
         move_retained(t, before, edge)

@@ -242,16 +242,17 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     >>> jvp_fn(gradcore.tensor([1.0, 10.0]))
     tensor([ 2., 40.])
     """
-    level = ReverseLevel()
     flat_primals, structure = tree_flatten(primals)
-    inputs = [level.enter(p) for p in flat_primals]
-    with level.recording():
-        output = func(*tree_unflatten(inputs, structure))
-        outs, out_structure = tree_flatten(output)
-        check_results(outs, "linearize(f, *primals)")
-        # The vector-Jacobian product is linear in the cotangents; its own transpose is the product with the Jacobian.
-        cotangents = [level.enter(zeros_like(out)) for out in outs]
-        pulled = level.pulled(outs, inputs, cotangents)
+    with ReverseLevel() as level:
+        inputs = [level.enter(p) for p in flat_primals]
+        with level.recording():
+            output = func(*tree_unflatten(inputs, structure))
+            outs, out_structure = tree_flatten(output)
+            check_results(outs, "linearize(f, *primals)")
+            # The vector-Jacobian product is linear in the cotangents; its transpose is the product with the Jacobian.
+            cotangents = [level.enter(zeros_like(out)) for out in outs]
+            pulled = level.pulled(outs, inputs, cotangents)
+        left = [level.leave(out) for out in outs]
 
     def jvp_fn(*tangents: Any) -> Any:
         """The derivative in the direction `tangents`."""
@@ -267,4 +268,4 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                     )
         return tree_unflatten(level.gradients(pulled, cotangents, flat, True), out_structure)
 
-    return tree_unflatten([level.leave(out) for out in outs], out_structure), jvp_fn
+    return tree_unflatten(left, out_structure), jvp_fn

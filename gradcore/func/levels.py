@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -77,6 +78,32 @@ class ReverseLevel:
 
     def __init__(self) -> None:
         self.start = tick()
+        #: The tensors that were given a history by writes in place, by identity.
+        self.written: dict[int, weakref.ref[Tensor]] = {}
+
+    def __enter__(self) -> ReverseLevel:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    def kept(self, out: Tensor) -> Tensor:
+        """Another name of an output, which keeps its history where the output is a captured tensor."""
+        return _with_tangents(alias(out, gradient_edge(out)), out) if id(out) in self.written else out
+
+    def note_write(self, t: Tensor) -> None:
+        """Remember a tensor that has been written in place, and the base of a view."""
+        for each in (t, t._base):
+            if each is not None:
+                self.written[id(each)] = weakref.ref(each)
+
+    def release(self) -> None:
+        """Take this level's own history from the tensors that were written and outlive it: captured ones."""
+        written = [t for ref in self.written.values() if (t := ref()) is not None]
+        self.written.clear()
+        ending = [t for t in written if requires_grad(t) and not self._stays(t)]
+        for t in ending:
+            t._edge = None
 
     def recording(self) -> differentiating:
         """Record, whatever the caller's mode is."""
@@ -108,11 +135,13 @@ class ReverseLevel:
 
     def leave(self, value: Any) -> Any:
         """A result without the history that is this level's own; anything but a tensor as it is."""
-        if not isinstance(value, Tensor) or not requires_grad(value):
-            return value
-        if local.state.mode & GRAD and self.depends_on_caller([value]):
+        if not isinstance(value, Tensor) or not requires_grad(value) or self._stays(value):
             return value
         return _with_tangents(alias(value, None), value)
+
+    def _stays(self, value: Tensor) -> bool:
+        """Whether a tensor keeps its history when the level ends."""
+        return bool(local.state.mode & GRAD) and self.depends_on_caller([value])
 
     def depends_on_caller(self, tensors: Iterable[Any]) -> bool:
         """Whether the history of any of `tensors` leads out of this level.

@@ -51,21 +51,21 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
 
     @functools.wraps(func)
     def wrapped(*args: Any, **named: Any) -> Any:
-        level = ReverseLevel()
-        inputs = tree_map(level.enter, selected(args, argnums))
-        with level.recording():
-            output, aux = split_aux(func(*replaced(args, argnums, inputs), **named), has_aux, api)
-        if not isinstance(output, Tensor):
-            raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
-        if output.ndim:
-            raise RuntimeError(
-                f"{api}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe you "
-                "wanted to use the vjp or jacrev APIs instead?"
-            )
-        flat, structure = tree_flatten(inputs)
-        gradient = tree_unflatten(level.gradients([output], flat, [None], False), structure)
-        value = level.leave(output)
-        return gradient, (value, tree_map(level.leave, aux)) if has_aux else value
+        with ReverseLevel() as level:
+            inputs = tree_map(level.enter, selected(args, argnums))
+            with level.recording():
+                output, aux = split_aux(func(*replaced(args, argnums, inputs), **named), has_aux, api)
+            if not isinstance(output, Tensor):
+                raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
+            if output.ndim:
+                raise RuntimeError(
+                    f"{api}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe "
+                    "you wanted to use the vjp or jacrev APIs instead?"
+                )
+            flat, structure = tree_flatten(inputs)
+            gradient = tree_unflatten(level.gradients([output], flat, [None], False), structure)
+            value = level.leave(output)
+            return gradient, (value, tree_map(level.leave, aux)) if has_aux else value
 
     return wrapped
 
@@ -135,20 +135,22 @@ def _vjp(
     func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums | None, has_aux: bool
 ) -> tuple[Any, Callable[..., Any], Any]:
     api = "vjp(f, *primals)"
-    level = ReverseLevel()
-    inputs = tree_map(level.enter, primals if argnums is None else selected(primals, argnums))
-    with level.recording():
-        result = func(*(inputs if argnums is None else replaced(primals, argnums, inputs)))
-    output, aux = split_aux(result, has_aux, api)
-    flat_outputs, out_structure = tree_flatten(output)
-    check_results(flat_outputs, api)
-    for out in flat_outputs:
-        if out._dtype.category < 2:
-            raise RuntimeError(
-                "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
-                f"{out.dtype!r}"
-            )
-    flat_inputs, in_structure = tree_flatten(inputs)
+    with ReverseLevel() as level:
+        inputs = tree_map(level.enter, primals if argnums is None else selected(primals, argnums))
+        with level.recording():
+            result = func(*(inputs if argnums is None else replaced(primals, argnums, inputs)))
+        output, aux = split_aux(result, has_aux, api)
+        flat_outputs, out_structure = tree_flatten(output)
+        check_results(flat_outputs, api)
+        for out in flat_outputs:
+            if out._dtype.category < 2:
+                raise RuntimeError(
+                    "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
+                    f"{out.dtype!r}"
+                )
+        flat_inputs, in_structure = tree_flatten(inputs)
+        flat_outputs = [level.kept(out) for out in flat_outputs]
+        left, aux = tree_map(level.leave, output), tree_map(level.leave, aux)
 
     def pull_back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         """The product of cotangents, structured as the output, with the Jacobian."""
@@ -160,7 +162,7 @@ def _vjp(
             )
         return tree_unflatten(level.gradients(flat_outputs, flat_inputs, flat, retain_graph), in_structure)
 
-    return tree_map(level.leave, output), pull_back, tree_map(level.leave, aux)
+    return left, pull_back, aux
 
 
 def jacrev(
