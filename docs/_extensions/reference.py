@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from examples import example, formulas
+from formulas import formulas
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from topics import LAYERS, OPERATIONS, section_of_layer
@@ -179,8 +179,6 @@ def _entry(op: Op) -> list[str]:
     lines = [f".. {directive}:: gradcore.{path}{signature}", "", f"   {_facts(op)}", ""]
     if op.kind == "elementwise" and (written := [f"``{text}`` ({name})" for name, text in formulas(op)]):
         lines += [f"   Differential: {', '.join(written)}.", ""]
-    if op.function and (shown := example(op)):
-        lines += ["   .. code-block:: pycon", "", *(f"      {line}" for line in shown), ""]
     return lines
 
 

@@ -75,6 +75,12 @@ class PReLU(Module):
         Their first value.
     device, dtype
         Of the slopes.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.PReLU()(gc.tensor([-1.0, 2.0]))
+    tensor([-0.2500,  2.0000], grad_fn=<PreluKernelBackward0>)
     """
 
     weight: Tensor
@@ -98,7 +104,14 @@ class PReLU(Module):
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of images."""
+    """Softmax over the channels of images.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.Softmax2d()(gc.ones(1, 2, 1, 1)).flatten()
+    tensor([0.5000, 0.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Softmax over the third last dim."""

@@ -179,6 +179,14 @@ class ModuleList(_Listed):
     Parameters
     ----------
     modules : iterable of Module, optional
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.ModuleList([gc.nn.Linear(2, 2) for _ in range(3)])
+    ModuleList(
+      (0-2): 3 x Linear(in_features=2, out_features=2, bias=True)
+    )
     """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
@@ -221,6 +229,12 @@ class ModuleDict(Module):
     Parameters
     ----------
     modules : mapping or iterable of pairs, optional
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.ModuleDict({"encode": gc.nn.Linear(2, 1), "decode": gc.nn.Linear(1, 2)})["decode"]
+    Linear(in_features=1, out_features=2, bias=True)
     """
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradcore.creation import empty
 from gradcore.nn import functional as F
+from gradcore.nn.docstrings import Docstring
 from gradcore.nn.init import uniform_
 from gradcore.nn.made import ntuple
 from gradcore.nn.module import Module
@@ -204,7 +205,7 @@ class _ConvTranspose(_Conv):
 def _made(base: type[_Conv], n: int) -> type[_Conv]:
     name = f"{base.__name__.removeprefix('_')}{n}d"
     doc = (base.__doc__ or "").format(n=f"{n} dim{'s' * (n > 1)}")
-    return type(name, (base,), {"n": n, "__module__": "gradcore.nn", "__doc__": doc})
+    return type(name, (base,), {"n": n, "__module__": "gradcore.nn", "__doc__": Docstring(doc)})
 
 
 MADE = {cls.__name__: cls for cls in (_made(base, n) for base in (_Conv, _ConvTranspose) for n in (1, 2, 3))}

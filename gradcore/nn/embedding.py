@@ -139,6 +139,12 @@ class EmbeddingBag(_Table):
         The number of a vector that is left out.
     device, dtype
         Of the vectors.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.EmbeddingBag(10, 3)(gc.tensor([1, 2, 4]), gc.tensor([0, 2])).shape
+    torch.Size([2, 3])
     """
 
     def __init__(

@@ -166,7 +166,14 @@ TABLE |= {
 
 
 class Identity(Module):
-    """A module that returns its input, whatever it is made with."""
+    """A module that returns its input, whatever it is made with.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.Identity()(gc.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -183,6 +190,12 @@ class Flatten(Module):
     ----------
     start_dim, end_dim : int
         The first and the last dim that are joined.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.Flatten()(gc.ones(8, 3, 4, 4)).shape
+    torch.Size([8, 48])
     """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
@@ -207,6 +220,12 @@ class Unflatten(Module):
         The dim that is split.
     unflattened_size : tuple of int
         The sizes of the new dims; one of them may be -1.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.Unflatten(1, (3, 4))(gc.ones(8, 12)).shape
+    torch.Size([8, 3, 4])
     """
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.nn import convolution, normalization
+from gradcore.nn.docstrings import Docstring
 from gradcore.nn.linear import Linear
 from gradcore.nn.module import Module
 from gradcore.nn.uninitialized import UninitializedBuffer, UninitializedParameter, is_lazy
@@ -232,7 +233,7 @@ class _LazyNorm(_Lazy):
 
 def _made(mixin: type[_Lazy], base: type[Module]) -> type[Module]:
     doc = f"A `{base.__name__}` that learns `{mixin._size}` from its first input, and takes its other settings."
-    body = {"cls_to_become": base, "__module__": "gradcore.nn", "__doc__": doc}
+    body = {"cls_to_become": base, "__module__": "gradcore.nn", "__doc__": Docstring(doc)}
     return type(f"Lazy{base.__name__}", (mixin, base), body)
 
 

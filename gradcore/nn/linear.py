@@ -73,6 +73,12 @@ class Bilinear(Module):
         Whether there is a bias.
     device, dtype
         Of the parameters. Their first values are uniform between plus and minus ``1 / sqrt(in1_features)``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.Bilinear(2, 3, 4)(gc.ones(5, 2), gc.ones(5, 3)).shape
+    torch.Size([5, 4])
     """
 
     bias: Tensor | None

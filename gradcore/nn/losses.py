@@ -115,6 +115,13 @@ class TripletMarginWithDistanceLoss(_Loss):
     margin : float
     swap : bool
     reduction : {"none", "mean", "sum"}
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> loss = gc.nn.TripletMarginWithDistanceLoss(distance_function=gc.nn.PairwiseDistance())
+    >>> loss(gc.tensor([[0.0, 0.0]]), gc.tensor([[1.0, 0.0]]), gc.tensor([[0.0, 1.5]]))
+    tensor(0.5000)
     """
 
     def __init__(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradcore.nn import functional
+from gradcore.nn.docstrings import Docstring
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
 
@@ -94,7 +95,7 @@ def make(name: str, made: Made, where: str) -> type[Module]:
     forward.__doc__ = f"Call `gradcore.nn.functional.{made.function}` with this module's settings."
     extra_repr.__doc__ = "The settings that are printed."
     body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__module__": where}
-    doc = f"`gradcore.nn.functional.{made.function}` as a module."
+    doc = Docstring(f"`gradcore.nn.functional.{made.function}` as a module.", made.function, made.settings)
     cls = type(name, (made.base,), {**body, "__doc__": doc, "__signature__": signature})
     for function in (__init__, forward, extra_repr):
         function.__qualname__ = f"{name}.{function.__name__}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradcore import dtypes
 from gradcore.creation import empty, ones, tensor, zeros
 from gradcore.nn import functional as F
+from gradcore.nn.docstrings import Docstring
 from gradcore.nn.init import ones_, zeros_
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
@@ -48,6 +49,12 @@ class LayerNorm(_Affine):
         Whether there are offsets besides.
     device, dtype
         Of the parameters.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.LayerNorm(3)(gc.tensor([[0.0, 1.0, 2.0]])).detach()
+    tensor([[-1.2247,  0.0000,  1.2247]])
     """
 
     def __init__(
@@ -91,6 +98,12 @@ class RMSNorm(_Affine):
         Whether there are factors.
     device, dtype
         Of the factors.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.RMSNorm(2)(gc.tensor([[3.0, 4.0]])).detach()
+    tensor([[0.8485, 1.1314]])
     """
 
     def __init__(
@@ -131,6 +144,12 @@ class GroupNorm(_Affine):
         Of the parameters.
     bias : bool
         Whether there are offsets besides.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.GroupNorm(2, 4)(gc.tensor([[1.0, 3.0, 10.0, 30.0]])).detach()
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
     """
 
     def __init__(
@@ -303,7 +322,7 @@ def _made(base: type[_Running], n: int, ndims: tuple[int, ...]) -> type[_Running
     kind = base.__name__.removeprefix("_")
     what = f"`gradcore.nn.functional.{kind.removesuffix('Norm').lower()}_norm` over {n} dim{'s' * (n > 1)}"
     doc = f"{what}, with parameters and running statistics.{(_Running.__doc__ or '').partition('share.')[2]}"
-    body = {"ndims": ndims, "__module__": "gradcore.nn", "__doc__": doc}
+    body = {"ndims": ndims, "__module__": "gradcore.nn", "__doc__": Docstring(doc)}
     return type(f"{kind}{n}d", (base,), body)
 
 

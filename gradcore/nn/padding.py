@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradcore.nn import functional as F
+from gradcore.nn.docstrings import Docstring
 from gradcore.nn.made import ntuple
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
@@ -74,7 +75,7 @@ MADE = {
     f"{name}{n}d": type(
         f"{name}{n}d",
         (base,),
-        {"n": n, "mode": mode, "__module__": "gradcore.nn", "__doc__": f"Pad the last {n} dims {what}."},
+        {"n": n, "mode": mode, "__module__": "gradcore.nn", "__doc__": Docstring(f"Pad the last {n} dims {what}.")},
     )
     for name, (base, mode, what) in KINDS.items()
     for n in (1, 2, 3)

@@ -88,6 +88,14 @@ class Buffer(Tensor):
         The values, whose memory is shared.
     persistent : bool
         Whether it is part of the module's `state_dict`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> module = gc.nn.Module()
+    >>> module.mean = gc.nn.Buffer(gc.zeros(2))
+    >>> module.state_dict()
+    OrderedDict([('mean', tensor([0., 0.]))])
     """
 
     __slots__ = ()

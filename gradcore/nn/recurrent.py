@@ -86,6 +86,12 @@ class RNNCellBase(_Recurrent):
         How many times the hidden size the weights have.
     device, dtype
         Of the parameters.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.RNNCellBase(3, 4, bias=True, num_chunks=1).weight_hh.shape
+    torch.Size([4, 4])
     """
 
     mode: str
@@ -157,6 +163,12 @@ class RNNCell(RNNCellBase):
     nonlinearity : {"tanh", "relu"}
     device, dtype
         Of the parameters.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.RNNCell(3, 4)(gc.ones(1, 3)).shape
+    torch.Size([1, 4])
     """
 
     def __init__(
@@ -190,6 +202,13 @@ class LSTMCell(RNNCellBase):
         Whether there are offsets.
     device, dtype
         Of the parameters.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> h, c = gc.nn.LSTMCell(3, 4)(gc.ones(1, 3))
+    >>> h.shape, c.shape
+    (torch.Size([1, 4]), torch.Size([1, 4]))
     """
 
     mode = "LSTM"
@@ -211,6 +230,12 @@ class GRUCell(RNNCellBase):
         Whether there are offsets.
     device, dtype
         Of the parameters.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.GRUCell(3, 4)(gc.ones(1, 3), gc.zeros(1, 4)).shape
+    torch.Size([1, 4])
     """
 
     mode = "GRU"
@@ -258,6 +283,12 @@ class RNNBase(_Recurrent):
         If not zero, the size to which an LSTM's hidden state is mapped.
     device, dtype
         Of the parameters.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.RNNBase("RNN_TANH", 3, 4).weight_ih_l0.shape
+    torch.Size([4, 3])
     """
 
     def __init__(
@@ -475,7 +506,15 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Layers of long short-term memory; see `RNNBase`. States are pairs of hidden states and cells."""
+    """Layers of long short-term memory; see `RNNBase`. States are pairs of hidden states and cells.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> outputs, (h, c) = gc.nn.LSTM(3, 4, bidirectional=True)(gc.ones(7, 1, 3))
+    >>> outputs.shape, h.shape, c.shape
+    (torch.Size([7, 1, 8]), torch.Size([2, 1, 4]), torch.Size([2, 1, 4]))
+    """
 
     def __init__(
         self,
@@ -495,7 +534,15 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Layers of gated recurrent units; see `RNNBase`."""
+    """Layers of gated recurrent units; see `RNNBase`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> outputs, state = gc.nn.GRU(3, 4, num_layers=2)(gc.ones(7, 1, 3))
+    >>> outputs.shape, state.shape
+    (torch.Size([7, 1, 4]), torch.Size([2, 1, 4]))
+    """
 
     def __init__(
         self,

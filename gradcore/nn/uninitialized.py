@@ -173,6 +173,14 @@ class UninitializedBuffer(Uninitialized):
         Of the values that it will have.
     persistent : bool
         Whether it is part of the module's `state_dict`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> buffer = gc.nn.UninitializedBuffer()
+    >>> buffer.materialize((2, 3))
+    >>> buffer.shape
+    torch.Size([2, 3])
     """
 
     __slots__ = ()

@@ -21,11 +21,11 @@ _GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 _SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804934193349852946}
 
 
-def _functional(op: Op, name: str = "", *, writes: bool = False, **fixed) -> None:
+def _functional(op: Op, name: str = "", doc: str = "", *, writes: bool = False, **fixed) -> None:
     """Declare the function in ``nn.functional`` for an operation, with an argument `inplace`.
 
-    `fixed` gives the values of the operation's last settings, which the function does not have; `writes` says
-    whether PyTorch has the function ``name_`` too.
+    `fixed` gives the values of the operation's last settings, which the function does not have; `doc` describes a
+    function with another name; `writes` says whether PyTorch has the function ``name_`` too.
     """
     plain, writing = op.name, op.name + "_"
     values = tuple(fixed.values())
@@ -35,7 +35,7 @@ def _functional(op: Op, name: str = "", *, writes: bool = False, **fixed) -> Non
 
     free = [p for p in op.parameters if p.name not in fixed]
     call.__signature__ = [Parameter("F"), *free, Parameter("inplace", False, "bool")]  # type: ignore[attr-defined]
-    call.__doc__ = op.doc
+    call.__doc__ = doc or op.doc
     name = name or op.name
     required = [0.5 for p in free[1:] if p.default is p.empty]
     composite(
@@ -413,7 +413,9 @@ def _halves(x, dim):
 
 _functional(relu, writes=True)
 _functional(hardtanh, writes=True)
-_functional(hardtanh, "relu6", min_val=0.0, max_val=6.0)
+_functional(
+    hardtanh, "relu6", "``minimum(maximum(self, 0), 6)``; the derivative at 0 and 6 is 0.", min_val=0.0, max_val=6.0
+)
 _functional(leaky_relu, writes=True)
 _functional(elu, writes=True, scale=1.0, input_scale=1.0)
 _functional(selu, writes=True)

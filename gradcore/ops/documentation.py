@@ -13,6 +13,8 @@ import re
 from functools import cache
 from typing import Any
 
+from gradcore.ops.examples import EXAMPLES
+
 __all__ = ["docstring"]
 
 #: What annotations mean, for users.
@@ -103,10 +105,16 @@ def docstring(op: Any, method: bool = False, inplace: bool = False) -> str:
     if "\n" in head:
         head, *rest = _SECTION.split(inspect.cleandoc(head))
         own = dict(zip(rest[::2], rest[1::2], strict=True))
-    made = {"Parameters": _parameters(op, method), "Returns": _returned(op), "Raises": _raised(op.promotion), **own}
+    made = {"Parameters": _parameters(op, method), "Returns": _returned(op), "Raises": _raised(op.promotion)}
+    shape, session = EXAMPLES.get(op.path, ("", ""))
+    if session:
+        made["Examples"] = session
+    if shape:
+        made["Returns"] = f"{'tuple of Tensor' if shape.startswith('Two') else 'Tensor'}\n    {shape}"
+    made.update(own)
     if inplace:
         head = f"`{op.path.rpartition('.')[2]}` in place: the result is written into the tensor."
-        made["Returns"] = "Tensor\n    The tensor itself."
+        made["Returns"], made["Examples"] = "Tensor\n    The tensor itself.", ""
     sections = [f"{name}\n{'-' * len(name)}\n{made[name].strip()}" for name in _ORDER if made.get(name)]
     return "\n\n".join([head.strip(), *sections]) + "\n"
 

@@ -1,0 +1,52 @@
+"""Docstrings of modules that tables and loops make."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+
+from gradcore.nn import functional
+from gradcore.nn.examples import EXAMPLES
+
+__all__ = ["Docstring"]
+
+_SECTION = re.compile(r"^(\w+)\n-{3,}\n", re.MULTILINE)
+
+
+class Docstring:
+    """A class's docstring with an example, put together when it is read.
+
+    Parameters
+    ----------
+    text : str
+        Summary, and sections of its own.
+    function : str
+        The function of `gradcore.nn.functional` that the module calls: its summary comes first, and `settings` are
+        described as there.
+    settings : iterable of str
+        The function's parameters that are settings of the module.
+    """
+
+    __slots__ = ("function", "settings", "text")
+
+    def __init__(self, text: str, function: str = "", settings: Iterable[str] = ()) -> None:
+        self.text, self.function, self.settings = text, function, frozenset(settings)
+
+    def __get__(self, instance: object, owner: type) -> str:
+        parts = [inspect.cleandoc(self.text)]
+        if self.function:
+            summary, *sections = _SECTION.split(inspect.getdoc(getattr(functional, self.function)) or "")
+            parameters = dict(zip(sections[::2], sections[1::2], strict=True)).get("Parameters", "")
+            chosen = "".join(_described(parameters, self.settings))
+            parts = [summary.strip(), *parts, f"Parameters\n----------\n{chosen}" if chosen else ""]
+        if owner.__name__ in EXAMPLES:
+            parts.append(f"Examples\n--------\n>>> import gradcore as gc\n{EXAMPLES[owner.__name__]}")
+        return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def _described(parameters: str, names: frozenset[str]) -> Iterator[str]:
+    """The entries of a section of parameters that are about `names`."""
+    for entry in re.split(r"^(?=\S)", parameters, flags=re.MULTILINE):
+        if names.intersection(re.split(r",\s*", entry.partition(" :")[0])):
+            yield entry
