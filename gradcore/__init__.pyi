@@ -243,6 +243,9 @@ HalfTensor: Any
 IntTensor: Any
 LongTensor: Any
 ShortTensor: Any
+UInt16Tensor: Any
+UInt32Tensor: Any
+UInt64Tensor: Any
 e: builtins.float
 get_autocast_cpu_dtype: Any
 get_autocast_gpu_dtype: Any
@@ -280,6 +283,9 @@ int64: dtype
 int8: dtype
 long: dtype
 short: dtype
+uint16: dtype
+uint32: dtype
+uint64: dtype
 uint8: dtype
 
 def _addmm_activation(

@@ -4,6 +4,9 @@ NumPy's promotion differs from PyTorch's (``int32 + float32`` is ``float64`` in 
 bfloat16, so the types and their promotion are tables of our own. Every type is one object: compare it with
 ``is``, use it as a dict key.
 
+The unsigned integers of 16, 32 and 64 bit hold data. As in PyTorch they are promoted with floating-point types alone,
+and are no indices.
+
 There is no complex32: where PyTorch would use it (float16 together with a complex number), it is complex64.
 """
 
@@ -44,6 +47,10 @@ __all__ = [
     "scalar_dtype",
     "set_default_dtype",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "unsupported",
 ]
 
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
@@ -159,7 +166,7 @@ def _register(name: str, scalar_name: str, category: int, itemsize: int) -> dtyp
         "itemsize": itemsize,
         "is_floating_point": category == FLOATING,
         "is_complex": category == COMPLEX,
-        "is_signed": name not in ("bool", "uint8"),
+        "is_signed": name != "bool" and not name.startswith("uint"),
         "is_reduced": category == FLOATING and itemsize == 2,
     }
     if name != "bfloat16":
@@ -173,6 +180,9 @@ def _register(name: str, scalar_name: str, category: int, itemsize: int) -> dtyp
 
 bool_ = _register("bool", "Bool", BOOL, 1)
 uint8 = _register("uint8", "Byte", INTEGER, 1)
+uint16 = _register("uint16", "UInt16", INTEGER, 2)
+uint32 = _register("uint32", "UInt32", INTEGER, 4)
+uint64 = _register("uint64", "UInt64", INTEGER, 8)
 int8 = _register("int8", "Char", INTEGER, 1)
 int16 = _register("int16", "Short", INTEGER, 2)
 int32 = _register("int32", "Int", INTEGER, 4)
@@ -226,11 +236,16 @@ def from_numpy(numpy_dtype: np.dtype[Any]) -> dtype:
             "Conversion between byte orders is currently not supported. "
             "Convert it with array.astype(array.dtype.newbyteorder('='))."
         )
+    raise unsupported(numpy_dtype)
+
+
+def unsupported(numpy_dtype: np.dtype[Any]) -> TypeError:
+    """Return what is said of arrays whose type no tensor has."""
     kind = numpy_dtype.type
-    *supported, last = reversed(DTYPES)
-    raise TypeError(
+    return TypeError(
         f"can't convert np.ndarray of type {kind.__module__}.{kind.__name__}. "
-        f"The only supported types are: {', '.join(supported)}, and {last}."
+        "The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, "
+        "uint64, uint32, uint16, uint8, and bool."
     )
 
 
@@ -329,16 +344,25 @@ _PAIRS = {
     frozenset({float64, complex64}): complex128,
 }
 
+_WIDE_UNSIGNED = {uint16, uint32, uint64}
 
-def _promote(a: dtype, b: dtype) -> dtype:
+
+def _promote(a: dtype, b: dtype) -> dtype | None:
+    if a is not b and not _WIDE_UNSIGNED.isdisjoint({a, b}) and FLOATING not in (a.category, b.category):
+        return None
     return _PAIRS.get(frozenset({a, b})) or max(a, b, key=lambda d: (d.category, d.itemsize))
 
 
-_PROMOTED = {(a, b): _promote(a, b) for a in DTYPES.values() for b in DTYPES.values()}
+_PROMOTED = {(a, b): d for a in DTYPES.values() for b in DTYPES.values() if (d := _promote(a, b)) is not None}
 
 
 def promote_types(a: DTypeLike, b: DTypeLike) -> dtype:
     """Return the smallest type of the higher category that holds both types.
+
+    Raises
+    ------
+    RuntimeError
+        If one of them is uint16, uint32 or uint64 and the other is neither the same nor a floating-point type.
 
     Examples
     --------
@@ -349,7 +373,14 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> dtype:
     try:
         return _PROMOTED[a, b]  # type: ignore[index]
     except (KeyError, TypeError):
-        return _PROMOTED[as_dtype(a), as_dtype(b)]
+        a, b = as_dtype(a), as_dtype(b)
+        found = _PROMOTED.get((a, b))
+    if found is None:
+        raise RuntimeError(
+            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+            f"{a.scalar_name} and {b.scalar_name}"
+        )
+    return found
 
 
 def can_cast(from_: DTypeLike, to: DTypeLike) -> bool:
@@ -373,7 +404,7 @@ def _combine(high: dtype | None, low: dtype | None) -> dtype | None:
         return high
     if high.category == FLOATING:
         return high.to_complex()  # keeps the precision of the floating-point tensor
-    return promote_types(high, low)
+    return low
 
 
 def result_dtype(dims: Iterable[dtype] = (), zero_dims: Iterable[dtype] = (), scalars: Iterable[Any] = ()) -> dtype:

@@ -285,6 +285,9 @@ def _converted(item: Any, like: Any) -> Any:
         else:
             error = TypeError if isinstance(item, str) else IndexError
             raise error(f"{_VALID} (got {type(item).__name__})")
+    alone = not item._array.ndim and not item._device.levels
+    if alone and item._dtype.category == 1 and item._dtype is not dtypes.uint8:
+        return operator.index(item)
     if item._dtype not in (dtypes.int64, dtypes.bool_, dtypes.int32, dtypes.uint8):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if item._dtype is dtypes.uint8:

@@ -184,7 +184,7 @@ def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> 
             reverse = getattr(TENSORS, f"r{op_name}", None)
             if reverse is not None:
                 return reverse(self, other)
-            other = TENSORS.number_as_tensor(other, self._device)
+            other = TENSORS.number_as_tensor(other, self)
         return method(other, self)
 
     call.__name__, call.__qualname__ = name, f"Tensor.{name}"

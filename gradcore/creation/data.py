@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,33 +23,89 @@ from gradcore.tensor import Tensor, is_differentiated
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "new_tensor", "tensor"]
 
 
-def _host_array(data: Any) -> np.ndarray[Any, Any]:
-    """Nested sequences, numbers and tensors as a NumPy array."""
-    if isinstance(data, (list, tuple)) and _holds_tensors(data):
-        data = _without_tensors(data)
-    try:
+#: What NumPy is asked for: numbers of one category, in full.
+_WIDE = (np.bool_, np.int64, np.float64, np.complex128)
+#: How deep sequences may be nested, as in NumPy.
+_MOST_DIMS = 64
+
+
+def _read(data: Any, wanted: dtypes.dtype | None) -> tuple[np.ndarray[Any, Any], dtypes.dtype]:
+    """Numbers, nested sequences and arrays as a NumPy array, and the dtype that PyTorch infers for them.
+
+    Numbers of Python have the dtypes of numbers; arrays, scalars of NumPy and tensors in their place keep theirs.
+    """
+    kind = data.__class__
+    if kind in _NUMBERS:
+        kinds = {dtypes.scalar_dtype(kind)}
+    elif kind not in _LISTS and hasattr(data, "__array__"):
         array = np.array(data)
+        if array.dtype.kind in "OSUMmV":
+            raise dtypes.unsupported(array.dtype)
+        return array, dtypes.from_numpy(array.dtype)
+    else:
+        types = _number_types(data)
+        kinds = set() if types is None else set(map(dtypes.scalar_dtype, types))
+        if types is None:
+            data = _plain(data, kinds, ())
+    dtype = reduce(dtypes.promote_types, kinds) if kinds else dtypes.get_default_dtype()
+    host = np.uint64 if dtypes.uint64 in (wanted, dtype) and dtype.category == 1 else _WIDE[dtype.category]
+    try:
+        return np.array(data, host), dtype
+    except OverflowError as error:
+        raise ValueError("Overflow when unpacking long long" if host is np.int64 else str(error)) from None
     except ValueError:
         raise _ragged(data) from None
-    if array.dtype.kind in "OUS":
-        raise _unusable(data)
-    return array
 
 
-def _holds_tensors(data: Any) -> bool:
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return isinstance(data, Tensor)
+_NUMBERS = frozenset((bool, int, float, complex))
+_LISTS = frozenset((list, tuple))
 
 
-def _without_tensors(data: Any) -> Any:
+def _number_types(data: Any) -> set[type] | None:
+    """The types of what nested lists hold, if these are Python's numbers alone; not one call for each number."""
+    first = data
+    for _ in range(_MOST_DIMS + 1):
+        if first.__class__ not in _LISTS or not first:
+            break
+        first = first[0]
+    else:
+        raise ValueError(f"too many dimensions '{type(data).__name__}'")
+    level = (data,)
+    while True:
+        found = set(map(type, level))
+        if found <= _NUMBERS:
+            return found
+        if not found <= _LISTS:
+            return None
+        level = level[0] if len(level) == 1 else tuple(chain.from_iterable(level))
+
+
+def _plain(data: Any, kinds: set[dtypes.dtype], above: tuple[Any, ...]) -> Any:
+    """Nested sequences with numbers and arrays alone, the dtypes of which go into `kinds`.
+
+    `above` are the sequences that hold `data`.
+    """
     if isinstance(data, Tensor):
-        if data._array.ndim and data._array.size != 1:
+        if data.numel() != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         if is_differentiated(data):
             history_lost("sequence")
-        return data.item() if not data._array.ndim else data.tolist()
-    return [_without_tensors(d) for d in data] if isinstance(data, (list, tuple)) else data
+        kinds.add(data._dtype)
+        return data.item()
+    if hasattr(data, "__array__"):
+        array = np.asarray(data)
+        kinds.add(dtypes.from_numpy(array.dtype))
+        return array
+    if isinstance(data, (bool, int, float, complex)):
+        kinds.add(dtypes.scalar_dtype(data))
+        return data
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or hasattr(data, "keys"):
+        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+    if any(data is each for each in above):
+        raise TypeError("new(): self-referential lists are incompatible")
+    return [_plain(each, kinds, (*above, data)) for each in data]
 
 
 def _ragged(data: Any) -> Exception:
@@ -61,38 +119,6 @@ def _ragged(data: Any) -> Exception:
         if not level:
             break
     return TypeError("not a sequence: the nested sequences have different depths")
-
-
-def _is_long(value: Any) -> bool:
-    return isinstance(value, int) and -(2**63) <= value < 2**63
-
-
-def _unusable(data: Any) -> Exception:
-    while isinstance(data, (list, tuple)) and data:
-        data = next((d for d in data if not isinstance(d, (bool, float)) and not _is_long(d)), data[0])
-    if isinstance(data, str):
-        return TypeError("new(): invalid data type 'str'")
-    if isinstance(data, np.ndarray):
-        return TypeError(
-            f"can't convert np.ndarray of type numpy.{data.dtype.type.__name__}. The only supported types are: "
-            "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, "
-            "uint8, and bool."
-        )
-    if isinstance(data, int):
-        return ValueError("Overflow when unpacking long long")
-    return RuntimeError(f"Could not infer dtype of {type(data).__name__}")
-
-
-def _dtype_of(data: Any, array: np.ndarray[Any, Any]) -> dtypes.dtype:
-    """The dtype that PyTorch infers: Python floats are of the default dtype, arrays keep theirs."""
-    if not isinstance(data, (np.ndarray, np.generic)) and not (
-        isinstance(data, (list, tuple)) and data and isinstance(data[0], (np.ndarray, np.generic))
-    ):
-        if array.dtype.kind == "f":
-            return dtypes.get_default_dtype()
-        if array.dtype.kind == "c":
-            return dtypes.default_complex()
-    return dtypes.from_numpy(array.dtype)
 
 
 def tensor(
@@ -148,8 +174,8 @@ def tensor(
         return finished(out, requires_grad)  # type: ignore[no-any-return]
     if hasattr(data, "__cuda_array_interface__"):
         return finished(as_tensor(data, dtype, device).clone(), requires_grad)  # type: ignore[no-any-return]
-    array = _host_array(data)
-    wanted = wanted or _dtype_of(data, array)
+    array, inferred = _read(data, wanted)
+    wanted = wanted or inferred
     if array.dtype.kind == "c" and not wanted.is_complex:
         raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
     if wanted.category == 1 and not isinstance(data, np.ndarray):

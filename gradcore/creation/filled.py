@@ -286,6 +286,6 @@ def new_full(
     return filled("full", sizes((size,)), dtype or self._dtype, where, requires_grad, fill_value)  # type: ignore[no-any-return]
 
 
-def number_as_tensor(value: Any, device: Any) -> Tensor:
-    """A Python number as a 0-dim tensor of the dtype that numbers have."""
-    return full((), value, device=device)
+def number_as_tensor(value: Any, like: Tensor) -> Tensor:
+    """A Python number as a 0-dim tensor on the device of another tensor, in the dtype of what they give together."""
+    return full((), value, dtype=dtypes.result_dtype([like._dtype], scalars=[value]), device=like._device)

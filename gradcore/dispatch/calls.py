@@ -26,6 +26,7 @@ from gradcore.dispatch.operands import (
 )
 from gradcore.dispatch.overriding import foreign, overloaded, routed, takes_over
 from gradcore.dispatch.recording import OUTPUT_TYPES, check_differentiable, finish, make_node
+from gradcore.ops.checks import fitting
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
 
@@ -103,6 +104,10 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         if op.sequence and not args[0]:
             raise no_tensors(op)
         device = CPU
+    if op.mixed is not None:
+        converted = _of_one_dtype(op, args)
+        if converted is not None:
+            return apply(op, converted)
     if not same_device:
         device = common_device([t for t in tensors if t is not None])
         raw = _moved(op, args, raw, device)
@@ -120,6 +125,17 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
 def _taken_plainly(value: Any, state: State) -> bool:
     """Whether a value is a tensor of a subclass that is to be computed with as a plain one."""
     return bool(state.mode & PLAINLY) and isinstance(value, Variable)
+
+
+def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The arguments with all tensors in the dtype to compute in; None where they can stay as they are."""
+    together = [p for p in op.tensors if p not in op.unpromoted and args[p] is not None]
+    if len({args[p]._dtype for p in together}) < 2:
+        return None
+    dtype = op.mixed(op, args)  # type: ignore[misc]
+    if dtype is None:
+        return None
+    return tuple(TENSORS.to(a, dtype) if p in together else a for p, a in enumerate(args))
 
 
 def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
@@ -170,11 +186,16 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     if not tensors:
         return foreign(op, op.tensors[0], args[op.tensors[0]], args)
     device = common_device(tensors)
+    if op.mixed is not None:
+        op.mixed(op, args)
     compute, result_type = RULES[op.promotion](op, tensors, numbers_, args)
     upcast = compute.is_reduced and op.upcast and device.backend.upcasts
     kernel_type = dtypes.float32 if upcast else compute
     target = kernel_type.numpy
     raw = list(args)
+    if compute.category == dtypes.INTEGER:
+        for p in op.numeric_settings:
+            raw[p] = fitting(raw[p], compute) if isinstance(raw[p], int) else raw[p]
     operands: list[Any] = []
     edges: list[Any] = []
     needed = converts = False

@@ -193,6 +193,8 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
         unlike = f" or a{p}._device is not device"
         if op.kind == "elementwise":
             unlike += f" or a{p}._dtype is not {'bool_' if p in op.unpromoted else 'dtype'}"
+        elif op.mixed is not None and p not in op.unpromoted:
+            unlike += f" or a{p}._dtype is not dtype"
         elif op.upcast:
             unlike += f" or a{p}._dtype.is_reduced"
         if _several(op, p):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from gradcore.ops.activations import tanh_gelu_slope
-from gradcore.ops.affine import gradient_of_summand, scaled
+from gradcore.ops.affine import addmm, gradient_of_summand, scaled
 from gradcore.ops.annotations import Number
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 
 
-@general(function=False, method=False, node="AddmmActivationBackward0")
+@general(
+    function=False,
+    method=False,
+    node="AddmmActivationBackward0",
+    mixed=addmm.mixed,
+)
 def addmm_relu(F, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
     """`relu` of `addmm`."""
     return F.relu(F.addmm(self, mat1, mat2, beta, alpha))
@@ -24,7 +29,14 @@ def _(F, grad, self_shape, mat1, mat2, result, beta, alpha, needs):
 # What is activated is an output with a derivative, so that formulas may read it at any order.
 
 
-@general(outputs=("result", "inner"), function=False, method=False, node="AddmmActivationBackward0", materialize=False)
+@general(
+    outputs=("result", "inner"),
+    function=False,
+    method=False,
+    node="AddmmActivationBackward0",
+    materialize=False,
+    mixed=addmm.mixed,
+)
 def addmm_gelu(F, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
     """`gelu`, near it by tanh, of `addmm`; and what it was taken of."""
     inner = F.addmm(self, mat1, mat2, beta, alpha)

@@ -10,6 +10,7 @@ import math
 
 from gradcore.ops.annotations import Number
 from gradcore.ops.parameters import Parameter
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import Op, composite, elementwise, general
@@ -75,6 +76,7 @@ def leaky_relu(F, self, negative_slope: float = 0.01):
     method=False,
     inplace=False,
     numbers=(),
+    mixed=same_dtypes("prelu: Type promoting not supported. Got {self} and {weight}"),
 )
 def prelu_kernel(F, self, weight):
     """`self` where positive, ``weight * self`` elsewhere."""

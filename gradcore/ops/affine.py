@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
+from gradcore.dtypes import promote_types
 from gradcore.ops.annotations import Number
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import general
 
@@ -48,6 +52,10 @@ def _weight_gradient(F, grad, input, shape):
     bias=lambda F, grad, bias_shape: _summed(F, grad, bias_shape),
     path="nn.functional.linear",
     node=_linear_node,
+    mixed=same_dtypes(
+        "expected m1 and m2 to have the same dtype, but got: {input.cpp} != {weight.cpp}",
+        "self and mat2 must have the same dtype, but got {bias} and {weight}",
+    ),
     samples=lambda: [
         case(floats(2, 3), floats(4, 3), floats(4)), case(floats(2, 3), floats(4, 3)),
         case(floats(3), floats(4, 3), floats(4)),
@@ -99,6 +107,10 @@ def _times_first(F, grad, first, alpha):
     mat1=lambda F, grad, mat2, alpha: _times_second(F, grad, mat2, alpha),
     mat2=lambda F, grad, mat1, alpha: _times_first(F, grad, mat1, alpha),
     inplace=True,
+    mixed=same_dtypes(
+        "mat1 and mat2 must have the same dtype, but got {mat1} and {mat2}",
+        "self and mat2 must have the same dtype, but got {self} and {mat2}",
+    ),
     samples=_samples((2, 4), (2, 3), (3, 4)),
 )
 def addmm(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
@@ -111,6 +123,9 @@ def addmm(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     batch1=lambda F, grad, batch2, alpha: _times_second(F, grad, batch2, alpha),
     batch2=lambda F, grad, batch1, alpha: _times_first(F, grad, batch1, alpha),
     inplace=True,
+    mixed=same_dtypes(
+        "Input dtypes must be the same, got: input {self.cpp}, batch1: {batch1.cpp}, batch2: {batch2.cpp}"
+    ),
     samples=_samples((2, 2, 4), (2, 2, 3), (2, 3, 4)),
 )
 def baddbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
@@ -123,6 +138,10 @@ def baddbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     batch1=lambda F, grad, batch2, alpha: _times_second(F, grad, batch2, alpha),
     batch2=lambda F, grad, batch1, alpha: _times_first(F, grad, batch1, alpha),
     inplace=True,
+    mixed=same_dtypes(
+        "mat1 and mat2 must have the same dtype, but got {batch1} and {batch2}",
+        "self and mat2 must have the same dtype, but got {self} and {batch2}",
+    ),
     samples=_samples((2, 4), (5, 2, 3), (5, 3, 4)),
 )
 def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
@@ -135,6 +154,7 @@ def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     mat=lambda F, grad, vec, alpha: scaled(F.outer(grad, F.conj(vec)), alpha.conjugate()),
     vec=lambda F, grad, mat, alpha: _times_first(F, grad, mat, alpha),
     inplace="function",
+    mixed=same_dtypes("addmv input tensors must have the same dtype, but got {self}, {mat}, and {vec}"),
     samples=_samples((2,), (2, 3), (3,)),
 )
 def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
@@ -147,6 +167,7 @@ def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     vec1=lambda F, grad, vec2, alpha: scaled(F.matmul(grad, F.conj(vec2)), alpha.conjugate()),
     vec2=lambda F, grad, vec1, alpha: scaled(F.matmul(F.transpose(grad, 0, 1), F.conj(vec1)), alpha.conjugate()),
     inplace=True,
+    mixed=lambda op, args: reduce(promote_types, (t.dtype for t in args[:3])),
     samples=_samples((2, 3), (2,), (3,)),
 )
 def addr(F, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):

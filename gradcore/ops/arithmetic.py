@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore.ops.annotations import Number
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import composite, elementwise
 
@@ -104,6 +105,17 @@ def addcdiv(F, self, tensor1, tensor2, *, value: Number = 1):
     return self + _scaled(tensor1 / tensor2, value)
 
 
+_refuse_other_ends = same_dtypes("expected dtype {self.cpp} for `end` but got dtype {end.cpp}")
+_refuse_other_weights = same_dtypes("expected dtype {self.cpp} for `weight` but got dtype {weight.cpp}")
+
+
+def _mixed_ends(op, args):
+    """A weight without dims is taken as a number."""
+    _refuse_other_ends(op, args)
+    if getattr(args[2], "ndim", 0):
+        _refuse_other_weights(op, args)
+
+
 @elementwise(
     self=lambda F, t, weight: t * (1 - weight),
     end=lambda F, t, weight: t * weight,
@@ -111,6 +123,7 @@ def addcdiv(F, self, tensor1, tensor2, *, value: Number = 1):
     node=_by_number("Lerp", 2),
     promotion="default -bool -integer",
     numbers=("weight",),
+    mixed=_mixed_ends,
 )
 def lerp(self, end, weight):
     """Linear interpolation, ``self + weight * (end - self)``; exactly `end` where the weight is 1."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from gradcore import dtypes
+from gradcore.ops.checks import cpp_type
 from gradcore.ops.samples import bools, case, floats
 from gradcore.ops.table import composite, general
 
@@ -171,27 +173,21 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
             f"{query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
         )
     if not query.dtype is key.dtype is value.dtype:
-        names = [_c_name(t.dtype) for t in (query, key, value)]
+        names = [cpp_type(t.dtype) for t in (query, key, value)]
         raise RuntimeError(
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {names[0]} key.dtype: "
             f"{names[1]} and value.dtype: {names[2]} instead."
         )
     if attn_mask is not None:
-        if attn_mask.dtype.name != "bool" and attn_mask.dtype.category != 2:
+        if attn_mask.dtype not in (dtypes.bool_, dtypes.float32, query.dtype):
             raise RuntimeError(
                 "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
-                f"{_c_name(attn_mask.dtype)} and  query.dtype: {_c_name(query.dtype)} instead."
+                f"{cpp_type(attn_mask.dtype)} and  query.dtype: {cpp_type(query.dtype)} instead."
             )
         if is_causal:
             raise RuntimeError(
                 "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
             )
-
-
-def _c_name(dtype: Any) -> str:
-    """A dtype's name in C++, as PyTorch's messages have it."""
-    names = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}
-    return str(names.get(dtype.name, {"int64": "long int", "int32": "int"}.get(dtype.name, dtype.name)))
 
 
 def _additive(F: Any, query: Any, key: Any, mask: Any, is_causal: bool) -> Any:

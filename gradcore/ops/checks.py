@@ -9,7 +9,16 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.ops.shapes import all_dims
 
-__all__ = ["check_floating", "check_implemented", "check_reducible", "fitting", "overflow", "scalar_name"]
+__all__ = [
+    "check_castable",
+    "check_floating",
+    "check_implemented",
+    "check_reducible",
+    "cpp_type",
+    "fitting",
+    "overflow",
+    "scalar_name",
+]
 
 
 def scalar_name(array: Any) -> str:
@@ -47,6 +56,14 @@ def check_reducible(
             raise IndexError(f"{name}(): Expected reduction dim {i} to have non-zero size.")
 
 
+def check_castable(result: dtypes.dtype, output: dtypes.dtype) -> None:
+    """Raise for results that would have to be written into a dtype of a lower category."""
+    if not dtypes.can_cast(result, output):
+        raise RuntimeError(
+            f"result type {result.scalar_name} can't be cast to the desired output type {output.scalar_name}"
+        )
+
+
 def check_floating(kernel: str, *tensors: Any) -> None:
     """Raise for tensors of integers or bools where the kernel is one for real or complex numbers."""
     for tensor in tensors:
@@ -54,14 +71,23 @@ def check_floating(kernel: str, *tensors: Any) -> None:
             raise NotImplementedError(f"\"{kernel}\" not implemented for '{tensor.dtype.scalar_name}'")
 
 
-#: The C++ types of PyTorch's messages, where they are not called ``<name of the dtype>_t``.
+#: The C++ types of PyTorch's messages.
 _CPP_TYPES = {
     "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
     "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }  # fmt: skip
+_CPP_INTEGERS = {
+    "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
+    "uint16": "short unsigned int", "uint32": "unsigned int", "uint64": "long unsigned int",
+}  # fmt: skip
 
 #: The largest finite numbers that are not rounded to infinity.
 _LARGEST = {"float16": 65519.0, "float32": 3.4028235677973366e38, "float64": 1.7976931348623157e308}
+
+
+def cpp_type(dtype: dtypes.dtype) -> str:
+    """A dtype's C++ type, as it stands in PyTorch's messages."""
+    return _CPP_TYPES.get(dtype.name) or _CPP_INTEGERS[dtype.name]
 
 
 def overflow(dtype: dtypes.dtype) -> RuntimeError:

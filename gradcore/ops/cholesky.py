@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore.ops.matrix_checks import check_square
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 
@@ -90,6 +91,9 @@ def _solve_factored(F, factor, B, upper):
 
 @general(
     broadcasts=True,
+    mixed=same_dtypes(
+        "Expected b and A to have the same dtype, but found b of type {self} and A of type {input2} instead."
+    ),
     samples=lambda: [
         case(floats(3, 2), floats(3, 3, form="well-conditioned")),
         case(floats(2, 3, 1), floats(2, 3, 3, form="spd"), upper=True),

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.ops.annotations import Ints, Sizes, Steps
+from gradcore.ops.checks import cpp_type
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.spatial import DIMS, for_convolution
 from gradcore.ops.table import bilinear, composite, general
@@ -77,6 +79,10 @@ def _samples():
 @general(
     bias=lambda F, grad: F.sum(grad, (0, *range(2, grad.ndim))),
     method=False,
+    mixed=same_dtypes(
+        "expected scalar type {self} but found {weight}",
+        "Input type ({self.cpp}) and bias type ({bias.cpp}) should be the same",
+    ),
     samples=_samples,
 )
 def convolution(
@@ -242,13 +248,11 @@ def _check_operands(n: int, input: Any, weight: Any, bias: Any, groups: int, tra
             f"with {outputs} elements, but got bias of size {list(bias.shape)} instead"
         )
     if bias is not None and bias.dtype != input.dtype:
-        raise RuntimeError(f"Input type ({_c_name(input)}) and bias type ({_c_name(bias)}) should be the same")
+        raise RuntimeError(
+            f"Input type ({cpp_type(input.dtype)}) and bias type ({cpp_type(bias.dtype)}) should be the same"
+        )
     if weight.dtype != input.dtype:
         raise RuntimeError(f"expected scalar type {input.dtype.scalar_name} but found {weight.dtype.scalar_name}")
-
-
-def _c_name(t: Any) -> str:
-    return str({"float32": "float", "float64": "double"}.get(t.dtype.name, t.dtype.name))
 
 
 _ARGUMENTS = """

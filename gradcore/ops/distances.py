@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore import dtypes
+from gradcore.ops.checks import cpp_type
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite
 
@@ -78,6 +79,10 @@ def bilinear(F, input1, input2, weight, bias=None):
                 f"bilinear(): input{k} size does not match weight size: got {x.shape[-1]} but expected "
                 f"{weight.shape[k]}"
             )
+    given = {"input1": input1, "input2": input2, "weight": weight, "bias": bias}
+    if any(t is not None and t.dtype is not input1.dtype for t in given.values()):
+        names = (f"{name}: {cpp_type(t.dtype)}" for name, t in given.items() if t is not None)
+        raise RuntimeError(f"All tensors must have the same dtype, got {', '.join(names)}")
     outputs = weight.shape[0]
     if bias is not None and bias.shape[0] != outputs:
         raise RuntimeError(
@@ -85,6 +90,6 @@ def bilinear(F, input1, input2, weight, bias=None):
         )
     left, right = F.reshape(input1, (-1, input1.shape[-1])), F.reshape(input2, (-1, input2.shape[-1]))
     # (k, n, j): the first input times each matrix, then the inner product with the second.
-    out = F.transpose(F.sum(F.matmul(left, weight) * right, -1), 0, 1)
+    out = F.contiguous(F.transpose(F.sum(F.matmul(left, weight) * right, -1), 0, 1))
     out = F.reshape(out, (*input1.shape[:-1], outputs))
     return out if bias is None else out + bias

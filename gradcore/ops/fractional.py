@@ -65,6 +65,8 @@ def _pool(
             raise RuntimeError(f"{name}(): pool size {k} too large relative to input size {size}")
     batched = input.ndim == n + 2
     lead = tuple(input.shape[:2]) if batched else (1, input.shape[0])
+    if samples is not None and samples.dtype is not input.dtype:
+        raise RuntimeError("Expect _random_samples to have the same dtype as input")
     if samples is None:
         samples = F.rand(*lead, n, dtype=input.dtype, device=input.device)
     # The last dim of an image comes first in the samples, but the first dim of a volume.

@@ -8,6 +8,7 @@ from gradcore import dtypes
 from gradcore.ops.annotations import Number
 from gradcore.ops.checks import fitting, overflow
 from gradcore.ops.geometry import broadcast_shape
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, general, linear
@@ -161,6 +162,8 @@ def _distinct(size, *shape):
     src=lambda F, grad, src_shape, dim, index: _padded(F, F.gather(grad, dim, index), src_shape),
     inplace=True,
     upcast=False,
+    unpromoted=("index",),
+    mixed=same_dtypes("scatter(): Expected self.dtype to be equal to src.dtype"),
     samples=lambda: [
         case(floats(3, 4), 0, ints(5, 4, high=3), floats(5, 4)),
         case(floats(2, 3), -1, ints(1, 2, high=3), floats(2, 2)),
@@ -189,6 +192,8 @@ def samples_of(cases, reductions):
 
 @general(
     inplace=True,
+    unpromoted=("index",),
+    mixed=same_dtypes("scatter(): Expected self.dtype to be equal to src.dtype"),
     samples=lambda: samples_of(
         [case(floats(3, 4), 0, ints(5, 3, high=3), floats(5, 4)), case(floats(), 0, ints(high=1), floats())],
         ("sum", "prod", "mean", "amax", "amin"),

@@ -28,6 +28,10 @@ def bincount(F, self, weights=None, minlength: int = 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and weights.shape != self.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
+    if weights is not None:
+        check_implemented("bincount_cpu", weights, "c")
+        if weights.dtype != "float32":
+            weights = weights.astype("float64")
     return F.bincount_of(self, weights, minlength)
 
 

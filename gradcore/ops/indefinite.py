@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore.ops.matrix_checks import check_matrix, check_square
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, constants, floats, values
 from gradcore.ops.table import composite, general
 
@@ -66,7 +67,14 @@ def _check_solve(LD, pivots, B):
         raise RuntimeError("torch.linalg.ldl_solve: Expected LD and B to have the same dtype")
 
 
-@general(path="linalg.ldl_solve", method=False, broadcasts=True, samples=_solve_cases)
+@general(
+    path="linalg.ldl_solve",
+    method=False,
+    broadcasts=True,
+    samples=_solve_cases,
+    unpromoted=("pivots",),
+    mixed=same_dtypes("Expected b and A to have the same dtype, but found b of type {B} and A of type {LD} instead."),
+)
 def linalg_ldl_solve(F, LD, pivots, B, *, hermitian: bool = False):
     """The solution of ``A @ X = B`` from what `gradcore.linalg.ldl_factor` says of `A`; differentiable by `B`."""
     _check_solve(LD, pivots, B)

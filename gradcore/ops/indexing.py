@@ -7,6 +7,7 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.ops.annotations import Indices, Number
 from gradcore.ops.gathering import number_for, reduced_gradients, samples_of
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, constant, general, linear
@@ -279,7 +280,12 @@ def _each_element(F, dim, index, shape):
     return F.expand(F.reshape(index, [-1 if d == dim else 1 for d in range(len(shape))]), shape)
 
 
-@general(inplace=True, samples=lambda: samples_of(_vector_cases(), ("prod", "mean", "amax", "amin")))
+@general(
+    inplace=True,
+    samples=lambda: samples_of(_vector_cases(), ("prod", "mean", "amax", "amin")),
+    unpromoted=("index",),
+    mixed=same_dtypes("index_reduce_(): self ({self}) and source ({source}) must have the same scalar type"),
+)
 def index_reduce(F, self, dim: int, index, source, reduce: str, *, include_self: bool = True):
     """The slices of a dim that a vector of indices names, reduced with those of `source`.
 

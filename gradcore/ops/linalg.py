@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from gradcore.ops.matrix_checks import check_matrix, check_reshapable, check_solvable, check_square, is_vector
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 
@@ -102,6 +103,9 @@ def _systems():
     node="LinalgSolveExBackward0",
     broadcasts=True,
     **_PRIVATE,
+    mixed=same_dtypes(
+        "linalg.solve: Expected A and B to have the same dtype, but found A of type {A} and B of type {B} instead"
+    ),
 )
 def solved(F, A, B, left: bool = True, caller: str = ""):
     """The solution of ``A @ X = B``, and the factors of `A`, which the derivatives use again."""
@@ -195,7 +199,16 @@ def _triangle(F, x, upper, unitriangular):
     return F.triu(x, int(unitriangular)) if upper else F.tril(x, -int(unitriangular))
 
 
-@general(path="linalg.solve_triangular", method=False, broadcasts=True, samples=_triangular_cases)
+@general(
+    path="linalg.solve_triangular",
+    method=False,
+    broadcasts=True,
+    samples=_triangular_cases,
+    mixed=same_dtypes(
+        "linalg.solve_triangular: Expected A and B to have the same dtype, but found A of type {A} and B of "
+        "type {B} instead"
+    ),
+)
 def linalg_solve_triangular(F, A, B, *, upper: bool, left: bool = True, unitriangular: bool = False):
     """The solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`, with a triangular `A`.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.errors import caller_depth
-from gradcore.ops.checks import check_floating
+from gradcore.ops.checks import check_castable, check_floating
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import camel_case, composite, general
 
@@ -242,11 +242,12 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
     given = input
     input, target = pair(F, input, target)
     check_floating("huber_cpu", input)
+    check_castable(input.dtype, given.dtype)
     if weight is None:
-        return F.huber_loss_of(input, target, reduction, delta)
+        return F.to(F.huber_loss_of(input, target, reduction, delta), given.dtype)
     if weight.shape != given.shape:
         raise ValueError("Weights and input must have the same size.")
-    return reduced(F, F.huber_loss_of(input, target, "none", delta) * weight, reduction)
+    return reduced(F, F.to(F.huber_loss_of(input, target, "none", delta), given.dtype) * weight, reduction)
 
 
 @composite(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.ops.matrix_checks import check_square
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, values
 from gradcore.ops.table import composite, constant, general
 
@@ -194,7 +195,16 @@ lu_unpack.jvp("LU_data")(lambda F, t: (_lower(F, t) - F.new_eye(t, t.shape[-2], 
 # -- solutions --------------------------------------------------------------------------------------------------------
 
 
-@general(path="linalg.lu_solve", method=False, broadcasts=True, samples=_solve_cases)
+@general(
+    path="linalg.lu_solve",
+    method=False,
+    broadcasts=True,
+    samples=_solve_cases,
+    unpromoted=("pivots",),
+    mixed=same_dtypes(
+        "linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {LU} and B of type {B} instead"
+    ),
+)
 def linalg_lu_solve(F, LU, pivots, B, *, left: bool = True, adjoint: bool = False):
     """The solution of ``A @ X = B`` (``X @ A = B`` if not `left`), or with ``A.mH``, from the LU factors of `A`."""
     check_square("linalg.lu_solve", LU)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradcore import dtypes
+from gradcore.ops.checks import check_castable, check_floating
 from gradcore.ops.classification import weights_of
 from gradcore.ops.losses import chosen_reduction, reduced, upstream
 from gradcore.ops.samples import case, floats, ints
@@ -60,9 +62,12 @@ def soft_margin_loss(
 ):
     """``log(1 + exp(-target * input))`` for targets of 1 and -1."""
     reduction = chosen_reduction(reduction, size_average, reduce)
+    wanted = input.dtype
+    check_castable(dtypes.promote_types(wanted, target.dtype), wanted)
+    check_floating("soft_margin", input)
     if input.shape != target.shape:
         input, target = F.broadcast_tensors(input, target)
-    return F.soft_margin(input, target, reduction)
+    return F.soft_margin(input, F.to(target, wanted), reduction)
 
 
 @composite(
@@ -147,7 +152,7 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
             f"{input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
-    return reduced(F, F.clamp_min(-target * (input1 - input2) + margin, 0), reduction)
+    return reduced(F, F.clamp_min(-target * (input1 - input2) + float(margin), 0), reduction)
 
 
 @composite(

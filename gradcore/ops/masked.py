@@ -200,7 +200,7 @@ def masked_logsumexp(F, self, dim: Dims = None, *, keepdim: bool = False, dtype:
 def masked_logaddexp(F, self, other, *, dtype: DType = None, input_mask=None, other_mask=None):
     """``log(exp(input) + exp(other))`` of the elements that their masks select."""
     x = _filled(F, self, input_mask, _lowest(self.dtype))
-    return _cast(F, F.logaddexp(x, _filled(F, other, other_mask, _lowest(other.dtype))), dtype)
+    return _cast(F, F.logaddexp(x, _filled(F, other, other_mask, _lowest(other.dtype))), dtype or self.dtype)
 
 
 @composite(path="masked.softmax", samples=_samples(1))

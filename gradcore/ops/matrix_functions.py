@@ -6,6 +6,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.ops.matrix_checks import check_floating, check_matrix, check_square, is_vector
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, constant, general
 
@@ -234,6 +235,10 @@ def _lstsq_cases():
     node="LinalgLstsqBackward0",
     broadcasts=True,
     **_PRIVATE,
+    mixed=same_dtypes(
+        "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype {A} and other's "
+        "dtype {B}"
+    ),
 )
 def least_squares(F, A, B, rcond: float, driver: str):
     """The solution of ``A @ X = B`` with the least squares, and of these the shortest, by singular values."""

@@ -28,6 +28,27 @@ def plus(F: Any, x: Any, grad: Any) -> Any:
     return x if grad is None else x + F.reshape(grad, x.shape)
 
 
+def check_parameters(input: Any, *parameters: Any) -> None:
+    """Refuse weights, biases and statistics whose dtype is not the input's, or float32 for all beside half precision.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtypes do not fit.
+    """
+    given = [t.dtype for t in parameters if t is not None]
+    expected = input.dtype
+    if all(dtype is expected for dtype in given):
+        return
+    if expected.is_reduced and given[0] is not expected:
+        expected = dtypes.float32
+        if any(dtype is not expected for dtype in given):
+            raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+        return
+    other = next(dtype for dtype in given if dtype is not expected)
+    raise RuntimeError(f"expected scalar type {expected.scalar_name} but found {other.scalar_name}")
+
+
 # -- statistics over the last dims, a weight for each of their elements ---------------------------------------
 
 
@@ -147,6 +168,7 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
     _check_like("weight", weight, shape)
     _check_like("bias", bias, shape)
     check_floating("LayerNormKernelImpl", input)
+    check_parameters(input, weight, bias)
     return F.native_layer_norm(input, weight, bias, len(shape), eps)[0]
 
 
@@ -220,7 +242,7 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
         return F.fused_rms_norm(input, weight, len(shape), eps)[0]
     mean = F.mean(F.square(input), tuple(range(-len(shape), 0)), True)
     out = input * F.rsqrt(mean + eps)
-    return out if weight is None else out * weight
+    return out if weight is None else F.to(out * weight, input.dtype)
 
 
 @composite(

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradcore.ops.annotations import Dims, DType
 from gradcore.ops.matrix_checks import check_floating, check_matrix
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import all_dims, axes, kept, wrap_dim
 from gradcore.ops.table import composite, general
@@ -293,6 +294,7 @@ def _cdist_cases():
     ),
     method=False,
     broadcasts=True,
+    mixed=same_dtypes("expected scalar type {x1} but found {x2}"),
     samples=_cdist_cases,
 )
 def cdist(F, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce as reduce_
 from typing import Any
 
+from gradcore import dtypes
+from gradcore.ops.checks import check_castable, check_floating
 from gradcore.ops.losses import chosen_reduction, reduced, upstream, warn
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
@@ -79,8 +82,11 @@ def binary_cross_entropy(
     for name, t in (("input", input), ("target", target)):
         if t.is_cpu and F.holds_anywhere(~((t >= 0) & (t <= 1))):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
-    if weight is not None and F.is_differentiated(weight):
-        return reduced(F, F.bce(input, target, None, "none") * weight, reduction)
+    if weight is not None:
+        check_castable(dtypes.promote_types(input.dtype, weight.dtype), input.dtype)
+        weight = F.to(weight, input.dtype)
+        if F.is_differentiated(weight):
+            return reduced(F, F.bce(input, target, None, "none") * weight, reduction)
     return F.bce(input, target, weight, reduction)
 
 
@@ -166,17 +172,21 @@ def binary_cross_entropy_with_logits(
     reduction = chosen_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
-    if target.dtype.category < 2:
-        raise RuntimeError(
-            f"result type {input.dtype.scalar_name} can't be cast to the desired output type {target.dtype.scalar_name}"
-        )
+    check_floating("log_sigmoid_cpu", input)
+    tensors = [t for t in (input, target, weight, pos_weight) if t is not None]
+    common = reduce_(dtypes.promote_types, (t.dtype for t in tensors))
+    check_castable(common, target.dtype)
+    wanted = target.dtype
+    if any(t.dtype is not common for t in tensors):
+        given = (input, target, weight, pos_weight)
+        input, target, weight, pos_weight = (None if t is None else F.to(t, common) for t in given)
     if pos_weight is not None and F.is_differentiated(pos_weight):
         losses = (1 - target) * input - (1 + (pos_weight - 1) * target) * F.logsigmoid(input)
-    elif weight is not None and F.is_differentiated(weight):
+    elif wanted is not common or (weight is not None and F.is_differentiated(weight)):
         losses = F.bce_with_logits(input, target, None, pos_weight, "none")
     else:
         return F.bce_with_logits(input, target, weight, pos_weight, reduction)
-    return reduced(F, _weighted(losses, weight), reduction)
+    return reduced(F, F.to(_weighted(losses, weight), wanted), reduction)  # of the dtype of the targets
 
 
 # -- distributions -------------------------------------------------------------------------------------------
@@ -212,6 +222,9 @@ def kl_div(
         ``'mean'`` (over all elements), ``'sum'`` or ``'none'``.
     log_target : bool
     """
+    for t in (input, target):
+        if t.dtype.category != 2:
+            raise RuntimeError(f"kl_div: {'Complex' if t.is_complex() else 'Integral'} inputs not supported.")
     old = size_average is not None or reduce is not None
     reduction = chosen_reduction(reduction, size_average, reduce, also=("batchmean",))
     if reduction == "mean" and not old:

@@ -7,6 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from gradcore.ops.annotations import Arrays, Labels
+from gradcore.ops.checks import cpp_type
+from gradcore.ops.matrix_checks import check_floating
+from gradcore.ops.promotion import common_dtype, same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import bilinear, composite, linear
@@ -39,6 +42,15 @@ def sum_rows(self):
     """The sum over all dims but the last."""
 
 
+_refuse_mixed_factors = same_dtypes("expected scalar type {self} but found {other}")
+
+
+def _mixed_factors(op, args):
+    """Products without a sum are elementwise, and computed in the common dtype."""
+    _, _, of_self, of_other, out = args
+    return common_dtype(op, args) if set(out) >= {*of_self, *of_other} else _refuse_mixed_factors(op, args)
+
+
 @bilinear(
     self=lambda F, grad, other, of_self, of_other, out: F.contract(grad, F.conj(other), out, of_other, of_self),
     other=lambda F, grad, self, of_self, of_other, out: F.contract(F.conj(self), grad, of_self, out, of_other),
@@ -47,6 +59,7 @@ def sum_rows(self):
     ),
     function=False,
     method=False,
+    mixed=_mixed_factors,
     samples=lambda: [
         case(floats(2, 3, 4), floats(4, 2, 5), (0, 1, 2), (2, 0, 3), (3, 0, 1)),
         case(floats(2, 3, 4), floats(4, 3, 5), (0, 1, 2), (2, 1, 3), (3, 0)),
@@ -94,6 +107,7 @@ def linalg_matmul(F, self, other):
 @bilinear(
     self=lambda F, grad, mat2: F.times_adjoint(grad, mat2),
     mat2=lambda F, grad, self: F.adjoint_times(self, grad),
+    mixed=same_dtypes("expected m1 and m2 to have the same dtype, but got: {self.cpp} != {mat2.cpp}"),
     samples=lambda: [
         case(floats(2, 3), floats(3, 4)),
         case(floats(2, 1), floats(1, 3)),
@@ -107,6 +121,7 @@ def mm(self, mat2):
 @bilinear(
     self=lambda F, grad, mat2: F.times_adjoint(grad, mat2),
     mat2=lambda F, grad, self: F.adjoint_times(self, grad),
+    mixed=same_dtypes("expected scalar type {self} but found {mat2}"),
     samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
 )
 def bmm(self, mat2):
@@ -118,6 +133,7 @@ def bmm(self, mat2):
     mat2=lambda F, grad, self: F.adjoint_times(self, grad),
     function=False,
     method=False,
+    mixed=same_dtypes("expected scalar type {self} but found {mat2}"),
     samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
 )
 def sum_of_products(self, mat2):
@@ -127,6 +143,7 @@ def sum_of_products(self, mat2):
 @bilinear(
     self=lambda F, grad, vec: F.outer(grad, F.conj(vec)),
     vec=lambda F, grad, self: F.adjoint_times(self, grad),
+    mixed=same_dtypes("addmv input tensors must have the same dtype, but got {vec}, {self}, and {vec}"),
     samples=lambda: [case(floats(2, 3), floats(3)), case(floats(0, 3), floats(3)), case(floats(3, 0), floats(0))],
 )
 def mv(self, vec):
@@ -136,6 +153,7 @@ def mv(self, vec):
 @bilinear(
     self=lambda F, grad, tensor: grad * F.conj(tensor),
     tensor=lambda F, grad, self: grad * F.conj(self),
+    mixed=same_dtypes("dot : expected both vectors to have same dtype, but found {self} and {tensor}"),
     samples=lambda: [case(floats(3), floats(3)), case(floats(0), floats(0))],
 )
 def dot(self, tensor):
@@ -145,6 +163,7 @@ def dot(self, tensor):
 @bilinear(
     self=lambda F, grad, other: F.conj(grad) * other,
     other=lambda F, grad, self: grad * self,
+    mixed=same_dtypes("dot : expected both vectors to have same dtype, but found {self} and {other}"),
     samples=lambda: [case(floats(3), floats(3)), case(floats(0), floats(0))],
 )
 def vdot(self, other):
@@ -156,6 +175,7 @@ def vdot(self, other):
     vec2=lambda F, grad, self: F.matmul(F.transpose(grad, 0, 1), F.conj(self)),
     node="MulBackward0",
     aliases=("ger",),
+    mixed=common_dtype,
     samples=lambda: [case(floats(3), floats(2)), case(floats(0), floats(2))],
 )
 def outer(self, vec2):
@@ -196,6 +216,7 @@ def _right_gradient(F, grad, self, shape):
     node=lambda self, other: "SqueezeBackward4" if 1 in (self.ndim, other.ndim) else "UnsafeViewBackward0",
     function=False,
     method=False,
+    mixed=same_dtypes("expected scalar type {self} but found {other}"),
     samples=lambda: [
         case(floats(4, 2, 3), floats(3, 2)), case(floats(2, 3), floats(4, 3, 2)),
         case(floats(4, 1, 2, 3), floats(5, 3, 2)),
@@ -213,6 +234,8 @@ def inner(F, self, other):
     """Sums of products over the last dims of both tensors."""
     if not self.ndim or not other.ndim:
         return F.mul(self, other)
+    if self.dtype is not other.dtype:
+        raise RuntimeError("both inputs should have same dtype")
     if self.shape[-1] != other.shape[-1]:
         raise RuntimeError(
             "inner() the last dimension must match on both input tensors but got shapes "
@@ -231,6 +254,8 @@ def tensordot(F, a, b, dims: Any = 2):
     """The sums of products over the last `dims` of `a` and the first of `b`, or over a pair of lists of dims."""
     if F.is_tensor(dims):
         dims = dims.tolist()
+    if a.dtype is not b.dtype:
+        raise RuntimeError("both inputs should have same dtype")
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
@@ -275,6 +300,13 @@ def kron(F, self, other):
 ])  # fmt: skip
 def linalg_vecdot(F, x, y, *, dim: int = -1):
     """The inner products of the vectors along `dim`, those of `x` conjugated."""
+    check_floating("linalg.vecdot", x)
+    check_floating("linalg.vecdot", y)
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {x.dtype.scalar_name} and y "
+            f"of type {y.dtype.scalar_name} instead"
+        )
     if x.ndim == 1 == y.ndim:
         return F.vdot(x, y)
     return F.sum(F.conj(x) * y, dim)
@@ -285,6 +317,7 @@ def linalg_vecdot(F, x, y, *, dim: int = -1):
     other=lambda F, grad, self, dim: F.linalg_cross(grad, F.conj(self), dim=dim),
     path="linalg.cross",
     broadcasts=True,
+    mixed=same_dtypes("expected scalar type {self} but found {other}"),
     samples=lambda: [
         case(floats(2, 3), floats(2, 3)),
         case(floats(3, 2), floats(3, 1), dim=0),
@@ -340,6 +373,12 @@ def _check_chain(tensors: Sequence[Any]) -> None:
                 raise RuntimeError(f"multi_dot(): the {which} tensor must be 1D or 2D but got {t.ndim}D")
         elif t.ndim != 2:
             raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {t.ndim}D")
+    for i, t in enumerate(tensors):
+        if t.dtype is not tensors[0].dtype:
+            raise RuntimeError(
+                f"multi_dot(): all tensors must have be the same dtype but tensor 0 is {cpp_type(tensors[0].dtype)} "
+                f"and tensor {i} {cpp_type(t.dtype)}"
+            )
     for i, (a, b) in enumerate(pairwise(tensors)):
         if a.shape[-1] != b.shape[0]:
             raise RuntimeError(

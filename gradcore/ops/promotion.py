@@ -1,19 +1,22 @@
-"""Rules for the dtype in which an elementwise operation computes, and that of its result.
+"""Rules for the dtype in which an operation computes, and that of its result.
 
-A declaration names its rule, and after it the categories of dtypes that it refuses: ``"float -complex"``
-computes integers in the default dtype and has no kernel for complex numbers.
+The declaration of an elementwise operation names its rule, and after it the categories of dtypes that it refuses:
+``"float -complex"`` computes integers in the default dtype and has no kernel for complex numbers. The others say with
+`same_dtypes` or `common_dtype` what becomes of tensors whose dtypes differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from numbers import Number
+from string import Formatter
 from typing import Any
 
 from gradcore import dtypes
 from gradcore.dtypes import dtype
+from gradcore.ops.checks import cpp_type
 
-__all__ = ["RULES", "converts_no_floats", "is_number", "keeps_floats", "promoted"]
+__all__ = ["RULES", "common_dtype", "converts_no_floats", "is_number", "keeps_floats", "promoted", "same_dtypes"]
 
 #: What a rule returns: the dtype to compute in, and that of the result (None: whatever the kernel returns).
 Dtypes = tuple[dtype, dtype | None]
@@ -150,7 +153,7 @@ def selected(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tupl
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{condition._dtype.scalar_name}"
         )
-    return default(op, tensors, numbers, args)
+    return default(op, tensors[1:] or tensors, numbers, args)
 
 
 def alike(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
@@ -243,3 +246,44 @@ def converts_no_floats(name: str) -> bool:
 
 _KEEP_FLOATS = {"default", "float", "real", "real_float", "numeric", "divide", "add", "subtract", "negate"}
 _CONVERT_NO_FLOATS = _KEEP_FLOATS | {"compare", "power", "settings", "where"}
+
+
+# -- operations that are not elementwise: what becomes of tensors whose dtypes differ ---------------------------------
+
+
+class _Names:
+    """A dtype in messages: ``{self}`` is Float, ``{self.cpp}`` is float."""
+
+    __slots__ = ("cpp", "scalar")
+
+    def __init__(self, of: dtype) -> None:
+        self.scalar, self.cpp = of.scalar_name, cpp_type(of)
+
+    def __format__(self, spec: str) -> str:
+        return self.scalar
+
+
+def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
+    """The rule of an operation that refuses tensors of different dtypes.
+
+    Parameters
+    ----------
+    *messages : str
+        Checked in order. The tensors that a message names, as ``{weight}`` or ``{weight.cpp}``, must have one dtype
+        (where it names none, all of them); a message that names a tensor which is not given does not count.
+    """
+    named = [{field.partition(".")[0] for _, field, _, _ in Formatter().parse(m) if field} for m in messages]
+
+    def refuse(op: Any, args: Sequence[Any]) -> None:
+        together = [p for p in op.tensors if p not in op.unpromoted and hasattr(args[p], "_dtype")]
+        given = {op.names[p]: args[p]._dtype for p in together}
+        for message, names in zip(messages, named, strict=True):
+            if names <= given.keys() and len({given[name] for name in names or given}) > 1:
+                raise RuntimeError(message.format_map({name: _Names(given[name]) for name in names}))
+
+    return refuse
+
+
+def common_dtype(op: Any, args: Sequence[Any]) -> dtype:
+    """The rule of an operation that computes in the common dtype of its tensors."""
+    return promoted([args[p] for p in op.tensors if p not in op.unpromoted and args[p] is not None], ())

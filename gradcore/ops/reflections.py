@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore.ops.matrix_checks import check_matrix
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, constants, floats
 from gradcore.ops.table import composite, general, not_implemented
 
@@ -26,6 +27,7 @@ def _householder_cases():
     path="linalg.householder_product",
     method=False,
     node="LinalgHouseholderProductBackward0",
+    mixed=same_dtypes("torch.linalg.householder_product: tau dtype {tau} does not match input dtype {input}"),
     samples=_householder_cases,
 )
 def linalg_householder_product(F, input, tau):
@@ -96,6 +98,12 @@ def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
     """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix."""
     if tau.shape[-1] != min(input.shape[-2:]):
         raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
+    for name, t in (("tau", tau), ("other", other)):
+        if t.dtype is not input.dtype:
+            raise RuntimeError(
+                f"torch.ormqr: Expected input and {name} to have the same dtype, but input has dtype "
+                f"{input.dtype.scalar_name} and {name} has dtype {t.dtype.scalar_name}"
+            )
     side, end = ("other.shape[-2]", -2) if left else ("other.shape[-1]", -1)
     if other.shape[end] != input.shape[-2]:
         raise RuntimeError(f"torch.ormqr: {side} must be equal to input.shape[-2]")

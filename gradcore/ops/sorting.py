@@ -170,13 +170,10 @@ def search(F, sequence, values, right: bool, sorter=None):
 
 def _inserted(F, name, sequence, values, out_int32, right, sorter):
     if not hasattr(values, "ndim"):
-        values = F.full((), values, dtype=sequence.dtype, device=sequence.device)
+        values = F.number_as_tensor(values, sequence)
     if values.dtype is not sequence.dtype:
-        edges = "boundaries" if name == "bucketize" else "sorted_sequence"
-        raise RuntimeError(
-            f"torch.{name}(): input value tensor and {edges} tensor should have same dtype, but got {values.dtype} and "
-            f"{sequence.dtype}"
-        )
+        common = dtypes.promote_types(values.dtype, sequence.dtype)
+        values, sequence = F.to(values, common), F.to(sequence, common)
     found = F.search(sequence, values, right, sorter)
     return F.to(found, dtypes.int32) if out_int32 else found
 
@@ -265,9 +262,9 @@ def isin(F, elements, test_elements, *, assume_unique: bool = False, invert: boo
     if like is None:
         raise TypeError("isin(): argument 'elements' (position 1) must be Tensor if test_elements is a number")
     if not hasattr(elements, "ndim"):
-        elements = F.tensor(elements, device=like.device)
+        elements = F.number_as_tensor(elements, like)
     if not hasattr(test_elements, "ndim"):
-        test_elements = F.tensor(test_elements, device=like.device)
+        test_elements = F.number_as_tensor(test_elements, like)
     for x in (elements, test_elements):
         if x.dtype.category in (0, 3):
             raise RuntimeError(f"Unsupported input type encountered for isin(): {x.dtype.scalar_name}")

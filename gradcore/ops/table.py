@@ -138,6 +138,9 @@ class Op:
     layout_dependent: bool = False
     #: Whether gradients of outputs that were not used come as zeros, or (False) as None.
     materialize: bool = True
+    #: What becomes of tensors whose dtypes differ: a function of the operation and the call's arguments that raises,
+    #: returns the dtype to compute in, or None. Elementwise operations then promote, the others compute as they are.
+    mixed: Callable[..., Any] | None = None
     #: Names of the outputs.
     outputs: tuple[str, ...] = ("result",)
     output_type: str | None = None
@@ -227,6 +230,11 @@ class Op:
         """Positions of the tensor parameters."""
         found = tuple(i for i, p in enumerate(self.parameters) if p.annotation is p.empty)
         return (0, *found) if self.sequence else found
+
+    @cached_property
+    def numeric_settings(self) -> tuple[int, ...]:
+        """Positions of settings that are numbers to compute with: bounds, factors, exponents."""
+        return tuple(i for i, p in enumerate(self.parameters) if p.annotation in ("Number", "Number | None"))
 
     @cached_property
     def edge_of(self) -> dict[int, int]:

@@ -51,6 +51,15 @@ def message(function, *args):
         return f"{type(error).__name__}: {error}"
 
 
+def promoted(function, *args, **kwargs):
+    """The type that a function returns, or PyTorch's words where it promotes no wide unsigned integers."""
+    try:
+        found = function(*args, **kwargs)
+    except RuntimeError as error:
+        return str(error)
+    return ours(found) if isinstance(found, torch.dtype) else found
+
+
 @each
 def test_attributes(d):
     t = theirs(d)
@@ -69,7 +78,8 @@ def test_scalar_name_is_the_one_in_error_messages(d):
     for a, b in ((d, D.bool_), (D.complex128, d)):
         if not D.can_cast(a, b):
             expected = f"result type {a.scalar_name} can't be cast to the desired output type {b.scalar_name}"
-            with pytest.raises(RuntimeError, match=expected):
+            unsigned = d.name in ("uint16", "uint32", "uint64")  # which PyTorch refuses before it casts
+            with pytest.raises(RuntimeError, match=f"of type|Promotion|{expected}" if unsigned else expected):
                 torch.zeros(2, dtype=theirs(b)).add_(torch.zeros(2, dtype=theirs(a)))
 
 
@@ -116,7 +126,7 @@ def test_set_default_dtype_of_other_objects():
 
 def test_promote_types():
     for a, b in PAIRS:
-        assert D.promote_types(a, b) is ours(torch.promote_types(theirs(a), theirs(b))), (a, b)
+        assert promoted(D.promote_types, a, b) == promoted(torch.promote_types, theirs(a), theirs(b)), (a, b)
 
 
 def test_can_cast():
@@ -132,8 +142,8 @@ def test_result_of_two_tensors(default, set_default):
             types = {"dims": [], "zero_dims": []}
             types[kind_a].append(a)
             types[kind_b].append(b)
-            expected = ours(torch.result_type(tensor_a, tensor_b))
-            assert D.result_dtype(**types) is expected, (kind_a, a, kind_b, b)
+            expected = promoted(torch.result_type, tensor_a, tensor_b)
+            assert promoted(D.result_dtype, **types) == expected, (kind_a, a, kind_b, b)
 
 
 @each_default
@@ -141,10 +151,10 @@ def test_result_of_tensor_and_scalar(default, set_default):
     set_default(default)
     for d, scalar in itertools.product(ALL, SCALARS):
         for kind, tensor in operands(d):
-            expected = ours(torch.result_type(tensor, scalar))
-            assert ours(torch.result_type(scalar, tensor)) is expected
-            assert D.result_dtype(**{kind: [d]}, scalars=[scalar]) is expected, (kind, d, scalar)
-            assert D.result_dtype(**{kind: [d]}, scalars=[type(scalar)]) is expected, (kind, d, scalar)
+            expected = promoted(torch.result_type, tensor, scalar)
+            assert promoted(torch.result_type, scalar, tensor) == expected
+            assert promoted(D.result_dtype, **{kind: [d]}, scalars=[scalar]) == expected, (kind, d, scalar)
+            assert promoted(D.result_dtype, **{kind: [d]}, scalars=[type(scalar)]) == expected, (kind, d, scalar)
 
 
 @each_default
@@ -158,7 +168,8 @@ def test_result_of_two_scalars(default, set_default):
 def test_result_of_tensor_and_numpy_scalar(scalar):
     for d in ALL:
         for kind, tensor in operands(d):
-            assert D.result_dtype(**{kind: [d]}, scalars=[scalar]) is ours(torch.result_type(tensor, scalar)), (kind, d)
+            expected = promoted(torch.result_type, tensor, scalar)
+            assert promoted(D.result_dtype, **{kind: [d]}, scalars=[scalar]) == expected, (kind, d)
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
@@ -168,8 +179,10 @@ def test_result_of_three_tensors():
         first, third = (torch.empty(shape, dtype=theirs(d), device="meta") for shape, d in ((2, a), ((), c)))
         for shape, types in ((2, ([a, b], [c])), ((), ([a], [b, c]))):
             second = torch.empty(shape, dtype=theirs(b), device="meta")
-            expected = ours(torch.addcmul(first, second, third).dtype)
-            assert D.result_dtype(*types) is expected, types
+            expected = promoted(
+                lambda first, second, third: torch.addcmul(first, second, third).dtype, first, second, third
+            )
+            assert promoted(D.result_dtype, *types) == expected, types
 
 
 def limits(info):

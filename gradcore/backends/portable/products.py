@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from gradcore import dtypes
-
 __all__ = ["Labels", "Products", "check_batches", "expansion_error", "mismatch", "plan_of"]
 
 Labels = tuple[int, ...]
@@ -24,8 +22,6 @@ class Products:
 
     def matmul(self, a: Any, b: Any) -> Any:
         """The matrix product, with broadcast batch dims and with vectors, as `numpy.matmul`."""
-        if a.dtype != b.dtype:
-            raise _other_dtype(a, b)
         ndim, other_ndim = a.ndim, b.ndim
         if not ndim or not other_ndim:
             raise RuntimeError(
@@ -93,9 +89,6 @@ class Products:
         return self.matmul(a, b)
 
     def dot(self, a: Any, b: Any) -> Any:
-        if a.dtype != b.dtype:
-            names = (dtypes.from_numpy(x.dtype).scalar_name for x in (a, b))
-            raise RuntimeError("dot : expected both vectors to have same dtype, but found {} and {}".format(*names))
         if a.ndim != 1 or b.ndim != 1:
             raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
         return self._product(a, b)
@@ -130,9 +123,6 @@ class Products:
         for name, factor in (("beta", beta), ("alpha", alpha)):
             if product.dtype.kind in "iu" and not isinstance(factor, int):
                 raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
-        if summand.dtype != product.dtype:
-            names = (dtypes.from_numpy(x.dtype).scalar_name for x in (summand, product))
-            raise RuntimeError("self and mat2 must have the same dtype, but got {} and {}".format(*names))
         if alpha != 1:
             product *= alpha
         if not _expands(summand.shape, product.shape):
@@ -221,22 +211,6 @@ def _first(labels: Labels, group: Labels) -> int:
 
 
 # -- PyTorch's errors -----------------------------------------------------------------------------------------------
-
-
-def _cpp_name(x: Any) -> str:
-    """How a dtype is called in messages about products: ``double``, ``long int``."""
-    name = dtypes.from_numpy(x.dtype).scalar_name
-    return {"Long": "long int", "Short": "short int", "Char": "signed char", "Byte": "unsigned char"}.get(
-        name, name.lower()
-    )
-
-
-def _other_dtype(a: Any, b: Any) -> RuntimeError:
-    """What PyTorch says of operands whose dtypes differ."""
-    if max(a.ndim, b.ndim) > 2:
-        first, second = (dtypes.from_numpy(x.dtype).scalar_name for x in (a, b))
-        return RuntimeError(f"expected scalar type {first} but found {second}")
-    return RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_cpp_name(a)} != {_cpp_name(b)}")
 
 
 def mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
