@@ -404,7 +404,7 @@ def _combine(high: dtype | None, low: dtype | None) -> dtype | None:
         return high
     if high.category == FLOATING:
         return high.to_complex()  # keeps the precision of the floating-point tensor
-    return low
+    return low  # of a higher category
 
 
 def result_dtype(dims: Iterable[dtype] = (), zero_dims: Iterable[dtype] = (), scalars: Iterable[Any] = ()) -> dtype:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.ops.checks import scalar_name
 from gradcore.ops.matrix_checks import check_matrix, check_square
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, constants, floats, values
@@ -63,8 +64,8 @@ def _check_solve(LD, pivots, B):
             "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
             f"{list(pivots.shape)} instead"
         )
-    if LD.dtype != B.dtype:
-        raise RuntimeError("torch.linalg.ldl_solve: Expected LD and B to have the same dtype")
+    if pivots.dtype.kind not in "iu":
+        raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {scalar_name(pivots)}")
 
 
 @general(
@@ -78,6 +79,10 @@ def _check_solve(LD, pivots, B):
 def linalg_ldl_solve(F, LD, pivots, B, *, hermitian: bool = False):
     """The solution of ``A @ X = B`` from what `gradcore.linalg.ldl_factor` says of `A`; differentiable by `B`."""
     _check_solve(LD, pivots, B)
+    message = (
+        "Pivots given to ldl_solve must all satisfy 1 <= |pivot| <= n. Did you properly pass the result of ldl_factor?"
+    )
+    F.check_bounds(abs(pivots) - 1, LD.shape[-1], 0, message=message)
     return F.solve_ldl(LD, pivots, B, hermitian)
 
 

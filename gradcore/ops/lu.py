@@ -181,8 +181,22 @@ def _solve_cases():
 )  # fmt: skip
 def lu_unpack(F, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
     """What `gradcore.linalg.lu_factor` returns as a permutation and two factors; empty ones where not asked for."""
-    if unpack_pivots and LU_pivots.dtype != "int32":
-        raise RuntimeError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.")
+    if unpack_pivots:
+        if LU_pivots.dtype != "int32":
+            raise RuntimeError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.")
+        rows = min(LU_data.shape[-2:])
+        if LU_pivots.shape != (*LU_data.shape[:-2], rows):
+            raise RuntimeError(
+                f"torch.lu_unpack: LU_pivots is expected to have the shape {[*LU_data.shape[:-2], rows]}, but it has "
+                f"{list(LU_pivots.shape)}"
+            )
+        F.check_bounds(
+            LU_pivots - 1,
+            LU_data.shape[-2],
+            0,
+            message="pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the "
+            "result of lu_factor?",
+        )
     empty = F.new_zeros(LU_data, (0,))
     P = F.permutation(LU_data, LU_pivots, LU_data.shape[-2]) if unpack_pivots else empty
     return P, *((_lower(F, LU_data), _upper(F, LU_data)) if unpack_data else (empty, empty))
@@ -212,7 +226,14 @@ def linalg_lu_solve(F, LU, pivots, B, *, left: bool = True, adjoint: bool = Fals
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     if pivots.shape[-1] != LU.shape[-1]:
         raise RuntimeError("linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix")
-    if B.shape[-2 if left else -1] != LU.shape[-1]:
+    F.check_bounds(
+        pivots - 1,
+        LU.shape[-1],
+        0,
+        message="Pivots given to lu_solve must all be greater or equal to 1 and smaller or equal to LU.size(-2). Did "
+        "you properly pass the result of lu_factor?",
+    )
+    if B.ndim < 2 or B.shape[-2 if left else -1] != LU.shape[-1]:
         raise RuntimeError(
             f"linalg.lu_solve: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
             f"({LU.shape[-2]}x{LU.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"

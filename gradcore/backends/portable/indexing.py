@@ -73,6 +73,9 @@ class Indexing:
         key = self._checked(out.shape, indices)
         try:
             if accumulate and not distinct(indices):
+                indices = self._without_masks(indices)
+                if self.host_scalars:  # what follows calculates with the indices, and NumPy sees but the results
+                    self._check_each(out.shape, indices)
                 self._accumulate_into(out, indices, values)
                 return
             target = out
@@ -114,14 +117,18 @@ class Indexing:
     def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
         """The key by which the library indexes; indices are compared with the bounds where it does not do so."""
         if not self.host_scalars:
-            dim = 0
-            for index in indices:
-                if index is None or index.dtype.kind == "b":
-                    dim += 1 if index is None else index.ndim
-                    continue
-                self.check_bounds(index, shape[dim], dim, -shape[dim])
-                dim += 1
+            self._check_each(shape, indices)
         return tuple(slice(None) if index is None else index for index in indices)
+
+    def _check_each(self, shape: Sequence[int], indices: Indices) -> None:
+        """Raise unless every index is within the bounds of its own dim."""
+        dim = 0
+        for index in indices:
+            if index is None or index.dtype.kind == "b":
+                dim += 1 if index is None else index.ndim
+                continue
+            self.check_bounds(index, shape[dim], dim, -shape[dim])
+            dim += 1
 
     def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
         """Raise unless all of ``low <= index < size`` holds."""
@@ -350,6 +357,7 @@ def _cut(x: Any, shape: Sequence[int], dim: int) -> Any:
 
 def linear(arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
     """Indices along several dims as those along their flattening; negative ones count from the end."""
+    arrays = [index.astype("int64", copy=False) for index in arrays]
     flat = arrays[0]
     if len(arrays) > 1:
         flat = 0
