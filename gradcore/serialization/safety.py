@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["add_safe_globals", "allowed", "clear_safe_globals", "get_safe_globals", "safe_globals"]
+__all__ = ["add_safe_globals", "allowed", "clear_safe_globals", "get_safe_globals", "safe_globals", "trusted"]
 
 _allowed: dict[str, Any] = {}
 
@@ -53,3 +53,8 @@ def safe_globals(safe_globals: list[Callable[..., Any]]) -> Iterator[None]:
 def allowed(name: str) -> Any:
     """The class or function that is allowed under that name, or None."""
     return _allowed.get(name)
+
+
+def trusted(value: Any) -> bool:
+    """Whether the user has allowed that very class or function."""
+    return any(value is entry for entry in _allowed.values())

@@ -1,0 +1,109 @@
+"""The archive that a file is: its entries by name, read without ever taking more memory than the file has bytes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import zipfile
+import zlib
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Archive"]
+
+#: Bytes that are read at a time.
+CHUNK = 1 << 24
+
+#: What broken archives make the readers of zip and deflate raise.
+BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, OverflowError, NotImplementedError, EOFError)
+
+
+class Archive:
+    """A zip archive as ``torch.save`` writes it: entries are stored one after the other, uncompressed.
+
+    Raises
+    ------
+    RuntimeError
+        If the file is no such archive.
+    EOFError
+        If it is empty.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self.size = self._left = _length(file)
+        try:
+            self._zip = zipfile.ZipFile(file)
+            self._entries = {info.filename: info for info in self._zip.infolist()}
+        except BROKEN as error:
+            raise RuntimeError(_not_an_archive(file, error)) from None
+        main = next((name for name in self._entries if name.rpartition("/")[2] == "data.pkl"), None)
+        if main is None:
+            raise RuntimeError("the file has no data.pkl: it was not written by save (or is a scripted program)")
+        self._prefix = main.removesuffix("data.pkl")
+
+    def __contains__(self, name: str) -> bool:
+        return self._prefix + name in self._entries
+
+    def nbytes(self, name: str) -> int:
+        """The length of an entry, as far as the file can have it."""
+        info = self._entries.get(self._prefix + name)
+        if info is None:
+            raise pickle.UnpicklingError(f"the file has no {name}")
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+            raise pickle.UnpicklingError(
+                f"{name} in the file is compressed or encrypted; save writes it as it is. To use an archive that was "
+                "packed anew, unpack it, and pack it without compression (zip -0)."
+            )
+        return info.file_size
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        """The bytes of an entry, in memory of their own.
+
+        Raises
+        ------
+        pickle.UnpicklingError
+            If there is no such entry, it is compressed, damaged, or longer than the file.
+        """
+        count = self.nbytes(name)
+        self._left -= count
+        if self._left < 0:
+            raise pickle.UnpicklingError(f"the entries up to {name} are longer than the file that they are in")
+        out = np.empty(count, np.uint8)
+        try:
+            with self._zip.open(self._prefix + name) as entry:
+                done = 0
+                while piece := entry.read(CHUNK):  # to its end, where the checksum is compared
+                    out[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+                    done += len(piece)
+        except BROKEN as error:
+            raise pickle.UnpicklingError(f"{name} in the file is damaged: {error}") from None
+        if done != count:
+            raise pickle.UnpicklingError(f"{name} in the file ends after {done} of {count} bytes")
+        return out
+
+
+def _length(file: Any) -> int:
+    """The bytes of a file that is open at its start."""
+    size = file.seek(0, os.SEEK_END)
+    size = file.tell() if size is None else size
+    file.seek(0)
+    if not size:
+        raise EOFError("Ran out of input: the file is empty")
+    return int(size)
+
+
+def _not_an_archive(file: Any, error: Exception) -> str:
+    file.seek(0)
+    start = file.read(9)
+    if start[:4] == b"PK\x03\x04":
+        return f"the file is a damaged zip archive ({error}); it may have been cut off while it was written or copied"
+    if start[8:9] == b"{":
+        return (
+            "the file is not a zip archive as torch.save writes it, but looks like one of safetensors: read it with "
+            "safetensors.numpy.load_file, whose arrays load_state_dict takes"
+        )
+    return (
+        "the file is not a zip archive as torch.save writes it (since PyTorch 1.6). Load and save it again with PyTorch."
+    )

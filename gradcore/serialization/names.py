@@ -1,0 +1,280 @@
+"""What a file may name without the user's leave, and how calls of it are checked: types exactly, sizes before use."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from gradcore import dtypes, layouts
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.variables import retyped, wrap
+from gradcore.device import device
+from gradcore.dispatch import OUTPUT_TYPES
+from gradcore.nn.parameter import Buffer, Parameter
+from gradcore.nn.uninitialized import UninitializedBuffer, UninitializedParameter
+from gradcore.serialization.interpreter import check_names
+from gradcore.size import Size
+from gradcore.tensor import Tensor
+
+__all__ = ["CALLS", "KNOWN", "Kind", "Memory"]
+
+#: The most dims that arrays have.
+MOST_DIMS = 64
+
+
+def refused(text: str) -> pickle.UnpicklingError:
+    return pickle.UnpicklingError(text)
+
+
+def exactly(value: Any, *kinds: type) -> Any:
+    """The value, of exactly one of these types.
+
+    Raises
+    ------
+    pickle.UnpicklingError
+        If it is of another one.
+    """
+    if type(value) not in kinds:
+        raise refused(f"the file has a {type(value).__name__} in the place of a {kinds[0].__name__}")
+    return value
+
+
+class Kind:
+    """The class of a storage, by which a file says what a memory's elements are."""
+
+    def __init__(self, dtype: dtypes.dtype, name: str) -> None:
+        self.dtype, self.name = dtype, name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+class Memory:
+    """Memory from the file, as one flat tensor on the device where it is wanted."""
+
+    def __init__(self, data: Tensor, swap: bool) -> None:
+        self.data, self._swap = data, swap
+        self._read: dict[tuple[dtypes.dtype, bool, bool], Tensor] = {(data._dtype, False, False): data}
+
+    def read_as(self, dtype: dtypes.dtype, conj: bool = False, neg: bool = False) -> Tensor:
+        """All elements in a dtype; conjugated and negated ones, which PyTorch marks in views, in memory of their own."""
+        found = self._read.get((dtype, conj, neg))
+        if found is None:
+            if conj or neg:
+                plain = self.read_as(dtype)
+                found = TENSORS.conj_physical(plain) if conj else plain
+                found = TENSORS.neg(found) if neg else found
+            else:
+                found = self._retyped(dtype)
+            self._read[dtype, conj, neg] = found
+        return found
+
+    def _retyped(self, dtype: dtypes.dtype) -> Tensor:
+        """Bytes that the file has without a dtype, read in one."""
+        if self.data._dtype is not dtypes.uint8 or dtype is dtypes.bool_:
+            raise refused(f"a memory of {self.data._dtype} in the file is read as {dtype}")
+        array = self.data._array[: self.data.numel() // dtype.itemsize * dtype.itemsize].view(dtype.numpy)
+        return wrap(array.byteswap() if self._swap else array, self.data._device, dtype)  # type: ignore[no-any-return]
+
+    def part(self, dtype: dtypes.dtype, offset: Any, shape: Any, stride: Any, metadata: Any) -> Tensor:
+        """A tensor in this memory."""
+        shape, stride = checked_geometry(shape, stride)
+        if exactly(offset, int) < 0:
+            raise refused("a tensor in the file begins before its memory")
+        flags = {} if metadata is None else exactly(metadata, dict)
+        if any(name not in ("conj", "neg") for name in flags):
+            raise refused(f"a tensor in the file has metadata that are unknown: {list(flags)!r:.200}")
+        conj, neg = exactly(flags.get("conj", False), bool), exactly(flags.get("neg", False), bool)
+        flat = self.read_as(dtype, conj, neg)
+        room = sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1 if all(shape) else 0
+        if offset + room > flat.numel():
+            raise refused("a tensor in the file reaches beyond its memory")
+        view = flat._device.backend.strided(flat._array, shape, stride, offset)
+        return wrap(view, flat._device, dtype)  # type: ignore[no-any-return]
+
+
+def checked_geometry(shape: Any, stride: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and strides of a tensor, in ints that no arithmetic wraps."""
+    for numbers in (shape, stride):
+        for n in exactly(numbers, tuple, Size):
+            if exactly(n, int) < 0:
+                raise refused("a tensor in the file reaches beyond its memory: it has a negative size or stride")
+    if len(shape) != len(stride) or len(shape) > MOST_DIMS:
+        raise refused(f"a tensor in the file has {len(shape)} sizes and {len(stride)} strides")
+    if math.prod(n for n in shape if n) >= 2**59:
+        raise refused("a tensor in the file has more elements than any tensor can have")
+    return tuple(shape), tuple(stride)
+
+
+# -- calls --------------------------------------------------------------------------------------------------------------
+
+
+def _rebuild(
+    memory: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, metadata: Any = None
+) -> Tensor:
+    dtype = exactly(memory, Memory).data._dtype
+    out = memory.part(dtype, offset, shape, stride, metadata)
+    return out.requires_grad_(exactly(grad, bool))  # type: ignore[no-any-return]
+
+
+def _rebuild_typed(
+    memory: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, metadata: Any = None
+) -> Tensor:
+    out = exactly(memory, Memory).part(exactly(dtype, dtypes.dtype), offset, shape, stride, metadata)
+    return out.requires_grad_(exactly(grad, bool))  # type: ignore[no-any-return]
+
+
+def _rebuild_meta(dtype: Any, shape: Any, stride: Any, grad: Any) -> Tensor:
+    shape, stride = checked_geometry(shape, stride)
+    out = TENSORS.empty_strided(shape, stride, dtype=exactly(dtype, dtypes.dtype), device="meta")
+    return out.requires_grad_(exactly(grad, bool))  # type: ignore[no-any-return]
+
+
+def _rebuild_parameter(data: Any, grad: Any, hooks: Any, state: Any = None) -> Parameter:
+    return _with_attributes(Parameter(_a_tensor(data), exactly(grad, bool)), state)  # type: ignore[no-any-return]
+
+
+def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor:
+    if not any(function is known for known in (_rebuild, _rebuild_typed, _rebuild_parameter, _rebuild_meta)):
+        raise refused(f"the file makes a tensor by {function!r}")
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise refused(f"the file makes a tensor of {cls!r}, which is no class of tensors")
+    out = function(*exactly(args, tuple))
+    state = _attributes(state)
+    if type(state) in (dict, OrderedDict) and state.get("_is_buffer") is True:
+        lasting = exactly(state.get("persistent", True), bool)
+        rest = {name: value for name, value in state.items() if name not in ("_is_buffer", "persistent")}
+        return _with_attributes(Buffer(out, persistent=lasting), rest)  # type: ignore[no-any-return]
+    if cls not in (Tensor, Parameter, Buffer):
+        out = retyped(out, cls)
+        if cls.__setstate__ is not Tensor.__setstate__:  # type: ignore[attr-defined]
+            out.__setstate__(state)
+            return out  # type: ignore[no-any-return]
+    return _with_attributes(out, state)  # type: ignore[no-any-return]
+
+
+def _a_tensor(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise refused(f"the file has a {type(value).__name__} in the place of a Tensor")
+    return value
+
+
+def _attributes(state: Any) -> Any:
+    """The attributes in a tensor's state, which may come in a pair with the values of slots, of which there are none."""
+    return state[0] if type(state) is tuple and len(state) == 2 and not state[1] else state
+
+
+def _with_attributes(t: Any, state: Any) -> Any:
+    """The tensor, with attributes that hide nothing of what tensors have themselves."""
+    for name, value in check_names(_attributes(state) or {}, type(t).__name__).items():
+        if hasattr(type(t), name):
+            raise refused(f"the file gives a {type(t).__name__} the attribute {name!r}, which tensors have themselves")
+        t.__dict__[name] = value
+    return t
+
+
+def _lazy(cls: Any) -> Callable[..., Any]:
+    def make(requires_grad: Any) -> Any:
+        return cls(exactly(requires_grad, bool))
+
+    return make
+
+
+def _as_device(kind: Any, index: Any = None) -> device:
+    if index is None:
+        return device(exactly(kind, str))
+    if not 0 <= exactly(index, int) < 128:
+        raise refused(f"the file has a device of the index {index}")
+    return device(f"{exactly(kind, str)}:{index}")
+
+
+def _as_layout(name: Any) -> Any:
+    found = LAYOUTS.get(exactly(name, str))
+    if found is None:
+        raise refused(f"the file has the unknown layout {name!r:.100}")
+    return found
+
+
+def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+    if encoding not in ("latin1", "latin-1"):
+        raise refused(f"bytes in the file have the unknown encoding {encoding!r:.100}")
+    return exactly(text, str).encode("latin1")  # type: ignore[no-any-return]
+
+
+def _as_bytearray(content: Any = b"", encoding: Any = None) -> bytearray:
+    return bytearray(exactly(content, bytes) if encoding is None else _encode(content, encoding))
+
+
+def _as_complex(real: Any, imag: Any = 0.0) -> complex:
+    return complex(exactly(real, float, int), exactly(imag, float, int))
+
+
+def _as_slice(*bounds: Any) -> slice:
+    return slice(*(exactly(b, int, type(None)) for b in bounds))
+
+
+def _as_size(numbers: Any = ()) -> Size:
+    return Size(exactly(n, int) for n in exactly(numbers, tuple, list))
+
+
+def _as_fields(cls: Any) -> Callable[..., Any]:
+    def make(values: Any, named: Any = None) -> Any:
+        if named:
+            raise refused(f"the file has fields of {cls.__name__} that are unknown: {list(named)!r:.200}")
+        return cls(*exactly(values, tuple))
+
+    return make
+
+
+# -- names --------------------------------------------------------------------------------------------------------------
+
+LAYOUTS = {"torch.strided": layouts.strided}
+FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d", "strided")
+CLASSES: tuple[Any, ...] = (set, frozenset, complex, bytearray, slice)
+
+#: What a file may name.
+KNOWN: dict[str, Any] = {
+    "torch._utils._rebuild_tensor_v2": _rebuild,
+    "torch._utils._rebuild_tensor_v3": _rebuild_typed,
+    "torch._utils._rebuild_meta_tensor_no_storage": _rebuild_meta,
+    "torch._utils._rebuild_parameter": _rebuild_parameter,
+    "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
+    "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
+    "torch.Tensor": Tensor,
+    "torch.Size": Size,
+    "torch.device": _as_device,
+    "torch.serialization._get_layout": _as_layout,
+    "torch.storage.UntypedStorage": Kind(dtypes.uint8, "UntypedStorage"),
+    "torch.nn.parameter.Parameter": Parameter,
+    "torch.nn.parameter.UninitializedParameter": UninitializedParameter,
+    "torch.nn.parameter.UninitializedBuffer": UninitializedBuffer,
+    "collections.OrderedDict": OrderedDict,
+    "collections.Counter": Counter,
+    "_codecs.encode": _encode,
+    **{f"{module}.{c.__name__}": c for module in ("builtins", "__builtin__") for c in CLASSES},
+    **{f"torch.{name}": dtype for name, dtype in dtypes.DTYPES.items()},
+    **{f"torch.{name}": getattr(layouts, name) for name in FORMATS},
+    **{f"torch.{d.scalar_name}Storage": Kind(d, f"{d.scalar_name}Storage") for d in dtypes.DTYPES.values()},
+    **{f"torch.return_types.{name}": cls for name, cls in OUTPUT_TYPES.items()},
+}
+
+#: How what a name gave is called, by its id, with arguments that are checked.
+CALLS: dict[int, Callable[..., Any]] = {
+    **{
+        id(function): function
+        for function in (
+            _rebuild, _rebuild_typed, _rebuild_meta, _rebuild_parameter, _rebuild_from_type, _as_device, _as_layout,
+            _encode,
+        )
+    },
+    id(Size): _as_size,
+    id(complex): _as_complex,
+    id(bytearray): _as_bytearray,
+    id(slice): _as_slice,
+    id(UninitializedParameter): _lazy(UninitializedParameter),
+    id(UninitializedBuffer): _lazy(UninitializedBuffer),
+    **{id(cls): _as_fields(cls) for cls in OUTPUT_TYPES.values()},
+}  # fmt: skip
