@@ -80,6 +80,7 @@ from gradcore.printing import set_printoptions
 from gradcore.queries import *
 from gradcore.random import *
 from gradcore.size import Size
+from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
 
 #: As an index: a new dim, as in NumPy.

@@ -20,6 +20,7 @@ from gradcore.creation.legacy import legacy_tensor
 from gradcore.device import DeviceLike, set_default_device
 from gradcore.dispatch import check_inplace
 from gradcore.sharing import is_shared, share_memory_
+from gradcore.storage import TypedStorage, UntypedStorage, located
 from gradcore.tensor import Tensor
 
 __all__: list[str] = []
@@ -189,14 +190,41 @@ def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) ->
     return resize_(self, tuple(the_template.shape))
 
 
-def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
-    """Make the tensor share the memory of another one; without one, make it empty."""
+def set_(self: Tensor, source: Any = None, storage_offset: Any = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """Make the tensor share the memory of another one, or lie in a storage; without either, make it empty.
+
+    Parameters
+    ----------
+    source : Tensor or storage, optional
+        Of the tensor's dtype and device, or bytes.
+    storage_offset : int
+        Where in the memory of `source` the first element lies, in elements.
+    size, stride : sequence of int, optional
+        By default those of a tensor, and all elements of a storage in a row.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor has a history, dtypes or devices differ, or elements would lie outside of the memory.
+    """
     check_inplace(self, local.state)
     if self.requires_grad and not self.is_leaf:
         raise RuntimeError("set_() cannot be called on a tensor with a history; use a new name")
     forward.refuse_dual(self, "Trying to use forward AD with set_ that does not support it; use a new name")
-    chosen = empty(0, dtype=self._dtype, device=self._device) if source is None else source
-    self._array, self._device, self._dtype = chosen._array, chosen._device, chosen._dtype
+    if source is None:
+        chosen = empty(0, dtype=self._dtype, device=self._device)
+    elif isinstance(source, Tensor) and size is None:
+        chosen = source
+    elif isinstance(source, (Tensor, TypedStorage, UntypedStorage)):
+        chosen = located(source, self._dtype, storage_offset, size, stride)
+    else:
+        raise TypeError(f"set_(): argument 'source' must be Tensor or Storage, not {type(source).__name__}")
+    if chosen._dtype is not self._dtype or chosen._device is not self._device:
+        raise RuntimeError(
+            f"Expected a tensor or storage of {self._dtype} on {self._device} for argument #1 'source', but got one of "
+            f"{chosen._dtype} on {chosen._device}; assign to Tensor.data to change them"
+        )
+    self._array = chosen._array
     if self._meta is not None:
         self._meta.accumulator = None  # earlier graphs do not end at what the tensor is now
     bump(self)
@@ -231,44 +259,6 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> T
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replace each element by a Python function of it and of two other tensors' elements."""
     return _mapped(self, (x, y), callable, "map2_")
-
-
-class Storage:
-    """The flat memory that a tensor and its views share, element by element."""
-
-    def __init__(self, t: Tensor) -> None:
-        base = t
-        while base._base is not None:
-            base = base._base
-        self._flat = base.detach().reshape(-1)
-        self.dtype, self.device = t.dtype, t.device
-
-    def __len__(self) -> int:
-        return self._flat.numel()
-
-    size = __len__
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._flat[index].item()
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self._flat[index] = value
-
-    def tolist(self) -> list[Any]:
-        """The elements as a list."""
-        return self._flat.tolist()  # type: ignore[no-any-return]
-
-    def data_ptr(self) -> int:
-        """The address of the first element."""
-        return self._flat.data_ptr()
-
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self._flat.nbytes
-
-    def __repr__(self) -> str:
-        lines = "".join(f" {value}\n" for value in self.tolist())
-        return f"{lines}[gradcore.Storage(dtype={self.dtype!r}, device={self.device}) of size {len(self)}]"
 
 
 def record_stream(self: Tensor, stream: Any) -> None:
@@ -310,8 +300,6 @@ def _install() -> None:
     _add("__idiv__", lambda self, other: self.div_(other), "``self /= other``.")
     _add("__array_wrap__", _array_wrap)
     _add("__setstate__", _setstate)
-    _add("storage", lambda self: Storage(self), "The memory that this tensor shares with its views.")
-    _add("storage_type", lambda self: Storage, "The class of `storage()`.")
     _add("resize", lambda self, *size: self.reshape(*size), "`reshape`, under an old name.")
     _add("resize_as", lambda self, other: self.reshape(other.shape), "`reshape` to the shape of another tensor.")
     _add("_reduce_ex_internal", lambda self, protocol: self.__reduce_ex__(protocol), "What pickling calls.")

@@ -27,7 +27,7 @@ def shallow_copy(t: Any) -> Any:
 
 
 def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
-    """A leaf with memory of its own, and copies of its gradient and attributes."""
+    """A leaf with memory of its own, which copies of its views share, and copies of its gradient and attributes."""
     if not t.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
@@ -38,7 +38,7 @@ def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
         return memo[id(t)]
     out = new(type(t))
     with t._device.backend.use_index(t._device.index):
-        out._array = t._array.copy()
+        out._array = _copied_memory(t, memo)
     out._device, out._dtype, out._edge, out._meta, out._vc = t._device, t._dtype, None, None, None
     memo[id(t)] = out
     if t.requires_grad:
@@ -49,6 +49,23 @@ def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
         out._meta.grad = copy.deepcopy(t._grad, memo)
     out.__dict__.update(copy.deepcopy(t.__dict__, memo))
     return out
+
+
+def _copied_memory(t: Any, memo: dict[int, Any]) -> Any:
+    """The tensor's place in a copy of all memory that it is part of, which is copied once for each `memo`."""
+    backend, array = t._device.backend, t._array
+    if t.is_meta or t._device.levels or not array.size or any(s % array.itemsize for s in array.strides):
+        return array.copy()
+    whole = backend.memory_of(array)
+    copies = memo.setdefault(id(_copied_memory), {})
+    place = t._device, backend.address(whole), whole.nbytes
+    if place not in copies:
+        copies[place] = whole, whole.copy()  # the first keeps its address from being another's
+    copied = copies[place][1].view(array.dtype)
+    if array.flags.c_contiguous and array.size == copied.size:
+        return copied.reshape(array.shape)
+    strides, offset = backend.geometry_of(array)
+    return backend.strided(copied, array.shape, strides, offset)
 
 
 def reduced(t: Any) -> tuple[Any, ...]:

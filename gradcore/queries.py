@@ -12,6 +12,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.backends.batching import all_samples
 from gradcore.dispatch.overriding import overridable
 from gradcore.size import Size
+from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -47,8 +48,8 @@ def is_tensor(obj: Any) -> bool:
 
 
 def is_storage(obj: Any) -> bool:
-    """False: tensors lie on arrays, there are no storages."""
-    return False
+    """Whether an object is a storage, as `Tensor.storage` and `Tensor.untyped_storage` return them."""
+    return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
 @overridable

@@ -16,9 +16,9 @@ __all__ = ["is_shared", "share_memory_", "shared_with_processes"]
 
 def _block(array: Any) -> Any:
     """The shared block that an array lies in; None if it lies elsewhere."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    owner = array.obj if isinstance(array, memoryview) else array
+    owner = array
+    while isinstance(owner, (np.ndarray, memoryview)):
+        owner = owner.obj if isinstance(owner, memoryview) else owner.base
     return owner if isinstance(owner, ctypes.Array) and hasattr(owner, "_wrapper") else None
 
 

@@ -20,6 +20,7 @@ from gradcore.autograd.messages import history_lost
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import OWN, Meta, Subclasses, Variable, alias, tensor_type
+from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
 from gradcore.methods import Methods
 from gradcore.representation import text_of
@@ -406,13 +407,13 @@ class Tensor(Variable, Methods):
         if (self._edge is not None or self._meta is not None) and is_differentiated(self):
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if self._device.levels:
-            return self.host()  # which says why not
+            return self._on_host()  # type: ignore[no-any-return]  # which says why not
         if self._device is not CPU:
             raise TypeError(
                 f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
                 "host memory first."
             )
-        return self._array  # type: ignore[no-any-return]
+        return own_header(self._array)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -424,7 +425,12 @@ class Tensor(Variable, Methods):
 
     def host(self) -> np.ndarray[Any, Any]:
         """The data as a NumPy array, copied from the device where needed, whatever the history."""
-        return self._device.backend.to_host(self._array)  # type: ignore[no-any-return]
+        found = self._on_host()
+        return own_header(found) if found is self._array else found
+
+    def _on_host(self) -> Any:
+        """`host` for who does not keep it: where the tensor lies on the CPU its own array."""
+        return self._device.backend.to_host(self._array)
 
     def item(self) -> Any:
         """The only element as a Python number."""
@@ -432,11 +438,11 @@ class Tensor(Variable, Methods):
             raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
         if self.is_meta:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-        return self.host().item()
+        return self._on_host().item()
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
-        return self.host().tolist()
+        return self._on_host().tolist()
 
     def __bool__(self) -> bool:
         if self._array.size != 1:

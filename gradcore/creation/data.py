@@ -12,6 +12,7 @@ from gradcore import dtypes
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.variables import retyped, wrap
+from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU, resolve
 from gradcore.creation.placing import converted, finished, place
 from gradcore.device import DeviceLike
@@ -261,7 +262,8 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     dtype = dtypes.from_numpy(ndarray.dtype)
-    return wrap(ndarray.view(np.ndarray), CPU, dtype)  # type: ignore[no-any-return]
+    whole = ndarray.base is None  # else the memory goes on beyond this array, which the tensor must not reach
+    return wrap(ndarray.view(np.ndarray) if whole else own_header(ndarray), CPU, dtype)  # type: ignore[no-any-return]
 
 
 def frombuffer(

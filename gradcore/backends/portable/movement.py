@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -56,30 +58,57 @@ class Movement:
         return out
 
     def strided(self, x: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-        """A view of the memory that `x` is part of; `offset` counts from the first element of `x`."""
-        memory = self.memory_of(x)
-        offset += self.geometry_of(x)[1]
-        extent = 1 + offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        """A view of the memory that `x` is part of; `offset` counts from the first element of `x`.
+
+        Raises
+        ------
+        RuntimeError
+            If it has elements outside of that memory.
+        """
+        shape, strides = tuple(map(index, shape)), tuple(map(index, strides))
+        memory, offset = self.memory_of(x), index(offset) + self.geometry_of(x)[1]
+        if min(shape, default=0) < 0 or len(shape) != len(strides):
+            raise RuntimeError(f"as_strided: sizes {list(shape)} and strides {list(strides)} are of no tensor")
         if 0 in shape:
             return memory[:0].reshape(shape)
-        if extent > memory.size:
+        reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+        extent = 1 + offset + sum(r for r in reach if r > 0)
+        if offset + sum(r for r in reach if r < 0) < 0 or extent > memory.size:
             raise RuntimeError(
                 f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize "
                 f"{x.itemsize} requiring a storage size of {extent * x.itemsize} are out of bounds for storage of size "
                 f"{memory.size * x.itemsize}"
             )
-        steps = [s * x.itemsize for s in strides]
+        if math.prod(shape) * x.itemsize >= 2**63:
+            raise RuntimeError(f"as_strided: a tensor of sizes {list(shape)} has too many elements")
+        steps = [s * x.itemsize if abs(s * x.itemsize) < 2**63 else 0 for s in strides]  # 0 of dims of one element
         return self.restrided(memory[offset:], shape, steps)
 
     def memory_of(self, x: Any) -> Any:
-        """All memory that `x` is part of, as elements in a row."""
+        """All memory that `x` is part of, as elements in a row; between them may be what is in no tensor."""
         owner = _owner(x)
-        order = sorted(range(owner.ndim), key=lambda d: -owner.strides[d])
-        return owner.transpose(order).reshape(-1).view(x.dtype)
+        flat = owner.reshape(-1) if owner.flags.c_contiguous else self._span(owner)
+        if flat.dtype == x.dtype:
+            return flat
+        if flat.nbytes % x.itemsize:
+            flat = flat.view("u1")[: flat.nbytes // x.itemsize * x.itemsize]
+        return flat.view(x.dtype)
+
+    def _span(self, x: Any) -> Any:
+        """The memory from the first to the last element in it of an array with other strides."""
+        if not x.size or any(s % x.itemsize for s in x.strides):
+            raise RuntimeError("a tensor whose strides are no multiples of its element size has no storage: clone it")
+        first = x[tuple(slice(None, None, -1 if s < 0 else 1) for s in x.strides)]
+        count = 1 + sum((n - 1) * s for n, s in zip(first.shape, first.strides, strict=True)) // x.itemsize
+        return self.restrided(first, (count,), (x.itemsize,))
 
     def geometry_of(self, x: Any) -> tuple[tuple[int, ...], int]:
         """Strides and offset, in elements, of `x` in its memory."""
-        start = self.address(x) - self.address(_owner(x))
+        owner = _owner(x)
+        low = self.address(owner) + sum((n - 1) * s for n, s in zip(owner.shape, owner.strides, strict=True) if s < 0)
+        start = self.address(x) - low
+        if start % x.itemsize or any(s % x.itemsize for s, n in zip(x.strides, x.shape, strict=True) if n > 1):
+            raise RuntimeError("a tensor whose strides are no multiples of its element size has no storage: clone it")
         return tuple(s // x.itemsize for s in x.strides), start // x.itemsize
 
     def address(self, x: Any) -> int:
@@ -95,9 +124,13 @@ class Movement:
 
     def windows_of(self, x: Any, dim: int, size: int, step: int) -> Any:
         """Windows along a dim, each in a new last dim, as a view."""
+        size, step = index(size), index(step)
+        if step < 1 or not 0 <= size <= x.shape[dim]:
+            raise RuntimeError(f"unfold: windows of size {size} in steps of {step} are not within a dim of {x.shape[dim]}")
         count = (x.shape[dim] - size) // step + 1
         shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
-        strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
+        apart = x.strides[dim] * step if count > 1 or step < 2**31 else 0
+        strides = (*x.strides[:dim], apart, *x.strides[dim + 1 :], x.strides[dim])
         return self.restrided(x, shape, strides)
 
     def unfold_dim_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
@@ -166,7 +199,7 @@ def _owner(x: Any) -> Any:
     """The array whose memory `x` is a view of; itself if it has its own."""
     owner, base = x, getattr(x, "base", None)
     while base is not None:
-        if hasattr(base, "strides"):  # NumPy's as_strided puts something else in between
+        if hasattr(base, "dtype"):  # NumPy's as_strided puts something else in between
             owner = base
         base = getattr(base, "base", None)
     return owner

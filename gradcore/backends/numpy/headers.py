@@ -1,0 +1,21 @@
+"""Headers of NumPy arrays: shape, strides, dtype and flags, which belong to whoever has the array object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["own_header"]
+
+
+def own_header(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same memory under a header of its own.
+
+    No array stands between this one and the memory, so that neither writes to either's header, nor ``base``, nor
+    `numpy.ndarray.resize` lead from one to the other, and the memory of this one ends where its elements end.
+    """
+    try:
+        return np.asarray(memoryview(array))
+    except ValueError:  # a dtype that buffers do not know
+        return np.asarray(memoryview(array.view(f"u{array.itemsize}"))).view(array.dtype)

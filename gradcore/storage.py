@@ -1,0 +1,308 @@
+"""Storages: the memory that a tensor shares with its views, as a row of elements or of bytes.
+
+A tensor that was made of a NumPy array has that array's elements for its storage, from the first to the last one.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Self
+
+from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.variables import version_counter, wrap
+from gradcore.creation import empty, tensor
+from gradcore.device import DeviceLike
+from gradcore.dtypes import DTypeLike
+from gradcore.ops.geometry import each
+from gradcore.tensor import Tensor
+
+__all__ = ["TypedStorage", "UntypedStorage"]
+
+RESIZED = (
+    "a storage cannot be resized: its memory is an array's, whose views would lose theirs. Tensor.resize_ gives one "
+    "tensor another size; `del` and Tensor.data = gradcore.empty(0) free memory"
+)
+
+
+class _Storage:
+    """What both kinds of storages have: elements in a row."""
+
+    _flat: Tensor
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        """The dtype of the elements."""
+        return self._flat.dtype
+
+    @property
+    def device(self) -> Any:
+        """Where the memory is."""
+        return self._flat.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is a GPU's memory."""
+        return self._flat.is_cuda
+
+    def __len__(self) -> int:
+        return self._flat.numel()
+
+    def size(self) -> int:
+        """The number of elements."""
+        return self._flat.numel()
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self._flat.nbytes
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self._flat.element_size()
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._flat.data_ptr()
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self._of(self._flat[index])
+        return self._flat[self._place(index)].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._flat[index if isinstance(index, slice) else self._place(index)] = value
+
+    def _place(self, index: Any) -> int:
+        place = operator.index(index)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"index {place} out of range for storage of size {len(self)}")
+        return place
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        """The elements as a list."""
+        return self._flat.tolist()  # type: ignore[no-any-return]
+
+    def fill_(self, value: Any) -> Self:
+        """Write one value everywhere."""
+        self._flat.fill_(value)
+        return self
+
+    def copy_(self, source: Any, non_blocking: bool = False) -> Self:
+        """Copy the elements of another storage of the same size."""
+        if len(source) != len(self):
+            raise RuntimeError(f"size does not match, self was {len(self)} elements but src was {len(source)}")
+        self._flat.copy_(source._flat)
+        return self
+
+    def clone(self) -> Self:
+        """A storage of its own with the same elements."""
+        return self._of(self._flat.clone())
+
+    def cpu(self) -> Self:
+        """This storage, or a copy of it, in the memory of the CPU."""
+        return self._of(self._flat.cpu())
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Self:
+        """This storage, or a copy of it, on a CUDA device."""
+        return self._of(self._flat.cuda(device))
+
+    def resize_(self, size: int) -> Self:
+        """The storage itself, which has that size already.
+
+        Raises
+        ------
+        RuntimeError
+            If it has another size.
+        """
+        if operator.index(size) != len(self):
+            raise RuntimeError(RESIZED)
+        return self
+
+    def resizable(self) -> bool:
+        """False."""
+        return False
+
+    def is_shared(self) -> bool:
+        """Whether other processes see the memory (always, on CUDA)."""
+        return self._flat.is_shared()  # type: ignore[no-any-return]
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether it is page-locked."""
+        return self._flat.is_pinned()  # type: ignore[no-any-return]
+
+    def share_memory_(self) -> Self:
+        """The storage itself, whose memory is shared already.
+
+        Raises
+        ------
+        RuntimeError
+            If it is not: tensors can be moved to shared memory, storages cannot.
+        """
+        if not self.is_shared():
+            raise RuntimeError("a storage cannot be moved to shared memory: call Tensor.share_memory_()")
+        return self
+
+    def __copy__(self) -> Self:
+        return self._of(self._flat)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        found = self._of(self._flat.__deepcopy__(memo))
+        memo[id(self)] = found
+        return found
+
+    def _of(self, flat: Tensor) -> Self:
+        out = object.__new__(type(self))
+        out._flat = flat
+        return out
+
+    def __repr__(self) -> str:
+        lines = "".join(f" {value}\n" for value in self.tolist())
+        of = "" if isinstance(self, UntypedStorage) else f"dtype={self.dtype!r}, "
+        return f"{lines}[torch.storage.{type(self).__name__}({of}device={self.device}) of size {len(self)}]"
+
+
+class TypedStorage(_Storage):
+    """Memory as elements of a dtype.
+
+    Parameters
+    ----------
+    *args : int or sequence
+        A size, whose elements are uninitialised, or the elements.
+    wrap_storage : UntypedStorage, optional
+        Memory to read in that dtype instead.
+    dtype : dtype, optional
+        By default `get_default_dtype`.
+    device : device, optional
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.arange(4.0)
+    >>> x[1:].storage().tolist()
+    [0.0, 1.0, 2.0, 3.0]
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        wrap_storage: UntypedStorage | None = None,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
+    ) -> None:
+        wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+        if wrap_storage is not None:
+            self._flat = _read_as(wrap_storage._flat, wanted)
+        else:
+            self._flat = _made(args, wanted, device)
+
+    def untyped(self) -> UntypedStorage:
+        """The same memory as bytes."""
+        return UntypedStorage.__new__(UntypedStorage)._of(_read_as(self._flat, dtypes.uint8))
+
+    def type(self) -> str:
+        """The name of the class that PyTorch once had for it."""
+        return f"torch.{self.dtype.scalar_name}Storage"
+
+    def pickle_storage_type(self) -> str:
+        """How files name the dtype."""
+        return f"{self.dtype.scalar_name}Storage"
+
+
+class UntypedStorage(_Storage):
+    """Memory as bytes.
+
+    Parameters
+    ----------
+    *args : int or sequence
+        A size in bytes, which are uninitialised, or the bytes.
+    device : device, optional
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> x = gradcore.arange(4.0)
+    >>> x.untyped_storage().nbytes()
+    16
+    >>> x.untyped_storage().data_ptr() == x[1:].untyped_storage().data_ptr()
+    True
+    """
+
+    def __init__(self, *args: Any, device: DeviceLike | None = None) -> None:
+        self._flat = _made(args, dtypes.uint8, device)
+
+    def untyped(self) -> UntypedStorage:
+        """The storage itself."""
+        return self
+
+
+def _made(args: tuple[Any, ...], dtype: dtypes.dtype, device: Any) -> Tensor:
+    if len(args) > 1:
+        raise TypeError(f"a storage is made of a size or of a sequence, not of {len(args)} arguments")
+    if args and not hasattr(args[0], "__index__"):
+        return tensor(args[0], dtype=dtype, device=device).reshape(-1)
+    return empty(operator.index(args[0]) if args else 0, dtype=dtype, device=device)
+
+
+def _memory_of(t: Tensor) -> Tensor:
+    """All memory that a tensor is part of, in a row; writes to it are noticed by the tensor."""
+    if t._device.levels:
+        raise RuntimeError("Cannot access data pointer of Storage that is invalid: the tensor is in a batch of vmap")
+    out = wrap(t._device.backend.memory_of(t._array), t._device, t._dtype)
+    out._vc = version_counter(t)
+    return out  # type: ignore[no-any-return]
+
+
+def _read_as(flat: Tensor, dtype: dtypes.dtype) -> Tensor:
+    """Memory in a row, as elements of another dtype."""
+    if flat._dtype is dtype:
+        return flat
+    raw = flat._array.view("u1")
+    array = raw[: raw.size // dtype.itemsize * dtype.itemsize].view(dtype.numpy)
+    out = wrap(array, flat._device, dtype)
+    out._vc = version_counter(flat)
+    return out  # type: ignore[no-any-return]
+
+
+def storage(self: Tensor) -> TypedStorage:
+    """The memory that this tensor shares with its views, as elements of its dtype."""
+    return TypedStorage.__new__(TypedStorage)._of(_memory_of(self))
+
+
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The memory that this tensor shares with its views, as bytes."""
+    return UntypedStorage.__new__(UntypedStorage)._of(_read_as(_memory_of(self), dtypes.uint8))
+
+
+def storage_type(self: Tensor) -> Any:
+    """The class of `storage()`."""
+    return TypedStorage
+
+
+def located(source: Any, dtype: dtypes.dtype, storage_offset: Any, size: Any, stride: Any) -> Tensor:
+    """A tensor in a storage, or in the memory of another tensor.
+
+    Raises
+    ------
+    RuntimeError
+        If it would reach beyond that memory.
+    """
+    if isinstance(source, UntypedStorage):
+        flat = _read_as(source._flat, dtype)
+    else:
+        flat = source._flat if isinstance(source, TypedStorage) else _memory_of(source)
+    offset = operator.index(storage_offset)
+    shape = (max(flat.numel() - offset, 0),) if size is None else each(size)
+    if stride is None:
+        stride, step = [], 1
+        for n in reversed(shape):
+            stride.insert(0, step)
+            step *= max(n, 1)
+    return TENSORS.as_strided(flat.detach(), shape, each(stride), offset)  # type: ignore[no-any-return]
+
+
+for _method in (storage, untyped_storage, storage_type):
+    _method.__qualname__ = f"Tensor.{_method.__name__}"
+    setattr(Tensor, _method.__name__, _method)
