@@ -152,24 +152,23 @@ class Interpreter:
 
     def key(self, container: Any, key: Any) -> Any:
         """A value that can be a key: of few values, whose hash is quickly found and not that of too many others."""
-        if type(key) in (str, bytes, bool, float, type(None)):
-            return key
+        if type(key) in (str, bytes, bool, float, type(None)) or (type(key) is int and key.bit_length() <= 64):
+            return key  # of which not many have one hash
         waiting, seen = [key], 0
         while waiting:
             value = waiting.pop()
             if type(value) in (tuple, frozenset, Size):
-                seen += len(value) + 1
-                if seen > KEY_VALUES:
-                    raise error("a key in the file has too many parts")
-                waiting.extend(value)
-            elif type(value) is int and not -(2**63) <= value < 2**64:
-                raise error("a key in the file has a number of more than 64 bits")
+                seen += len(value)
+                waiting.extend(value if seen <= KEY_VALUES else ())
+            elif type(value) is int:
+                seen += value.bit_length() // 64
+        if seen > KEY_VALUES:
+            raise error("a key in the file has too many parts")
         self.spend(seen)
-        if type(key) is not int:
-            place = id(container), hash(key)
-            self.hashes[place] += 1
-            if self.hashes[place] > EQUAL_HASHES:
-                raise error("too many keys in the file have the same hash")
+        place = id(container), hash(key)
+        self.hashes[place] += 1
+        if self.hashes[place] > EQUAL_HASHES:
+            raise error("too many keys in the file have the same hash")
         return key
 
     def put(self, container: Any, items: list[Any]) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 from gradcore import dtypes, layouts
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.variables import retyped, wrap
+from gradcore.creation import empty_strided
 from gradcore.device import device
 from gradcore.dispatch import OUTPUT_TYPES
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.uninitialized import UninitializedBuffer, UninitializedParameter
 from gradcore.serialization.interpreter import check_names
 from gradcore.size import Size
+from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
 
 __all__ = ["CALLS", "KNOWN", "Kind", "Memory"]
@@ -55,8 +57,11 @@ class Kind:
 class Memory:
     """Memory from the file, as one flat tensor on the device where it is wanted."""
 
-    def __init__(self, data: Tensor, swap: bool) -> None:
+    def __init__(self, data: Tensor, swap: bool, typed: bool) -> None:
         self.data, self._swap = data, swap
+        #: What the file gets of it.
+        self.storage = data.storage() if typed else data.untyped_storage()
+        self.storage.__dict__["_memory"] = self
         self._read: dict[tuple[dtypes.dtype, bool, bool], Tensor] = {(data._dtype, False, False): data}
 
     def read_as(self, dtype: dtypes.dtype, conj: bool = False, neg: bool = False) -> Tensor:
@@ -112,24 +117,27 @@ def checked_geometry(shape: Any, stride: Any) -> tuple[tuple[int, ...], tuple[in
 # -- calls --------------------------------------------------------------------------------------------------------------
 
 
-def _rebuild(
-    memory: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, metadata: Any = None
-) -> Tensor:
-    dtype = exactly(memory, Memory).data._dtype
-    out = memory.part(dtype, offset, shape, stride, metadata)
+def _memory_in(storage: Any) -> Memory:
+    found = exactly(storage, TypedStorage, UntypedStorage).__dict__.get("_memory")
+    return exactly(found, Memory)  # type: ignore[no-any-return]
+
+
+def _rebuild(storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, metadata: Any = None) -> Tensor:
+    memory = _memory_in(storage)
+    out = memory.part(memory.data._dtype, offset, shape, stride, metadata)
     return out.requires_grad_(exactly(grad, bool))  # type: ignore[no-any-return]
 
 
 def _rebuild_typed(
-    memory: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, metadata: Any = None
+    storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, metadata: Any = None
 ) -> Tensor:
-    out = exactly(memory, Memory).part(exactly(dtype, dtypes.dtype), offset, shape, stride, metadata)
+    out = _memory_in(storage).part(exactly(dtype, dtypes.dtype), offset, shape, stride, metadata)
     return out.requires_grad_(exactly(grad, bool))  # type: ignore[no-any-return]
 
 
 def _rebuild_meta(dtype: Any, shape: Any, stride: Any, grad: Any) -> Tensor:
     shape, stride = checked_geometry(shape, stride)
-    out = TENSORS.empty_strided(shape, stride, dtype=exactly(dtype, dtypes.dtype), device="meta")
+    out = empty_strided(shape, stride, dtype=exactly(dtype, dtypes.dtype), device="meta")
     return out.requires_grad_(exactly(grad, bool))  # type: ignore[no-any-return]
 
 

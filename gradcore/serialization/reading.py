@@ -39,23 +39,23 @@ class _Memories:
 
     def __init__(self, archive: Archive, locations: Locations, swap: bool) -> None:
         self.archive, self.locations, self.swap = archive, locations, swap
-        self.found: dict[str, tuple[Any, Memory]] = {}
+        self.found: dict[str, tuple[Any, Any]] = {}
 
-    def __call__(self, reference: Any) -> Memory:
+    def __call__(self, reference: Any) -> Any:
         if type(reference) is not tuple or len(reference) != 5:
             raise pickle.UnpicklingError("the file refers to something unknown")
         what, kind, key, location, numel = reference
         if what != "storage" or type(kind) is not Kind or type(key) is not str or type(location) is not str:
             raise pickle.UnpicklingError(f"the file refers to something unknown: {what!r:.100}")
-        stated = kind, location, numel
+        stated = kind.dtype, location, numel
         if key not in self.found:
-            self.found[key] = stated, self._read(key, kind.dtype, location, numel)
+            self.found[key] = stated, self._read(key, kind, location, numel).storage
         if self.found[key][0] != stated:
             raise pickle.UnpicklingError(f"the file describes the memory {key} in two ways")
         return self.found[key][1]
 
-    def _read(self, key: str, dtype: dtypes.dtype, location: str, numel: Any) -> Memory:
-        size = self.archive.nbytes(f"data/{key}")
+    def _read(self, key: str, kind: Kind, location: str, numel: Any) -> Memory:
+        dtype, size = kind.dtype, self.archive.nbytes(f"data/{key}")
         if type(numel) is not int or size != numel * dtype.itemsize:
             raise pickle.UnpicklingError(f"the memory {key} in the file has {size} bytes instead of what it should")
         raw = self.archive.read(f"data/{key}")
@@ -64,7 +64,9 @@ class _Memories:
         array = raw.view(np.bool_ if dtype is dtypes.bool_ else dtype.numpy)
         if self.swap:
             array = array.byteswap()
-        return Memory(_placed(wrap(array, CPU, dtype), location, self.locations), self.swap)
+        return Memory(
+            _placed(wrap(array, CPU, dtype), location, self.locations), self.swap, kind.name != "UntypedStorage"
+        )
 
 
 class _Unpickler(pickle.Unpickler):

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import os
+import io
 import pickle
+import sys
+import zipfile
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
-from gradcore import dtypes
+import numpy as np
+
+from gradcore import dtypes, layouts
 from gradcore.device import device
+from gradcore.dispatch import OUTPUT_TYPES
 from gradcore.nn.parameter import Buffer, Parameter
+from gradcore.nn.uninitialized import Uninitialized
+from gradcore.serialization.files import written
+from gradcore.serialization.packing import Layout
 from gradcore.size import Size
+from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
 
 __all__ = ["save"]
@@ -36,6 +45,8 @@ class _Storage(NamedTuple):
 
 
 REBUILD = _Name("torch._utils", "_rebuild_tensor_v2")
+UNTYPED = _Name("torch.storage", "UntypedStorage")
+REBUILD_META = _Name("torch._utils", "_rebuild_meta_tensor_no_storage")
 REBUILD_PARAMETER = _Name("torch._utils", "_rebuild_parameter")
 REBUILD_WITH_STATE = _Name("torch._utils", "_rebuild_parameter_with_state")
 REBUILD_SUBCLASS = _Name("torch._tensor", "_rebuild_from_type_v2")
@@ -48,9 +59,15 @@ _Base: Any = pickle._Pickler
 class _Pickler(_Base):  # type: ignore[misc]
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol)
-        self.memories: dict[int, tuple[_Storage, Any]] = {}
+        self.memories: dict[int, tuple[_Storage, Any, Layout]] = {}
 
     def persistent_id(self, obj: Any) -> Any:
+        if isinstance(obj, (TypedStorage, UntypedStorage)):
+            flat = obj._flat
+            stored, offset, _ = self._memory(flat)
+            if offset or stored.numel != flat.numel():
+                raise RuntimeError("a part of a storage cannot be saved; clone it")
+            obj = stored if isinstance(obj, TypedStorage) else stored._replace(kind=UNTYPED)
         return ("storage", *obj) if isinstance(obj, _Storage) else None
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> Any:
@@ -59,51 +76,66 @@ class _Pickler(_Base):  # type: ignore[misc]
             return None
         if isinstance(obj, dtypes.dtype):
             return self.save(_Name("torch", obj.name))
+        if isinstance(obj, layouts.memory_format):
+            return self.save(_Name("torch", repr(obj).removeprefix("torch.")))
         return super().save(obj, save_persistent_id)
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Uninitialized):
+            return _Name("torch.nn.parameter", type(obj).__name__), (obj.requires_grad,)
         if isinstance(obj, Tensor):
             return self._tensor(obj)
         if isinstance(obj, Size):
             return _Name("torch", "Size"), (tuple(obj),)
         if isinstance(obj, device):
             return _Name("torch", "device"), (obj.type,) if obj.index is None else (obj.type, obj.index)
+        if isinstance(obj, layouts.layout):
+            return _Name("torch.serialization", "_get_layout"), (repr(obj),)
+        if isinstance(obj, tuple) and OUTPUT_TYPES.get(type(obj).__name__) is type(obj):
+            return _Name("torch.return_types", type(obj).__name__), (tuple(obj), {})
         return NotImplemented
 
     def _tensor(self, t: Tensor) -> Any:
-        storage, offset, stride = self._memory(t)
-        grad = bool(t.requires_grad)
-        parts: tuple[Any, ...] = (storage, offset, tuple(t.shape), stride, grad, OrderedDict())
+        function, parts = self._parts(t, bool(t.requires_grad))
         state = dict(t.__dict__)
-        if isinstance(t, Parameter):
-            data = _Call(REBUILD, (*parts[:4], False, OrderedDict()))
-            if state:
-                return REBUILD_WITH_STATE, (data, grad, OrderedDict(), state)
-            return REBUILD_PARAMETER, (data, grad, OrderedDict())
         if isinstance(t, Buffer):
-            return REBUILD_SUBCLASS, (REBUILD, _Name("torch", "Tensor"), parts, {**state, "_is_buffer": True})
-        return REBUILD, parts
+            return REBUILD_SUBCLASS, (function, _Name("torch", "Tensor"), parts, {**state, "_is_buffer": True})
+        if type(t) is Parameter:
+            data = _Call(*self._parts(t, False))
+            if state:
+                return REBUILD_WITH_STATE, (data, bool(t.requires_grad), OrderedDict(), state)
+            return REBUILD_PARAMETER, (data, bool(t.requires_grad), OrderedDict())
+        if state or type(t) is not Tensor:
+            cls = _Name("torch", "Tensor") if type(t) is Tensor else type(t)
+            return REBUILD_SUBCLASS, (function, cls, parts, state)
+        return function, parts
+
+    def _parts(self, t: Tensor, grad: bool) -> tuple[_Name, tuple[Any, ...]]:
+        """The function that makes the tensor from the file, and its arguments."""
+        if t.is_meta:
+            return REBUILD_META, (t.dtype, tuple(t.shape), t.stride(), grad)
+        storage, offset, stride = self._memory(t)
+        return REBUILD, (storage, offset, tuple(t.shape), stride, grad, OrderedDict())
 
     def _memory(self, t: Tensor) -> tuple[_Storage, int, tuple[int, ...]]:
-        """The memory that a tensor shares with its views, the place of its first element there, and its steps."""
-        array = t._array
-        if t.is_meta:
-            raise RuntimeError("a tensor on the device meta has no data to save")
-        root = array
-        while getattr(root, "base", None) is not None and hasattr(root.base, "nbytes") and hasattr(root.base, "flags"):
-            root = root.base
-        backend = t._device.backend
-        whole = root.dtype == array.dtype and (root.flags.c_contiguous or root.flags.f_contiguous)
-        if not whole or array.size == 0:
-            root = array = array.copy(order="C")
-        offset = (backend.address(array) - backend.address(root)) // array.itemsize if array.size else 0
-        stride = tuple(s // array.itemsize for s in array.strides)
-        if id(root) not in self.memories:
+        """The memory that a tensor shares with its views, the place of its first element there, and its strides.
+
+        Only elements that are in tensors are written: where those of a NumPy array have gaps between them, the gaps
+        are left out.
+        """
+        array, backend = t._array, t._device.backend
+        owner = backend.owner_of(array)
+        layout = Layout.of(owner) if owner.dtype == array.dtype else None
+        place = None if layout is None else layout.place_of(array, backend.address(array) - backend.address(owner))
+        if layout is None or place is None:
+            owner = array = array.copy(order="C")
+            layout = Layout.of(owner)
+            place = 0, tuple(s // array.itemsize for s in array.strides)
+        if id(owner) not in self.memories:
             kind = _Name("torch", f"{t.dtype.scalar_name}Storage")
-            storage = _Storage(kind, str(len(self.memories)), str(t.device), int(root.size))
-            host = backend.to_host(root)
-            self.memories[id(root)] = storage, (host, root)
-        return self.memories[id(root)][0], int(offset), stride
+            storage = _Storage(kind, str(len(self.memories)), str(t.device), layout.count)
+            self.memories[id(owner)] = storage, (backend, owner), layout  # kept, so that no other has its id
+        return self.memories[id(owner)][0], *place
 
 
 class _Call:
@@ -118,6 +150,9 @@ class _Call:
 
 def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) -> None:
     """Write an object to a file, which `load` and PyTorch's ``torch.load`` read.
+
+    A file that is there already is replaced by the new one when that is complete and on the disk. Until then, whatever
+    happens, it stays as it was.
 
     Parameters
     ----------
@@ -141,23 +176,14 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) 
     >>> gradcore.load(file)
     {'weights': tensor([1., 1.]), 'epoch': 3}
     """
-    import io
-    import sys
-    import zipfile
-
-    if isinstance(f, (str, os.PathLike)):
-        folder = os.path.dirname(os.fspath(f))
-        if folder and not os.path.isdir(folder):
-            raise RuntimeError(f"Parent directory {os.fsdecode(folder)} does not exist.")
-    elif not hasattr(f, "write"):
-        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
     structure = io.BytesIO()
     pickler = _Pickler(structure, pickle_protocol)
-    pickler.dump(obj)
-    with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
+    pickler.dump(obj)  # before the file is touched: what cannot be saved leaves it as it is
+    with written(f) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("archive/data.pkl", structure.getvalue())
         archive.writestr("archive/byteorder", sys.byteorder)
-        for storage, (host, _) in pickler.memories.values():
-            order = "C" if host.flags.c_contiguous else "F"
-            archive.writestr(f"archive/data/{storage.key}", host.tobytes(order))
+        for storage, (backend, owner), layout in pickler.memories.values():
+            host = backend.to_host(layout.packed(owner))
+            with archive.open(f"archive/data/{storage.key}", "w", force_zip64=host.nbytes >= 2**31) as entry:
+                entry.write(memoryview(np.ascontiguousarray(host).reshape(-1).view(np.uint8)))
         archive.writestr("archive/version", "3\n")

@@ -94,6 +94,10 @@ class Movement:
             flat = flat.view("u1")[: flat.nbytes // x.itemsize * x.itemsize]
         return flat.view(x.dtype)
 
+    def owner_of(self, x: Any) -> Any:
+        """The array whose memory `x` is a view of; itself if it has its own."""
+        return _owner(x)
+
     def _span(self, x: Any) -> Any:
         """The memory from the first to the last element in it of an array with other strides."""
         if not x.size or any(s % x.itemsize for s in x.strides):
@@ -126,7 +130,9 @@ class Movement:
         """Windows along a dim, each in a new last dim, as a view."""
         size, step = index(size), index(step)
         if step < 1 or not 0 <= size <= x.shape[dim]:
-            raise RuntimeError(f"unfold: windows of size {size} in steps of {step} are not within a dim of {x.shape[dim]}")
+            raise RuntimeError(
+                f"unfold: windows of size {size} in steps of {step} are not within a dim of {x.shape[dim]}"
+            )
         count = (x.shape[dim] - size) // step + 1
         shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
         apart = x.strides[dim] * step if count > 1 or step < 2**31 else 0

@@ -1,0 +1,94 @@
+"""Layouts of memory: which elements of it are an array's, and where they are once the gaps between them are left out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Self
+
+__all__ = ["Layout"]
+
+
+class Layout(NamedTuple):
+    """The elements of an array in the order of their addresses: strides, from the largest to the smallest, and sizes."""
+
+    strides: tuple[int, ...]
+    sizes: tuple[int, ...]
+    #: The dims of the array that these are, and how far below its first element the memory begins, in elements.
+    dims: tuple[int, ...]
+    below: int
+
+    @classmethod
+    def of(cls, x: Any) -> Self | None:
+        """The layout of an array; None of one whose elements overlap, or lie at no multiples of their size."""
+        if any(s % x.itemsize for s in x.strides):
+            return None
+        dims = [d for d in range(x.ndim) if x.shape[d] > 1 and x.strides[d]]
+        dims.sort(key=lambda d: -abs(x.strides[d]))
+        strides = tuple(abs(x.strides[d]) // x.itemsize for d in dims)
+        sizes = tuple(x.shape[d] for d in dims)
+        reach = 0
+        for s, n in zip(reversed(strides), reversed(sizes), strict=True):
+            if s <= reach:
+                return None
+            reach += (n - 1) * s
+        below = sum((x.shape[d] - 1) * -x.strides[d] for d in dims if x.strides[d] < 0) // x.itemsize
+        return cls(strides, sizes, tuple(dims), below if x.size else 0) if x.size else cls((), (0,), (), 0)
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return math.prod(self.sizes)
+
+    def packed(self, x: Any) -> Any:
+        """The elements of the array without gaps, in the order of their addresses."""
+        if not x.size:
+            return x.reshape(-1)
+        key = tuple(
+            0 if d not in self.dims else slice(None, None, -1) if x.strides[d] < 0 else slice(None)
+            for d in range(x.ndim)
+        )
+        kept = sorted(self.dims)
+        return x[key].transpose([kept.index(d) for d in self.dims])
+
+    def place_of(self, view: Any, offset: int) -> tuple[int, tuple[int, ...]] | None:
+        """Offset and strides of a view once the gaps are left out.
+
+        Parameters
+        ----------
+        view : array
+            Of the same memory.
+        offset : int
+            Where its first element lies, in bytes after that of the array.
+
+        Returns
+        -------
+        tuple or None
+            None where it has negative strides, or elements that are not the array's.
+        """
+        if offset % view.itemsize or any(s % view.itemsize or s < 0 for s in view.strides):
+            return None
+        if not view.size:
+            return 0, tuple(s // view.itemsize for s in view.strides)
+        steps = [s // view.itemsize if n > 1 else 0 for s, n in zip(view.strides, view.shape, strict=True)]
+        offset = offset // view.itemsize + self.below
+        if math.prod(self.sizes) == 1 + sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True)):
+            return offset, tuple(s // view.itemsize for s in view.strides)  # there are no gaps
+        found = [self._split(step) for step in (offset, *steps)]
+        if None in found:
+            return None
+        start, *counts = found
+        for dim, n in enumerate(self.sizes):
+            last = start[dim] + sum((m - 1) * c[dim] for m, c in zip(view.shape, counts, strict=True))  # type: ignore[index]
+            if last >= n:
+                return None
+        packed = [math.prod(self.sizes[dim + 1 :]) for dim in range(len(self.sizes))]
+        joined = [sum(k * p for k, p in zip(c, packed, strict=True)) for c in found]  # type: ignore[arg-type]
+        return joined[0], tuple(joined[1:])
+
+    def _split(self, step: int) -> list[int] | None:
+        """A step as a number of steps along each dim."""
+        counts = []
+        for stride in self.strides:
+            count, step = divmod(step, stride)
+            counts.append(count)
+        return None if step else counts
