@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
+import numpy as np
+
+from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.backends.portable.elementwise import RENAMED
 
-__all__ = ["cuda_array_interface", "dlpack", "exported", "ufunc"]
+__all__ = ["cuda_array_interface", "device_of", "dlpack", "exported", "from_dlpack_on_host", "ufunc"]
 
 _BY_NUMPY_NAME = {numpy_name: name for name, numpy_name in RENAMED.items()}
 
@@ -46,4 +50,109 @@ def exported(t: Any) -> Any:
 
 def dlpack(t: Any, named: dict[str, Any]) -> Any:
     """The DLPack capsule of a tensor."""
-    return exported(t).__dlpack__(**named)
+    array = exported(t)
+    if named.get("copy"):
+        array = array.copy()
+    if min(array.strides, default=0) < 0:
+        raise BufferError(
+            "Can't export tensors with negative strides: libraries read DLPack as having none. Use tensor.clone()"
+        )
+    if t._dtype is not dtypes.bfloat16 or t._device.type != "cpu":
+        return array.__dlpack__(**named)
+    capsule = array.view("u2").__dlpack__(**named)
+    _element(capsule)[:] = BFLOAT16
+    return capsule
+
+
+def from_dlpack_on_host(source: Any) -> tuple[Any, dtypes.dtype]:
+    """The array of another library's memory on the host, and its dtype.
+
+    Parameters
+    ----------
+    source : object or capsule
+        What has ``__dlpack__``, or what that returned.
+    """
+    capsule = source if _is_capsule(source) else _capsule_of(source)
+    element, versioned = _element(capsule), _name_of(capsule) == VERSIONED
+    half = tuple(element) == BFLOAT16
+    if half:
+        element[:] = UINT16
+    array = np.from_dlpack(_Held(capsule))
+    if not versioned and array.size:  # which cannot say that it must not be written to, and is taken for that by NumPy
+        array = np.asarray(_Writable(array))
+    return (array.view(dtypes.bfloat16.numpy), dtypes.bfloat16) if half else (array, dtypes.from_numpy(array.dtype))
+
+
+# -- capsules of DLPack ---------------------------------------------------------------------------------------------------
+
+#: Names of capsules, and where in them the header of the tensor begins.
+VERSIONED = b"dltensor_versioned"
+CAPSULES = {b"dltensor": 0, VERSIONED: 32}
+#: Where in that header the device is, and code and bits of the dtype.
+DEVICE, ELEMENT = 8, 20
+BFLOAT16, UINT16 = (4, 16), (1, 16)
+
+
+class _Held:
+    """A capsule, as an object that gives it away once."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **named: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _capsule_device(self.capsule)
+
+
+def _capsule_of(source: Any) -> Any:
+    try:
+        return source.__dlpack__(max_version=(1, 0))
+    except TypeError:  # from before capsules had versions
+        return source.__dlpack__()
+
+
+def _is_capsule(source: Any) -> bool:
+    return type(source).__name__ == "PyCapsule"
+
+
+class _Writable:
+    """The memory of an array, for another one that can be written to."""
+
+    def __init__(self, array: Any) -> None:
+        self.lender = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
+
+
+def _name_of(capsule: Any) -> bytes:
+    is_valid = ctypes.pythonapi.PyCapsule_IsValid
+    is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    for name in CAPSULES:
+        if is_valid(capsule, name):
+            return name
+    raise BufferError("a DLPack capsule can be used once only, and this one was used, or it is none")
+
+
+def _header(capsule: Any) -> int:
+    """The address of the tensor's header in a capsule."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    name = _name_of(capsule)
+    return int(pointer(capsule, name)) + CAPSULES[name]  # type: ignore[call-overload]
+
+
+def _element(capsule: Any) -> Any:
+    """Code and bits of a capsule's dtype, which can be written."""
+    return (ctypes.c_uint8 * 2).from_address(_header(capsule) + ELEMENT)
+
+
+def _capsule_device(capsule: Any) -> tuple[int, int]:
+    """Kind and index of a capsule's device."""
+    kind, index = (ctypes.c_int32 * 2).from_address(_header(capsule) + DEVICE)
+    return kind, index
+
+
+def device_of(source: Any) -> tuple[int, int]:
+    """Kind and index of the device of what has ``__dlpack__``, or of a capsule."""
+    return _capsule_device(source) if _is_capsule(source) else source.__dlpack_device__()

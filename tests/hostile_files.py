@@ -45,7 +45,9 @@ def valid_files():
         [gc.tensor([0, 1, 1]).to(dtype) for dtype in gc.dtypes.DTYPES.values()],
         [x, x[1], x.t()[2:4], x[::2, 1::3], x[:0], x[::-1], x.storage(), x.untyped_storage()],
         {"a": [1, 2.5, None, "text", True], ("b", 2): (b"bytes", 1j, {1, 2}, frozenset([3])), 2**70: slice(1, None)},
-        OrderedDict(c=Counter("aab"), size=gc.Size([2, 3]), dtype=gc.bfloat16, device=gc.device("cuda:1"), b=bytearray(9)),
+        OrderedDict(
+            c=Counter("aab"), size=gc.Size([2, 3]), dtype=gc.bfloat16, device=gc.device("cuda:1"), b=bytearray(9)
+        ),
         [noted, w, nn.Buffer(gc.zeros(1)), gc.ones(2, 3, device="meta"), gc.ones(2, 2).max(0), gc.strided],
     ]
     files = [saved(obj, protocol) for obj in objects for protocol in (2, 4)]
@@ -147,7 +149,9 @@ def sizes(draw, data):
     found = pieces(structure)
     places = [i for i, piece in enumerate(found) if piece[:1] in (b"K", b"M", b"J", b"\x8a", b"\x88", b"\x89")]
     for i in draw.sample(places, min(len(places), draw.choice((1, 2, 3)))):
-        found[i] = draw.choice((number(draw.choice(NUMBERS)), pickle.dumps(draw.random(), 2)[2:-1], b"\x88", b"N", b")"))
+        found[i] = draw.choice(
+            (number(draw.choice(NUMBERS)), pickle.dumps(draw.random(), 2)[2:-1], b"\x88", b"N", b")")
+        )
     if entries and draw.random() < 0.3:
         name = draw.choice(list(entries))
         entries[name] = draw.choice((entries[name][:-1], entries[name] * 2, b"", draw.randbytes(len(entries[name]))))
@@ -174,7 +178,9 @@ def random_pickle(draw):
         elif kind < 0.5:
             out.append(number(draw.choice(NUMBERS)))
         elif kind < 0.6:
-            out.append(pickle.dumps(draw.choice(("a", b"b", 1.5, (1, 2), [3], {"__dict__": 1}, None, "storage")), 2)[2:-1])
+            out.append(
+                pickle.dumps(draw.choice(("a", b"b", 1.5, (1, 2), [3], {"__dict__": 1}, None, "storage")), 2)[2:-1]
+            )
         elif kind < 0.7:
             storage = pickle.dumps("storage", 2)[2:-1], b"ctorch\nFloatStorage\n", number(0), b"X\3\0\0\0cpu", number(2)
             out += [b"(", *draw.sample(storage, 5), b"tQ"] if draw.random() < 0.5 else [b"(", *storage, b"tQ"]

@@ -67,5 +67,7 @@ def remove() -> int:
     found = library.libraries(of_all=True)
     for path in found:
         path.unlink(missing_ok=True)
-    workplaces.remove_abandoned(Path(cache_folder()))
+    folder = cache_folder()
+    if folder is not None:
+        workplaces.remove_abandoned(Path(folder))
     return len(found)

@@ -18,6 +18,7 @@ from gradcore.creation.placing import converted, finished, place
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created
 from gradcore.dtypes import DTypeLike
+from gradcore.interop import device_of, from_dlpack_on_host
 from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor, is_differentiated
 
@@ -274,11 +275,40 @@ def frombuffer(
     return finished(wrap(np.frombuffer(buffer, wanted.numpy, count, offset), CPU, wanted), requires_grad)  # type: ignore[no-any-return]
 
 
-def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor that shares memory with another library's array, through DLPack."""
-    kind, index = ext_tensor.__dlpack_device__()
-    where = resolve("cpu" if kind in (1, 3) else f"cuda:{index}")
-    return wrap(where.backend.xp.from_dlpack(ext_tensor), where)  # type: ignore[no-any-return]
+def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor that shares memory with another library's array, through DLPack.
+
+    Parameters
+    ----------
+    ext_tensor : object or capsule
+        An array or tensor that has ``__dlpack__``, or the capsule that this returns.
+    device : device, optional
+        Where the tensor lies; by default where the memory is.
+    copy : bool, optional
+        Copy the memory: True for always, False for never (an error where one is needed), None where needed.
+
+    Examples
+    --------
+    >>> import gradcore, numpy
+    >>> gradcore.from_dlpack(numpy.arange(3))
+    tensor([0, 1, 2])
+    """
+    if not hasattr(ext_tensor, "__dlpack__") and type(ext_tensor).__name__ != "PyCapsule":
+        raise TypeError(
+            f"from_dlpack(): argument 'ext_tensor' must have __dlpack__, or be its capsule, not "
+            f"{type(ext_tensor).__name__}"
+        )
+    kind, index = device_of(ext_tensor)
+    if kind in (1, 3):
+        array, dtype = from_dlpack_on_host(ext_tensor)
+        out = wrap(array, CPU, dtype)
+    else:
+        where = resolve(f"cuda:{index}")
+        out = wrap(where.backend.xp.from_dlpack(ext_tensor), where)
+    wanted = out._device if device is None else resolve(device)
+    if copy is False and wanted is not out._device:
+        raise ValueError(f"a copy is needed to bring what lies on {out._device} to {wanted}, but copy=False")
+    return out.to(wanted, copy=bool(copy))  # type: ignore[no-any-return]
 
 
 def new_tensor(

@@ -8,8 +8,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.hooks import RemovableHandle
+from gradcore.creation import as_tensor, from_dlpack
 from gradcore.nn.parameter import Parameter
 from gradcore.nn.uninitialized import is_lazy
 from gradcore.tensor import Tensor
@@ -153,7 +156,7 @@ class State:
         Parameters
         ----------
         state_dict : dict
-            Tensors by dotted name.
+            Tensors by dotted name, or NumPy arrays, or tensors of PyTorch and other libraries that have DLPack.
         strict : bool
             Whether the names must be those of this module, no more and no less.
         assign : bool
@@ -280,10 +283,15 @@ def _load(
 
 def _take(module: Any, name: str, tensor: Tensor, value: Any, key: str, assign: bool) -> str | None:
     """Load one tensor; returns what is wrong with it, if anything."""
-    if not isinstance(value, Tensor):
+    received = value
+    try:
+        value = _as_tensor(value)
+    except Exception as error:
+        return f'While copying the parameter named "{key}", an exception occurred : {error.args}.'
+    if value is None:
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
-            f"but received {type(value)}"
+            f"but received {type(received)}"
         )
     if is_lazy(tensor) and is_lazy(value):
         return None
@@ -318,3 +326,16 @@ def _take(module: Any, name: str, tensor: Tensor, value: Any, key: str, assign: 
             f"dimensions in the checkpoint are {value.shape}, an exception occurred : {error.args}."
         )
     return None
+
+
+def _as_tensor(value: Any) -> Tensor | None:
+    """A tensor, or one that shares memory with a NumPy array or another library's tensor; None of anything else."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        return as_tensor(value)
+    if not hasattr(value, "__dlpack__"):
+        return None
+    for method in ("detach", "resolve_conj", "resolve_neg"):  # without history, and without flags of PyTorch's
+        value = getattr(value, method, lambda value=value: value)()
+    return from_dlpack(value)

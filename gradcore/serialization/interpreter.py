@@ -41,10 +41,10 @@ def check_names(state: Any, owner: str) -> dict[str, Any]:
         If it is no dict, or has names that mean something to Python.
     """
     if type(state) not in (dict, OrderedDict):
-        raise error(f"the state of a {owner} in the file is a {type(state).__name__} instead of a dict")
+        raise error(f"the state of {owner} in the file is {type(state).__name__} instead of dict")
     for name in state:
         if type(name) is not str or name.startswith("__"):
-            raise error(f"the file gives a {owner} the attribute {name!r}, which it must not set")
+            raise error(f"the file gives {owner} the attribute {name!r}, which it must not set")
     return state  # type: ignore[no-any-return]
 
 
@@ -176,20 +176,20 @@ class Interpreter:
         if len(items) % 2:
             raise error("a key in the file has no value")
         if type(container) not in (dict, OrderedDict, Counter) and not self.trusted(type(container)):
-            raise error(f"the file puts items into a {type(container).__name__}")
+            raise error(f"the file puts items into {type(container).__name__}")
         for key, value in zip(items[::2], items[1::2], strict=True):
             container[self.key(container, key)] = value
 
     def extend(self, container: Any, items: list[Any]) -> None:
         """Append to a list of this file."""
         if type(container) is not list and not self.trusted(type(container)):
-            raise error(f"the file appends to a {type(container).__name__}")
+            raise error(f"the file appends to {type(container).__name__}")
         container.extend(items)
 
     def add(self, container: Any, items: list[Any]) -> None:
         """Add to a set of this file."""
         if type(container) is not set:
-            raise error(f"the file adds elements to a {type(container).__name__}")
+            raise error(f"the file adds elements to {type(container).__name__}")
         for item in items:
             container.add(self.key(container, item))
 
@@ -198,7 +198,7 @@ class Interpreter:
     def called(self, function: Any, args: Any, named: dict[str, Any] | None = None) -> Any:
         """What a call gives, of a function that may be called."""
         if type(args) is not tuple:
-            raise error(f"the file calls a function with a {type(args).__name__} of arguments")
+            raise error(f"the file calls a function with {type(args).__name__} for arguments")
         self.spend(64 + sum(_extent(arg) for arg in args))
         if self.trusted(function):
             return function(*args, **named or {})
@@ -236,7 +236,7 @@ class Interpreter:
             target.__dict__.update(check_names(state, "OrderedDict"))
             return
         if not self.trusted(type(target)):
-            raise error(f"the file gives state to a {type(target).__name__}")
+            raise error(f"the file gives state to {type(target).__name__}")
         take_state = getattr(target, "__setstate__", None)
         if take_state is not None:
             take_state(state)
@@ -250,7 +250,7 @@ class Interpreter:
 
 def _sequence(value: Any) -> Any:
     if type(value) not in (list, tuple):
-        raise error(f"the file makes a container of a {type(value).__name__}")
+        raise error(f"the file makes a container of {type(value).__name__}")
     return value
 
 

@@ -40,7 +40,7 @@ def exactly(value: Any, *kinds: type) -> Any:
         If it is of another one.
     """
     if type(value) not in kinds:
-        raise refused(f"the file has a {type(value).__name__} in the place of a {kinds[0].__name__}")
+        raise refused(f"the file has {type(value).__name__} in the place of {kinds[0].__name__}")
     return value
 
 
@@ -166,7 +166,7 @@ def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor
 
 def _a_tensor(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
-        raise refused(f"the file has a {type(value).__name__} in the place of a Tensor")
+        raise refused(f"the file has {type(value).__name__} in the place of Tensor")
     return value
 
 
@@ -179,7 +179,7 @@ def _with_attributes(t: Any, state: Any) -> Any:
     """The tensor, with attributes that hide nothing of what tensors have themselves."""
     for name, value in check_names(_attributes(state) or {}, type(t).__name__).items():
         if hasattr(type(t), name):
-            raise refused(f"the file gives a {type(t).__name__} the attribute {name!r}, which tensors have themselves")
+            raise refused(f"the file gives {type(t).__name__} the attribute {name!r}, which tensors have themselves")
         t.__dict__[name] = value
     return t
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+import gradcore
+from gradcore.backends.compiled.library import HERE as SOURCES
 from tests.compiled.conftest import Run
 
 USED = "import gradcore; from gradcore import compiled; print(compiled.is_used())"
@@ -88,6 +90,83 @@ def test_what_is_no_library_is_not_loaded(cache: Path, run: Run) -> None:
     done = run(cache, "-c", USED)
     assert done.stdout.strip() == "False"
     assert "Compiled kernels cannot be loaded" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
+def test_what_others_may_write_to_is_not_loaded(cache: Path, run: Run, what: str, mode: int) -> None:
+    (library,) = cache.iterdir()
+    changed = cache if what == "folder" else library
+    before = changed.stat().st_mode
+    changed.chmod(mode)
+    done = run(cache, "-c", f"{USED}; {WORKS}")
+    assert done.stdout.split() == ["False", "50000"]
+    assert f"cannot be loaded: others may write to {changed}" in done.stderr
+    changed.chmod(before)
+    assert run(cache, "-W", "error", "-c", USED).stdout.strip() == "True"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_what_belongs_to_another_user_is_not_loaded(cache: Path, run: Run, what: str) -> None:
+    (library,) = cache.iterdir()
+    changed = cache if what == "folder" else library
+    os.chown(changed, 65534, -1)
+    done = run(cache, "-c", f"{USED}; {WORKS}")
+    assert done.stdout.split() == ["False", "50000"]
+    assert f"cannot be loaded: {changed} belongs to another user" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"GRADCORE_CACHE": "cache"},
+        {"GRADCORE_CACHE": "", "XDG_CACHE_HOME": "", "HOME": "here"},
+        {"GRADCORE_CACHE": "", "XDG_CACHE_HOME": "caches", "HOME": "/nonexistent"},
+    ],
+)
+def test_no_folder_in_the_working_directory_is_searched(
+    tmp_path: Path, run: Run, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("cache", "here/.cache/gradcore", "here/Library/Caches/gradcore", "caches/gradcore"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(gradcore.__file__).parents[1]))
+    code = "from gradcore.backends.compiled import cache_folder as f; print(f() is None or f()[0] == '/')"
+    done = run(tmp_path, "-c", code, **variables)
+    assert done.stdout.strip() == "True", done.stderr
+    if variables["GRADCORE_CACHE"]:
+        done = run(tmp_path, "-m", "gradcore.compiled", **variables)
+        assert done.returncode == 1
+        assert "Name an absolute folder by GRADCORE_CACHE" in done.stderr or "no C++ compiler" in done.stderr
+
+
+def test_a_library_without_the_functions_is_not_loaded(cache: Path, run: Run, tmp_path: Path) -> None:
+    """Although its name fits, as that is no secret."""
+    import hashlib
+    import subprocess
+
+    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))))
+    for text, said in (
+        ("int x;", "it is no library of gradcore"),
+        (None, "it lacks the function gradcore_correlate_f"),
+    ):
+        sources = [tmp_path / "x.cpp"]
+        if text is None:
+            sources = [SOURCES / "elementwise.cpp", SOURCES / "pool.cpp"]
+        else:
+            sources[0].write_text(text)
+        made = tmp_path / "x.so"
+        flags = ["-std=c++17", "-shared", "-fPIC", "-pthread", f"-I{SOURCES}"]
+        subprocess.run([compiler, *flags, *map(str, sources), "-o", str(made)], check=True)
+        (library,) = cache.iterdir()
+        content = made.read_bytes()
+        library.unlink()
+        stem, _, _ = library.stem.rpartition("-")
+        (cache / f"{stem}-{hashlib.sha256(content).hexdigest()[:16]}.so").write_bytes(content)
+        done = run(cache, "-c", f"{USED}; {WORKS}")
+        assert done.stdout.split() == ["False", "50000"], done.stderr
+        assert f"cannot be loaded: {said}" in done.stderr
 
 
 def test_a_library_of_another_version_is_not_loaded(cache: Path, run: Run) -> None:

@@ -19,22 +19,29 @@ __all__ = ["COMMAND", "cache_folder", "connect", "state"]
 COMMAND = "python -m gradcore.compiled"
 
 
-def cache_folder() -> str:
-    """The folder of built libraries: ``GRADCORE_CACHE``, or gradcore's in the user's folder of caches."""
+def cache_folder() -> str | None:
+    """The folder of built libraries: ``GRADCORE_CACHE``, or gradcore's in the user's folder of caches.
+
+    None where that would be relative to the working directory, which anybody may have filled.
+    """
     chosen = os.environ.get("GRADCORE_CACHE")
-    if chosen:
-        return chosen
-    home = os.path.expanduser("~")
-    if sys.platform == "darwin":
-        return os.path.join(home, "Library", "Caches", "gradcore")
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "gradcore")
+    if not chosen:
+        home = os.path.expanduser("~")
+        caches = os.environ.get("XDG_CACHE_HOME") or ""
+        if sys.platform == "darwin":
+            caches = os.path.join(home, "Library", "Caches")
+        elif not os.path.isabs(caches):  # which its standard says to ignore
+            caches = os.path.join(home, ".cache")
+        chosen = os.path.join(caches, "gradcore")
+    return chosen if os.path.isabs(chosen) else None
 
 
 def connect() -> Any:
     """The CPU's backend with compiled kernels; None if they are switched off or not built."""
     if config.COMPILED == "0":
         return None
-    if os.path.isdir(cache_folder()):  # who never built anything pays for no more than this
+    folder = cache_folder()
+    if folder is not None and os.path.isdir(folder):  # who never built anything pays for no more than this
         from gradcore.backends.compiled.library import load
 
         library = load()
@@ -68,4 +75,6 @@ def state() -> str:
         return "switched off (GRADCORE_COMPILED=0)" if config.COMPILED == "0" else f"built: {path}"
     if libraries():
         return f"built for another version of gradcore, or another CPU; to build them for these: {COMMAND}"
+    if cache_folder() is None:
+        return "not built, as there is no absolute folder for them; name one by GRADCORE_CACHE"
     return f"not built; to build them: {COMMAND}"

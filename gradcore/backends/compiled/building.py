@@ -68,10 +68,13 @@ def build(loops: Iterable[str], parts: int) -> Path:
     """
     if os.name != "posix":
         raise BuildError("Compiled kernels are for Linux and macOS.")
-    compiler, cache = find_compiler(), Path(cache_folder())
+    compiler, kept_in = find_compiler(), cache_folder()
+    if kept_in is None:
+        raise BuildError("There is no place for the library. Name an absolute folder by GRADCORE_CACHE.")
+    cache = Path(kept_in)
     with ExitStack() as stack:
         try:
-            cache.mkdir(parents=True, exist_ok=True)
+            cache.mkdir(mode=0o755, parents=True, exist_ok=True)
             folder = stack.enter_context(workplace(cache))
         except OSError as error:
             raise BuildError(f"There is no place for the library: {error}. Name a folder by GRADCORE_CACHE.") from None
@@ -89,6 +92,7 @@ def build(loops: Iterable[str], parts: int) -> Path:
         _run_all(commands, parts)
         library = folder / "library.so"
         _run_all([[compiler, "-shared", *objects, "-o", str(library)]], 1)
+        library.chmod(0o755)  # a library that others may write to is not loaded
         old, target = libraries(), cache / name_of(library.read_bytes())
         os.replace(library, target)
     for path in old:

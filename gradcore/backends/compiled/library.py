@@ -3,7 +3,8 @@
 Its name holds three digests. The first is of the environment that built it; those of others, which may have another
 version of gradcore, are left alone. The second is of what it is made of: gradcore's version, the files of this folder,
 the compiler's options and the CPU. After an update, or on another machine, it is another, and the kernels of NumPy take
-over. The third is of the library itself, so that one that is damaged is not loaded.
+over. The third is of the library itself, so that one that is damaged is not loaded. None of them is a secret: what
+another user could have put there is not loaded either.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import os
 import platform
+import stat
 import sys
 import warnings
 from pathlib import Path
@@ -30,6 +33,12 @@ HERE = Path(__file__).parent
 FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
     "-fopenmp-simd", "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",
+)  # fmt: skip
+
+#: One function of each source.
+FUNCTIONS = (
+    "gradcore_correlate_f", "gradcore_run_rows", "gradcore_place_threads", "gradcore_multiply_f", "softmax_f",
+    "gradcore_step",
 )  # fmt: skip
 
 
@@ -77,7 +86,10 @@ def name_of(content: bytes) -> str:
 
 def libraries(of_all: bool = False) -> list[Path]:
     """The libraries that this environment has built, or all environments have, for whatever version and CPU."""
-    return sorted(Path(cache_folder()).glob("compiled-*.so" if of_all else f"compiled-{_environment()}-*.so"))
+    folder = cache_folder()
+    if folder is None:
+        return []
+    return sorted(Path(folder).glob("compiled-*.so" if of_all else f"compiled-{_environment()}-*.so"))
 
 
 def find() -> Path | None:
@@ -96,12 +108,26 @@ def load() -> ctypes.CDLL | None:
             _warn(f"are built for another version of gradcore, or another CPU. To build them anew: {COMMAND}")
         return None
     try:
-        problem = "the file is damaged"
-        if _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
-            return opened(path)
+        problem = _distrust(path.parent) or _distrust(path) or "the file is damaged"
+        if problem == "the file is damaged" and _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
+            library = opened(path)
+            missing = [name for name in FUNCTIONS if not hasattr(library, name)]
+            if not missing:
+                return library
+            problem = f"it lacks the function {missing[0]}"
     except OSError as error:
         problem = str(error)
     _warn(f"cannot be loaded: {problem}. To build them anew: {COMMAND}")
+    return None
+
+
+def _distrust(path: Path) -> str | None:
+    """Why a library or its folder might have been made or changed by another user, if it might."""
+    found = path.stat()
+    if found.st_uid not in (os.getuid(), 0):
+        return f"{path} belongs to another user"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write to {path} (chmod go-w)"
     return None
 
 
@@ -116,9 +142,11 @@ def opened(path: Path) -> ctypes.CDLL:
     Raises
     ------
     OSError
-        If it is none, or if this interpreter's arrays are not as it expects.
+        If it is none of gradcore's, or if this interpreter's arrays are not as it expects.
     """
     library = ctypes.CDLL(str(path))
+    if not hasattr(library, "gradcore_describe") or not hasattr(library, "gradcore_place_threads"):
+        raise OSError("it is no library of gradcore")
     if sys.implementation.name != "cpython" or not _reads_arrays(library):
         raise OSError("this interpreter's arrays are not what it expects")
     library.gradcore_place_threads.argtypes = [ctypes.c_bool]
