@@ -83,7 +83,7 @@ def from_dlpack_on_host(source: Any) -> tuple[Any, dtypes.dtype]:
     return (array.view(dtypes.bfloat16.numpy), dtypes.bfloat16) if half else (array, dtypes.from_numpy(array.dtype))
 
 
-# -- capsules of DLPack ---------------------------------------------------------------------------------------------------
+# -- capsules of DLPack ---------------------------------------------------------------------------------------------
 
 #: Names of capsules, and where in them the header of the tensor begins.
 VERSIONED = b"dltensor_versioned"

@@ -102,11 +102,11 @@ class _Storage:
         return self._of(self._flat.clone())
 
     def cpu(self) -> Self:
-        """This storage, or a copy of it, in the memory of the CPU."""
+        """The storage, or a copy of it, in the memory of the CPU."""
         return self._of(self._flat.cpu())
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Self:
-        """This storage, or a copy of it, on a CUDA device."""
+        """The storage, or a copy of it, on a CUDA device."""
         return self._of(self._flat.cuda(device))
 
     def resize_(self, size: int) -> Self:

@@ -16,8 +16,10 @@ from gradcore import nn, serialization
 #: What `load` may raise for a file that it does not read.
 ERRORS = (pickle.UnpicklingError, RuntimeError, EOFError)
 
-NUMBERS = (0, 1, 2, 3, 7, 255, 256, 2**16, 2**31 - 1, 2**31, 2**32, 2**61, 2**62, 2**63 - 1, 2**63, 2**64, 2**200, -1, -2,
-           -(2**31), -(2**63), -(2**70))  # fmt: skip
+NUMBERS = (
+    0, 1, 2, 3, 7, 255, 256, 2**16, 2**31 - 1, 2**31, 2**32, 2**61, 2**62, 2**63 - 1, 2**63, 2**64, 2**200, -1, -2,
+    -(2**31), -(2**63), -(2**70),
+)  # fmt: skip
 NAMES = (
     *serialization.names.KNOWN, "os.system", "builtins.eval", "builtins.getattr", "builtins.dict", "torch.load",
     "gradcore.tensor.Tensor", "numpy.ndarray", "collections.defaultdict", "functools.partial", "torch.storage",
@@ -79,7 +81,7 @@ def archived(structure, entries=None):
     return out.getvalue()
 
 
-# -- mutations ----------------------------------------------------------------------------------------------------------
+# -- mutations ---------------------------------------------------------------------------------------------------------
 
 
 def pieces(structure):
@@ -161,7 +163,7 @@ def sizes(draw, data):
 MUTATIONS = (bits, cut, structure_bits, instructions, names, sizes)
 
 
-# -- pickles of all instructions ----------------------------------------------------------------------------------------
+# -- pickles of all instructions ---------------------------------------------------------------------------------------
 
 OPCODES = [ord(op.code) for op in pickletools.opcodes]
 
@@ -191,7 +193,7 @@ def random_pickle(draw):
     return archived(b"".join(out) + b".", {"archive/data/0": bytes(8)})
 
 
-# -- what must hold -----------------------------------------------------------------------------------------------------
+# -- what must hold ----------------------------------------------------------------------------------------------------
 
 
 def tensors_in(value, seen):

@@ -130,7 +130,7 @@ def test_a_storage_that_is_a_part_is_not_saved():
         written(gc.arange(6.0).storage()[1:3])
 
 
-# -- the file as a whole ------------------------------------------------------------------------------------------------
+# -- the file as a whole -----------------------------------------------------------------------------------------------
 
 
 class Unpicklable:
@@ -168,7 +168,7 @@ def test_the_old_file_survives_whatever_goes_wrong(tmp_path, monkeypatch, room):
     with pytest.raises(ValueError, match="not this one"):
         gc.save([gc.ones(10), Unpicklable()], path)
     with monkeypatch.context() as patch:
-        patch.setattr(files, "open", lambda *args: Full(open(*args), room), raising=False)
+        patch.setattr(files, "open", lambda *args: Full(open(*args), room), raising=False)  # noqa: SIM115
         with pytest.raises(OSError, match="No space left"):
             gc.save(gc.ones(100_000), path)
     with monkeypatch.context() as patch:
@@ -228,7 +228,7 @@ def test_modes_links_and_odd_targets(tmp_path):
     assert not os.path.isfile(os.devnull)
     gc.save(gc.ones(1), bytes(tmp_path / "bytes.pt"))
     gc.save(gc.ones(1), tmp_path / ("n" * 250))
-    with pytest.raises(RuntimeError, match="Parent directory .* does not exist"):
+    with pytest.raises(RuntimeError, match=r"Parent directory .* does not exist"):
         gc.save(gc.ones(1), tmp_path / "none" / "net.pt")
     with pytest.raises(OSError):
         gc.save(gc.ones(1), tmp_path)

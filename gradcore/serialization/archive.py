@@ -104,4 +104,7 @@ def _not_an_archive(file: Any, error: Exception) -> str:
             "the file is not a zip archive as torch.save writes it, but looks like one of safetensors: read it with "
             "safetensors.numpy.load_file, whose arrays load_state_dict takes"
         )
-    return "the file is not a zip archive as torch.save writes it (since PyTorch 1.6). Load and save it again with PyTorch."
+    return (
+        "the file is not a zip archive as torch.save writes it (since PyTorch 1.6). Load and save it again with "
+        "PyTorch."
+    )

@@ -1,8 +1,8 @@
 """The interpreter of a file's structure: a closed list of pickle's instructions, on objects that it has made itself.
 
-Nothing that the file says reaches an object of the program: names give what a table has for them, calls are made of what
-another table lists, and state is given to containers and parameters that this file has made, or to objects of classes
-that the user has allowed. Time and memory grow with the length of the structure.
+Nothing that the file says reaches an object of the program: names give what a table has for them, calls are made of
+what another table lists, and state is given to containers that this file has made, or to objects of classes that the
+user has allowed. Time and memory grow with the length of the structure.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _extent(value: Any) -> int:
     return 32 * len(value) if type(value) in (list, tuple, dict, set, frozenset, OrderedDict, Counter) else 0
 
 
-# -- the instructions ---------------------------------------------------------------------------------------------------
+# -- the instructions --------------------------------------------------------------------------------------------------
 
 
 def step(opcode: bytes) -> Callable[[Step], Step]:

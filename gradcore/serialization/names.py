@@ -65,7 +65,7 @@ class Memory:
         self._read: dict[tuple[dtypes.dtype, bool, bool], Tensor] = {(data._dtype, False, False): data}
 
     def read_as(self, dtype: dtypes.dtype, conj: bool = False, neg: bool = False) -> Tensor:
-        """All elements in a dtype; conjugated and negated ones, which PyTorch marks in views, in memory of their own."""
+        """All elements in a dtype; conjugated or negated, as PyTorch marks it in views, in memory of their own."""
         found = self._read.get((dtype, conj, neg))
         if found is None:
             if conj or neg:
@@ -114,7 +114,7 @@ def checked_geometry(shape: Any, stride: Any) -> tuple[tuple[int, ...], tuple[in
     return tuple(shape), tuple(stride)
 
 
-# -- calls --------------------------------------------------------------------------------------------------------------
+# -- calls -------------------------------------------------------------------------------------------------------------
 
 
 def _memory_in(storage: Any) -> Memory:
@@ -171,7 +171,7 @@ def _a_tensor(value: Any) -> Tensor:
 
 
 def _attributes(state: Any) -> Any:
-    """The attributes in a tensor's state, which may come in a pair with the values of slots, of which there are none."""
+    """The attributes in a tensor's state, which may come in a pair with the values of slots (there are none)."""
     return state[0] if type(state) is tuple and len(state) == 2 and not state[1] else state
 
 
@@ -237,7 +237,7 @@ def _as_fields(cls: Any) -> Callable[..., Any]:
     return make
 
 
-# -- names --------------------------------------------------------------------------------------------------------------
+# -- names -------------------------------------------------------------------------------------------------------------
 
 LAYOUTS = {"torch.strided": layouts.strided}
 FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d", "strided")

@@ -1,4 +1,4 @@
-"""Layouts of memory: which elements of it are an array's, and where they are once the gaps between them are left out."""
+"""Layouts of memory: which elements are an array's, and where they are once the gaps between them are left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Layout"]
 
 
 class Layout(NamedTuple):
-    """The elements of an array in the order of their addresses: strides, from the largest to the smallest, and sizes."""
+    """The elements of an array in the order of their addresses: strides from the largest to the smallest, and sizes."""
 
     strides: tuple[int, ...]
     sizes: tuple[int, ...]
