@@ -56,6 +56,7 @@ from gradcore import sharing as sharing
 from gradcore import signal as signal
 from gradcore import size as size
 from gradcore import special as special
+from gradcore import storage as storage
 from gradcore import subclasses as subclasses
 from gradcore import testing as testing
 from gradcore import torch_version as torch_version
@@ -217,6 +218,8 @@ from gradcore.signal.periodic import hamming_window as hamming_window
 from gradcore.signal.periodic import hann_window as hann_window
 from gradcore.signal.periodic import kaiser_window as kaiser_window
 from gradcore.size import Size as Size
+from gradcore.storage import TypedStorage as TypedStorage
+from gradcore.storage import UntypedStorage as UntypedStorage
 from gradcore.symbolic import SymBool as SymBool
 from gradcore.symbolic import SymFloat as SymFloat
 from gradcore.symbolic import SymInt as SymInt
