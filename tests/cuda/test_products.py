@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.cupy import products
+from gradcore.backends.cupy import gemm
 from tests.cuda.host import needs_compiler
 from tests.strict import blas
 from tests.strict.blas import CALLS, SIGNATURES, installed_signatures
@@ -107,12 +107,18 @@ def test_products_by_cublas(backend: Any, dtype: str, a: Any, b: Any) -> None:
         assert CALLS["gemmEx"] + CALLS["gemmStridedBatchedEx"] >= len(LAYOUTS) ** 2
 
 
+def limit(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
+    """Another largest size for cuBLAS, and plans of their own for it."""
+    monkeypatch.setattr(gemm, "LARGEST", largest)
+    monkeypatch.setattr(gemm, "plan", functools.lru_cache(gemm.plan.__wrapped__))
+
+
 @pytest.mark.parametrize(("dtype", "largest"), [("float32", 1), ("float16", 2), ("complex64", 3)])
 def test_products_that_are_too_large_for_one_call(
     backend: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, largest: int
 ) -> None:
     """As if integers had fewer bits: sizes, steps between rows and numbers of matrices."""
-    monkeypatch.setattr(products, "LARGEST", largest)
+    limit(monkeypatch, largest)
     monkeypatch.setattr(blas, "TOO_LARGE", largest + 1)
     for a, b in SHAPES:
         if math.prod(a) * math.prod(b) < 1000:
@@ -123,7 +129,7 @@ def test_products_that_are_too_large_for_one_call(
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
 def test_factors_and_sums_of_parts(backend: Any, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    monkeypatch.setattr(products, "LARGEST", 3)
+    limit(monkeypatch, 3)
     monkeypatch.setattr(blas, "TOO_LARGE", 4)
     summand, a, b = (drawn(dtype, shape, seed) for seed, shape in enumerate([(2, 5, 4), (2, 5, 7), (2, 7, 4)]))
     wide = [x.astype(WIDE[dtype]) for x in (summand, a, b)]
@@ -174,7 +180,7 @@ def test_calls_for_large_matrices_cover_them(
     monkeypatch.setattr(backend, "address", lambda x: places.get(id(x), 1 << 60), raising=False)
     shape = (*np.broadcast_shapes(arrays[0].shape[:-2], arrays[1].shape[:-2]), arrays[0].shape[-2], arrays[1].shape[-1])
     out = StrictArray(np.broadcast_to(np.zeros((), "float32"), shape), 0)
-    backend._by_cublas(tuple(arrays), out, shape[:-2], (1, 0), (False, False), "highest")
+    backend._multiplied(*arrays, out, exact=True)
     assert len(made) == calls
     total, first = 0, 0
     for call in made:

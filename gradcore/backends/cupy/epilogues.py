@@ -18,7 +18,8 @@ from gradcore import config
 from gradcore.backends import waiting
 from gradcore.backends.cupy.capture import workspace_size
 from gradcore.backends.cupy.contractions import merges
-from gradcore.backends.cupy.products import LARGEST, CudaProducts, layout_of
+from gradcore.backends.cupy.gemm import LARGEST, layout_of
+from gradcore.backends.cupy.products import CudaProducts
 from gradcore.determinism import are_deterministic_algorithms_enabled
 
 __all__ = ["CudaEpilogues"]
