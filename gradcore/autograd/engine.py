@@ -73,7 +73,8 @@ def run_backward(
             if device.guarded:  # the gradients of one node are added
                 task.use_device(device)
             task.add(node, number, grad._array if raw else grad, device)
-        task.run(state.run)
+        state.run(bool)  # from within a kernel (in a signal handler, say): enters a context anew
+        task.run(state.enter)
         if task.notes:
             reentrant.call_back(task.notes)
     finally:

@@ -69,7 +69,7 @@ def _added(node: Any, leaf: Any, meta: Meta, grad: Any, own: bool) -> Any:
     old = meta.grad
     if old is not None:
         try:
-            old._array = local.state.run(iadd, old._array, grad)
+            old._array = local.state.enter(iadd, old._array, grad)
         except ValueError as error:  # the leaf has another shape than when it got its gradient
             raise RuntimeError(
                 f"a gradient of size {list(grad.shape)} cannot be added to .grad, which has size "

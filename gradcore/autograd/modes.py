@@ -35,8 +35,11 @@ WISHED = 32
 FUNCTIONS, AUTOCAST, PROFILE, PLAINLY = 64, 128, 256, 512
 
 
-def _silent_floating_point() -> None:
-    np.seterr(all="ignore")
+def _silent_context() -> Callable[..., Any]:
+    """The function that calls others in a context of its own, in which NumPy's floating-point warnings are off."""
+    context = contextvars.copy_context()
+    context.run(np.seterr, all="ignore")
+    return context.run
 
 
 class State:
@@ -46,9 +49,10 @@ class State:
     ----------
     mode : int
         Bits as above; operations read it once.
-    run : callable
-        ``run(kernel, *args)`` calls a kernel with NumPy's floating-point warnings off, as log(0) is no news here.
-        (A context in which they are off is entered: the caller's own `numpy.errstate` stays as it is.)
+    enter : callable
+        ``enter(kernel, *args)`` calls a kernel in a context with NumPy's floating-point warnings off, as log(0) is no
+        news here; the caller's own `numpy.errstate` stays as it is. A context cannot be entered twice: what may run
+        within a kernel (a signal handler, a finalizer) calls `run`, or `reenter` where this raises.
     levels : tuple
         The open forward-mode levels, innermost last.
     batches : tuple
@@ -74,15 +78,13 @@ class State:
     """
 
     __slots__ = (
-        "autocast", "batches", "check_nan", "evaluated", "functions", "hooks_disabled", "levels", "mode", "pack_hooks",
-        "profiler", "run", "task", "transforms",
+        "autocast", "batches", "check_nan", "enter", "evaluated", "functions", "hooks_disabled", "levels", "mode",
+        "pack_hooks", "profiler", "task", "transforms",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.mode = GRAD
-        context = contextvars.copy_context()
-        context.run(_silent_floating_point)
-        self.run: Callable[..., Any] = context.run
+        self.enter: Callable[..., Any] = _silent_context()
         self.levels: tuple[Any, ...] = ()
         self.batches: tuple[Any, ...] = ()
         self.transforms: tuple[Any, ...] = ()
@@ -94,6 +96,29 @@ class State:
         self.functions: tuple[Any, ...] = ()
         self.autocast: Any = None
         self.profiler: Any = None
+
+    def run(self, kernel: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Call a kernel with NumPy's floating-point warnings off, also from within another kernel's call."""
+        try:
+            return self.enter(kernel, *args, **named)
+        except RuntimeError as error:
+            return self.reenter(error)(kernel, *args, **named)
+
+    def reenter(self, error: RuntimeError) -> Callable[..., Any]:
+        """`enter` anew, of a fresh context, after it raised as a kernel is running in the one it had.
+
+        The outer call has entered its own context and is not affected.
+
+        Raises
+        ------
+        RuntimeError
+            `error`, where it is the kernel's own.
+        """
+        traceback = error.__traceback__
+        if traceback is None or traceback.tb_next or not str(error).startswith("cannot enter context"):
+            raise error
+        self.enter = _silent_context()
+        return self.enter
 
 
 class _Local(threading.local):

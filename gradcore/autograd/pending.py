@@ -114,9 +114,9 @@ class PendingGradients:
                 and total.shape == piece.shape
                 and (not self.batches or _holds(total, piece))
             ):
-                return local.state.run(iadd, total, piece)
+                return local.state.enter(iadd, total, piece)
             self.owned.add(node)
-        total = local.state.run(add, total, piece)
+        total = local.state.enter(add, total, piece)
         backend = self.place(node._device).backend
         return total if total.__class__ is backend.array_type else backend.asarray(total)
 
@@ -132,7 +132,7 @@ class PendingGradients:
         if total is None or total.dtype != grad.dtype or (self.batches and not _holds(total, grad)):
             return False
         part = total[node.place(*node.saved)]
-        local.state.run(iadd, part, grad)
+        local.state.enter(iadd, part, grad)
         return True
 
     def gathered(self, grad: Any, device: Any) -> Any:

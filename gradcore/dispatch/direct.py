@@ -21,9 +21,12 @@ keep::
         return general(op, (a0, a1))
     x1 = a1._array
     try:
-        array = state.run(device.kernels[kernel], x0, x1)
+        array = state.enter(device.kernels[kernel], x0, x1)
     except ValueError as error:
         raise shape_error((a0, a1)) or error from None
+    except RuntimeError as error:
+        enter = state.reenter(error)
+        array = enter(device.kernels[kernel], x0, x1)
     if type(array) is not type(x0):
         array = device.backend.asarray(array)
     out = new(Tensor)
@@ -223,17 +226,19 @@ def _result(op: Op, first: int) -> Iterator[str]:
     """The kernel's call, and the tensors of what it gives."""
     raw = [f"x{i}" if i in op.edge_of or i in op.indices else f"a{i}" for i in range(len(op.names))]
     array = "array" if _single(op) else "results"
-    line = f"{array} = state.run(device.kernels[kernel], {', '.join(raw)})"
-    if op.view:
-        line = f"{array} = device.kernels[kernel]({', '.join(raw)})"
+    line = f"{array} = state.enter(device.kernels[kernel], {', '.join(raw)})"
     if op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(raw) > 2:
         plain = f"{raw[2]} == defaults[0]" if len(raw) == 3 else f"{_tuple(raw[2:])} == defaults"
-        line = f"array = state.run(device.kernels[plain_kernel], x0, x1) if {plain} else {line[8:]}"
-    if op.kind == "elementwise" and len(op.tensors) > 1:
-        yield from ("try:", f"    {line}", "except ValueError as error:")
-        yield f"    raise shape_error({_tuple(f'a{p}' for p in op.tensors)}) or error from None"
+        line = f"array = state.enter(device.kernels[plain_kernel], x0, x1) if {plain} else {line[8:]}"
+    if op.view:
+        yield line.replace("state.enter(device.kernels[kernel], ", "device.kernels[kernel](")
     else:
-        yield line
+        yield from ("try:", f"    {line}")
+        if op.kind == "elementwise" and len(op.tensors) > 1:
+            operands = _tuple(f"a{p}" for p in op.tensors)
+            yield from ("except ValueError as error:", f"    raise shape_error({operands}) or error from None")
+        yield from ("except RuntimeError as error:", "    enter = state.reenter(error)")
+        yield f"    {line.replace('state.enter', 'enter')}"
     settings = _tuple(raw[1:])
     if not _single(op):
         yield "outs = [wrap(each, device) for each in results]"

@@ -1,0 +1,86 @@
+"""Calls from within a kernel's call: by signal handlers, by finalizers, by what kernels call."""
+
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.autograd.modes import local
+
+
+def _program():
+    """A forward and a backward with fast and general calls, a creation and a write; raises where one is wrong."""
+    x = gc.ones(3, requires_grad=True)
+    y = (x * x + 0.5 * x.double()).sum() + gc.stack([x, x]).mean()
+    y.backward()
+    assert gc.allclose(x.grad, gc.full((3,), 2.5 + 1 / 3))
+    z = gc.zeros(2)
+    z[0] = 1
+    assert gc.log(z).tolist() == [0.0, -float("inf")]
+
+
+def test_a_kernel_whose_call_calls_operations():
+    class Finalized:
+        def __init__(self, done):
+            self.done = done
+
+        def __del__(self):
+            _program()
+            self.done.append(True)
+
+    def kernel(depth, done):
+        Finalized(done)
+        if depth:
+            local.state.run(kernel, depth - 1, done)
+        _program()
+
+    done = []
+    with np.errstate(all="raise"):
+        local.state.run(kernel, 5, done)
+        assert np.geterr()["divide"] == "raise"
+        _program()
+    assert done == [True] * 6
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers that send signals")
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals need the main thread")
+def test_a_signal_handler_may_interrupt_a_kernel():
+    within, errors = [], []
+
+    def handler(*_):
+        before = local.state.enter
+        try:
+            _program()
+        except Exception as error:
+            errors.append(error)
+        within.append(local.state.enter is not before)
+
+    former = signal.signal(signal.SIGALRM, handler)
+    x = gc.rand(300, 300, requires_grad=True)
+    try:
+        end = time.monotonic() + 20
+        while sum(within) < 5 and time.monotonic() < end:
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            out = (x * x).exp().add(x, alpha=2.0).softmax(-1)
+            (out @ x).sum().backward()
+            x.grad = None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    assert not errors
+    assert sum(within) >= 5
+
+
+def test_a_kernels_own_error_is_raised_once():
+    calls = []
+
+    def kernel():
+        calls.append(None)
+        raise RuntimeError("cannot enter context: the kernel's own words")
+
+    with pytest.raises(RuntimeError, match="own words"):
+        local.state.run(kernel)
+    assert len(calls) == 1
