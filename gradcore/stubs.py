@@ -88,7 +88,7 @@ def _type(op: Op, position: int) -> str:
         return f"Tensor{number}" + (" | None" if parameter.default is None else "")
     if annotation in TYPES:
         return TYPES[annotation]
-    if re.fullmatch(r"(bool|int|float|str|None|Tensor|[ |])+", annotation):
+    if re.fullmatch(r"(bool|int|float|str|None|Dims|Number|Tensor|[ |])+", annotation):
         return BUILTIN.sub(r"builtins.\1", annotation)
     return "Any"
 

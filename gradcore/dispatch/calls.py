@@ -26,6 +26,7 @@ from gradcore.dispatch.operands import (
 )
 from gradcore.dispatch.overriding import foreign, overloaded, routed, takes_over
 from gradcore.dispatch.recording import OUTPUT_TYPES, check_differentiable, finish, make_node
+from gradcore.dispatch.settings import settled
 from gradcore.ops.checks import fitting
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
@@ -40,6 +41,7 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
     state = local.state
     if state.mode > GRAD:
         return intercepted(op, args, _general, state)
+    args = settled(op, args)
     if op.kind == "elementwise":
         return elementwise(op, args, state)
     return _call(op, args, state)
@@ -47,6 +49,7 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
 
 def _general(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """A call in any mode: with tangents, or general in its arguments."""
+    args = settled(op, args)
     if state.mode & DUAL:
         level = forward.innermost(op, args)
         if level is not None:
@@ -276,6 +279,7 @@ def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    args = settled(op, args)
     try:
         results = op.body(TENSORS, *args)  # type: ignore[misc]
     except AttributeError:

@@ -67,6 +67,7 @@ from gradcore.autograd.variables import Subclasses, VersionCounter, new, tensor_
 from gradcore.autograd.views import link
 from gradcore.dispatch.operands import NUMBERS, constant, shape_error
 from gradcore.dispatch.recording import OUTPUT_TYPES, saved_result
+from gradcore.dispatch.settings import settings_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 
@@ -94,7 +95,7 @@ def lines_of(op: Op) -> list[str]:
     call = _tuple(f"a{i}" for i in range(len(op.names)))
     leave = f"    return general(op, {call})"
     first = op.tensors[0] if op.kind == "composite" else _together(op)[0]
-    lines = ["state = local.state", f"if state.mode > 1 or {' or '.join(_tests(op, first))}:", leave]
+    lines = ["state = local.state", f"if state.mode > 1 or {' or '.join(_tests(op, first))}:", leave, *_settled(op)]
     if op.kind == "composite":
         result = f"body(TENSORS, *{call})" if len(op.names) > 6 else f"body(TENSORS, {call[1:-1]})"
         return [*lines, f"return {result}" if op.output_type is None else f"return output_type(*{result})"]
@@ -117,7 +118,8 @@ def scope_of(op: Op, general: Any) -> dict[str, Any]:
         "new": new, "saved_result": saved_result, "shape_error": shape_error, "tick": tick, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
         "output_type": OUTPUT_TYPES.get(op.output_type or ""), "TENSORS": TENSORS, "numbers": frozenset(NUMBERS),
-        "body": op.body, "node_name": name,
+        "body": op.body, "node_name": name, "dtype_class": dtypes.dtype,
+        **{f"take{i}": setting.take for i, setting in settings_of(op).items()},
     }  # fmt: skip
     if op.vjps or op.differentials:
         scope["classes"] = _Classes(op)
@@ -179,6 +181,12 @@ def _tests(op: Op, first: int) -> list[str]:
         return ["(type(a0) is not list and type(a0) is not tuple)", "not a0", "type(a0[0]) not in plain"]
     settings = [i for i in range(len(op.names)) if i not in op.edge_of and op.kind == "elementwise"]
     return [_foreign(op, first), *(f"type(a{i}) is complex" for i in settings)]
+
+
+def _settled(op: Op) -> Iterator[str]:
+    """Settings that are no exact values of their kind are converted."""
+    for i, setting in settings_of(op).items():
+        yield from (f"if not ({setting.exact(f'a{i}')}):", f"    a{i} = take{i}(a{i})")
 
 
 # -- operands ---------------------------------------------------------------------------------------------------------

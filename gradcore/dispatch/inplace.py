@@ -15,7 +15,7 @@ from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, 
 from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, version_counter
 from gradcore.dispatch.calls import PLAIN, apply, call_composite
 from gradcore.dispatch.direct import has_plain_call, plain_call
-from gradcore.dispatch.operands import constant, type_error
+from gradcore.dispatch.operands import NUMBERS, constant, type_error
 from gradcore.dispatch.overriding import overloaded, routed, takes_over, watched
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
@@ -138,7 +138,10 @@ def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:
     if name is None or dtype.category != 2 or dtype.is_reduced or state.mode > GRAD or self.__class__ not in PLAIN:
         return False
     kernel = device.kernels[name]
-    if not hasattr(kernel, "nout") or args[n:] != tuple([p.default for p in op.parameters[n:]]):
+    if not hasattr(kernel, "nout"):
+        return False
+    settings = args[n:]
+    if settings and (settings[0].__class__ not in NUMBERS or settings != tuple([p.default for p in op.parameters[n:]])):
         return False
     arrays = [self._array]
     other: Any
@@ -150,9 +153,11 @@ def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:
         arrays.append(other._array)
     check_own_memory(self)
     try:
-        state.run(kernel, *arrays, out=arrays[0])
+        state.enter(kernel, *arrays, out=arrays[0])
     except ValueError:  # the general call says what is wrong
         return False
+    except RuntimeError as error:
+        state.reenter(error)(kernel, *arrays, out=arrays[0])
     bump(self)
     return True
 

@@ -7,7 +7,20 @@ from typing import Any, TypeAlias
 
 from gradcore.dtypes import dtype
 
-__all__ = ["Arrays", "DType", "Dims", "Indices", "Ints", "Labels", "Number", "Sizes", "Steps"]
+__all__ = [
+    "Arrays",
+    "DType",
+    "Dims",
+    "Indices",
+    "Ints",
+    "Labels",
+    "Number",
+    "Order",
+    "Sizes",
+    "Spacing",
+    "Steps",
+    "Tensor",
+]
 
 #: A sequence of tensors (the first parameter of operations that join).
 Arrays: TypeAlias = Sequence[Any]
@@ -21,7 +34,13 @@ Ints: TypeAlias = int | Sequence[int]
 Labels: TypeAlias = tuple[int, ...]
 #: Any Python number: complex stands for the others, too.
 Number: TypeAlias = complex
+#: Which norm.
+Order: TypeAlias = complex | str | None
 #: A shape: methods take it as separate arguments, too.
 Sizes: TypeAlias = Sequence[int]
+#: The distance of samples, for all dims or for each, or their coordinates.
+Spacing: TypeAlias = Any
 #: One number for all spatial dims, or one for each.
 Steps: TypeAlias = int | Sequence[int]
+#: A tensor, in the place of another setting.
+Tensor: TypeAlias = Any

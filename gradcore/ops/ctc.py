@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.dtypes import INTEGER, int64
+from gradcore.ops.annotations import Tensor
 from gradcore.ops.losses import chosen_reduction
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite
@@ -13,19 +15,30 @@ from gradcore.ops.table import composite
 _NEVER = -1e30
 
 
-def _listed(lengths: Any) -> list[int]:
-    return [int(n) for n in (lengths.reshape(-1).tolist() if hasattr(lengths, "tolist") else lengths)]
+def _listed(name: str, lengths: Any) -> list[int]:
+    if isinstance(lengths, (tuple, list)):
+        return list(lengths)
+    if lengths.dtype.category != INTEGER:
+        raise RuntimeError(f"{name} must be integral")
+    return lengths.reshape(-1).tolist()  # type: ignore[no-any-return]
 
 
-def _check(log_probs: Any, inputs: list[int], targets: list[int], blank: int) -> None:
+def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], blank: int) -> None:
     steps, batch, classes = log_probs.shape
-    for name, lengths in (("input_lengths", inputs), ("target_lengths", targets)):
-        if len(lengths) != batch:
+    for name, each in (("input_lengths", inputs), ("target_lengths", lengths)):
+        if len(each) != batch:
             raise RuntimeError(f"{name} must be of size batch_size")
+        if min(each, default=0) < 0:
+            raise RuntimeError(f"Expected {name} to have value at least 0, but got value {min(each)}")
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")
     if any(n > steps for n in inputs):
         raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value {max(inputs)}")
+    if targets.ndim == 1 and targets.shape[0] != sum(lengths):
+        raise RuntimeError(
+            f"Expected tensor to have size {sum(lengths)} at dimension 0, but got size {targets.shape[0]} for argument "
+            "#2 'targets'"
+        )
 
 
 def _extended(targets: Any, lengths: list[int], blank: int) -> tuple[list[list[int]], list[list[bool]]]:
@@ -79,8 +92,8 @@ def ctc_loss(
     F,
     log_probs,
     targets,
-    input_lengths: Any,
-    target_lengths: Any,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
@@ -111,8 +124,9 @@ def ctc_loss(
     batched = log_probs.ndim == 3
     if not batched:
         log_probs = F.unsqueeze(log_probs, 1)
-    inputs, lengths = _listed(input_lengths), _listed(target_lengths)
-    _check(log_probs, inputs, lengths, blank)
+    inputs, lengths = _listed("input_lengths", input_lengths), _listed("target_lengths", target_lengths)
+    _check(log_probs, targets, inputs, lengths, blank)
+    targets = F.to(targets, int64)
     labels, skips = _extended(targets, lengths, blank)
     index = F.unsqueeze(F.index_tensor(labels, log_probs), 0)
     scores = F.gather(log_probs, 2, F.expand(index, (log_probs.shape[0], *index.shape[1:])))

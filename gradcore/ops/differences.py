@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore.ops.annotations import Dims, Spacing
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import all_dims
 from gradcore.ops.table import composite
@@ -26,7 +27,7 @@ class _Points(tuple[float, ...]):
 
 
 @composite(method=False, output_type=None, samples=_samples)
-def gradient(F, input, *, spacing: Any = None, dim: Any = None, edge_order: int = 1):
+def gradient(F, input, *, spacing: Spacing = None, dim: Dims = None, edge_order: int = 1):
     """The derivative of a function that was sampled on a grid, along each dim, by central differences.
 
     Parameters

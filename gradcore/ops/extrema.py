@@ -7,16 +7,12 @@ the element of the index.
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
 
-from gradcore.ops.annotations import Dims
+from gradcore.ops.annotations import Dims, Tensor
 from gradcore.ops.checks import check_implemented, check_reducible
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import along, axes, kept, wrap_dim
 from gradcore.ops.table import composite, constant, general, linear
-
-Tensor = Any
-
 
 # -- over dims --------------------------------------------------------------------------------------------------------
 

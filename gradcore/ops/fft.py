@@ -6,9 +6,8 @@ half may be left out, because the other half is its mirror image) and back.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gradcore import dtypes
+from gradcore.ops.annotations import Dims, Ints
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, linear
@@ -261,7 +260,7 @@ def _declare_one(name, run, doc, *settings):
 def _declare_several(name, run, doc, default, *settings):
     """A transform along several dims, by default those of `default`."""
 
-    def body(F, self, s: Any = None, dim: Any = default, norm: str | None = None):
+    def body(F, self, s: Ints | None = None, dim: Dims = default, norm: str | None = None):
         return run(F, self, s, dim, norm, *settings)
 
     body.__name__, body.__doc__ = f"fft_{name}", doc
@@ -308,7 +307,7 @@ def _shifted(F, x, dim, half):
 @composite(
     path="fft.fftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
 )
-def fft_fftshift(F, self, dim: Any = None):
+def fft_fftshift(F, self, dim: Dims = None):
     """The frequency 0 moved from the front to the middle of the dims."""
     return _shifted(F, self, dim, lambda n: n // 2)
 
@@ -316,6 +315,6 @@ def fft_fftshift(F, self, dim: Any = None):
 @composite(
     path="fft.ifftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
 )
-def fft_ifftshift(F, self, dim: Any = None):
+def fft_ifftshift(F, self, dim: Dims = None):
     """The frequency 0 moved from the middle to the front of the dims."""
     return _shifted(F, self, dim, lambda n: (n + 1) // 2)

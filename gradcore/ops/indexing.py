@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.ops.annotations import Indices, Number
+from gradcore.ops.annotations import Indices, Ints, Number
 from gradcore.ops.gathering import number_for, reduced_gradients, samples_of
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, ints
@@ -351,15 +351,11 @@ def nonzero_static(F, input, *, size: int, fill_value: int = -1):
 
 
 @composite(method=False, samples=lambda: [case(ints(2, 3, high=12), (3, 4)), case(ints(), 5), case(ints(2), (3, 2, 1))])
-def unravel_index(F, indices, shape: Any):
+def unravel_index(F, indices, shape: Ints):
     """The indices into each dim of a tensor of a shape, from those into all of its elements in order, as a tuple."""
     if indices.dtype.category != 1:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    if not isinstance(shape, int) and not (
-        isinstance(shape, (tuple, list)) and all(isinstance(length, int) for length in shape)
-    ):
-        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    lengths = (shape,) if isinstance(shape, int) else shape
     if any(length < 0 for length in lengths):
         raise ValueError(f"'shape' cannot have negative values, but got {lengths}")
     found = []

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from gradcore.ops.annotations import Arrays, Ints
+from gradcore.ops.annotations import Arrays, Ints, Tensor
 from gradcore.ops.geometry import broadcast_shape, each
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
@@ -296,7 +295,7 @@ def _bounds(size, split):
 
 
 @composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 3), dim=1), case(floats(3), (2, 5, -1))])
-def tensor_split(F, self, indices_or_sections: Any, dim: int = 0):
+def tensor_split(F, self, indices_or_sections: Tensor | Ints, dim: int = 0):
     """Views of the pieces of a dim: so many of nearly one size, or those between the given indices."""
     if not self.ndim:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
+from gradcore.ops.annotations import Dims
 from gradcore.ops.matrix_checks import check_matrix, check_reshapable, check_solvable, check_square, is_vector
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
@@ -268,7 +268,7 @@ def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, un
     case(floats(2, 3, 6, form="distinct"), floats(2, 3)),
     case(floats(3, 6, 2, form="distinct"), floats(3, 2), dims=(1,)),
 ])  # fmt: skip
-def linalg_tensorsolve(F, A, B, dims: Any = None):
+def linalg_tensorsolve(F, A, B, dims: Dims = None):
     """The solution `X` of ``tensordot(A, X, X.ndim) = B``, after moving the dims `dims` of `A` to the end."""
     if dims is not None:
         A = F.movedim(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))

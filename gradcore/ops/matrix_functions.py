@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gradcore import dtypes
+from gradcore.ops.annotations import Order, Tensor
 from gradcore.ops.matrix_checks import check_floating, check_matrix, check_square, is_vector
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
@@ -172,7 +171,15 @@ def _(F, t, A, result):
 
 
 @composite(path="linalg.pinv", method=False, samples=_pinv_cases)
-def linalg_pinv(F, A, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None):
+def linalg_pinv(
+    F,
+    A,
+    rcond: Tensor | float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: Tensor | float | None = None,
+    rtol: Tensor | float | None = None,
+):
     """The pseudo-inverse of matrices: singular values up to ``max(atol, rtol * the largest)`` count as zero."""
     if A.ndim < 2 or A.dtype.category < 2:
         raise RuntimeError(
@@ -191,7 +198,15 @@ def pinverse(F, self, rcond: float = 1e-15):
 @composite(path="linalg.matrix_rank", method=False, samples=lambda: [
     case(floats(3, 2)), case(floats(2, 3, 3), hermitian=True), case(floats(3, 3), tol=0.5), case(floats(0, 3)),
 ])  # fmt: skip
-def linalg_matrix_rank(F, A, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None):
+def linalg_matrix_rank(
+    F,
+    A,
+    tol: Tensor | float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: Tensor | float | None = None,
+    rtol: Tensor | float | None = None,
+):
     """The number of singular values above ``max(atol, rtol * the largest)``, or above `tol`."""
     check_matrix("torch.linalg.matrix_rank", A, "input")
     sizes = _sizes(F, A, hermitian)
@@ -204,7 +219,7 @@ def linalg_matrix_rank(F, A, tol: Any = None, hermitian: bool = False, *, atol: 
     case(floats(3, 3, form="well-conditioned")), case(floats(4, 2)), case(floats(3, 3, form="well-conditioned"), p=1),
     case(floats(2, 3, 3, form="well-conditioned"), p="fro"), case(floats(3, 3, form="well-conditioned"), p=-2),
 ])  # fmt: skip
-def linalg_cond(F, A, p: Any = None):
+def linalg_cond(F, A, p: Order = None):
     """The condition number with respect to a matrix norm; infinite for singular matrices."""
     if A.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")

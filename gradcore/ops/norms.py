@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
-from gradcore.ops.annotations import Dims, DType
+from gradcore.ops.annotations import Dims, DType, Order
 from gradcore.ops.matrix_checks import check_floating, check_matrix
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import all_dims, axes, kept, wrap_dim
 from gradcore.ops.table import composite, general
-
-Order = Any
 
 # -- norms of vectors -------------------------------------------------------------------------------------------------
 
@@ -153,7 +150,7 @@ def _matrix_cases():
 
 
 @composite(path="linalg.matrix_norm", method=False, samples=_matrix_cases)
-def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: DType = None):
+def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: bool = False, *, dtype: DType = None):
     """A norm of the matrices in two dims.
 
     Parameters
@@ -225,7 +222,7 @@ def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dty
 
 
 @composite(method=False, samples=lambda: [case(floats(3, 4)), case(floats(2, 3, 4), dim=(0, 2), keepdim=True)])
-def nuclear_norm(F, self, dim: Any = (-2, -1), keepdim: bool = False):
+def nuclear_norm(F, self, dim: Dims = (-2, -1), keepdim: bool = False):
     """The sum of the singular values of matrices."""
     return F.linalg_matrix_norm(self, "nuc", dim, keepdim)
 

@@ -74,7 +74,7 @@ def _sizes(input: Any, n: int, size: Any, scale_factor: Any, recompute: bool) ->
     if size is not None:
         if recompute:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
-        return tuple(int(s) for s in _listed(size, n, "size", input)), (None,) * n
+        return tuple(_listed(size, n, "size", input)), (None,) * n
     factors = _listed(scale_factor, n, "scale_factor", input)
     sizes = tuple(int(s * f) for s, f in zip(input.shape[2:], factors, strict=True))
     return sizes, (None,) * n if recompute else tuple(float(f) for f in factors)
@@ -120,8 +120,8 @@ def _samples():
 def interpolate(
     F,
     input,
-    size: Any = None,
-    scale_factor: Any = None,
+    size: Ints | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -169,7 +169,7 @@ def interpolate(
 
 
 def _declare_old(name: str, mode: str, align_corners: bool | None) -> None:
-    def upsample_as(F, input, size: Any = None, scale_factor: Any = None):
+    def upsample_as(F, input, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None):
         return F.interpolate(input, size, scale_factor, mode, align_corners)
 
     upsample_as.__doc__ = (
@@ -186,7 +186,12 @@ _declare_old("upsample_bilinear", "bilinear", True)
 
 @composite(path="nn.functional.upsample", samples=lambda: [case(floats(1, 2, 3), 5, mode="linear")])
 def upsample(
-    F, input, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+    F,
+    input,
+    size: Ints | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
 ):
     """An older name for `interpolate`."""
     return F.interpolate(input, size, scale_factor, mode, align_corners)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore.ops.annotations import Number
+from gradcore.ops.annotations import Number, Tensor
 from gradcore.ops.promotion import is_number
 from gradcore.ops.samples import Case, bools, case, complexes, floats
 from gradcore.ops.table import composite, elementwise
@@ -132,7 +132,7 @@ def _bounds() -> list[Case]:
 
 
 @composite(inplace="function", aliases=("clip",), samples=_bounds)
-def clamp(F, self, min: Number | None = None, max: Number | None = None):
+def clamp(F, self, min: Tensor | Number | None = None, max: Tensor | Number | None = None):
     """``minimum(maximum(self, min), max)``; the bounds are numbers, tensors or, one of them, None."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")

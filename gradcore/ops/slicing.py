@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from operator import index as index_of
 from typing import Any
 
-from gradcore import dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
 from gradcore.ops.table import composite, linear
@@ -83,15 +81,12 @@ def slice_of(F, self, dim: int = 0, start: int | None = None, end: int | None = 
 
 
 @composite(samples=lambda: [case(floats(5, 2), 0, 1, 3), case(floats(2, 5), -1, -2, 2), case(floats(3), 0, 3, 0)])
-def narrow(F, input, dim: int, start: Any, length: int):
+def narrow(F, input, dim: int, start: int, length: int):
     """A view of `length` entries of a dim, from `start` on."""
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
-    if F.is_tensor(start) and (start.ndim or start.dtype is dtypes.bool_):
-        raise RuntimeError("start must be an 0-dim integral Tensor.")
-    start = index_of(start)
     size = input.shape[dim]
     if not -size <= start <= size:
         raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")

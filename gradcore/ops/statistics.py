@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from gradcore import dtypes
-from gradcore.ops.annotations import Dims
+from gradcore.ops.annotations import Dims, Tensor
 from gradcore.ops.checks import check_implemented, check_reducible
 from gradcore.ops.extrema import mean_of_equals, selection, shared_by_equals
 from gradcore.ops.reductions import spread
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import along, axes, kept, reduced_size, removed, wrap_dim
 from gradcore.ops.table import composite, general
-
-Tensor = Any
-
 
 # -- variance and standard deviation ----------------------------------------------------------------------------------
 
@@ -139,7 +135,7 @@ def _declare_moments(name, text, root):
     def alone(
         F,
         self,
-        dim: Dims = None,
+        dim: bool | Dims = None,
         unbiased: bool | None = None,
         keepdim: bool = False,
         *,
@@ -151,7 +147,7 @@ def _declare_moments(name, text, root):
     def with_mean(
         F,
         self,
-        dim: Dims = None,
+        dim: bool | Dims = None,
         unbiased: bool | None = None,
         keepdim: bool = False,
         *,

@@ -1,0 +1,305 @@
+"""Numbers, sizes, dims and flags as exact Python values: the annotation of a parameter says what it takes.
+
+What users give may be NumPy's scalars and tensors without dims, which wrap around, round and call operations again. So
+each setting is converted once, when a call comes in, and nothing behind calculates with anything but Python's own
+``int``, ``float``, ``complex`` and ``bool``.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Iterable
+from inspect import Parameter as InspectParameter
+from inspect import signature
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.edges import requires_grad
+from gradcore.autograd.variables import Variable
+from gradcore.ops.parameters import Parameter
+from gradcore.ops.table import Op
+
+__all__ = ["Setting", "converting", "settings_of", "settled"]
+
+
+class Unfit(TypeError):
+    """A value that is none of what a setting takes."""
+
+
+# -- from what users give ---------------------------------------------------------------------------------------------
+
+
+def _item(tensor: Any, one_element: bool = False) -> Any:
+    """The number that a tensor without dims holds (or one of one element), if no gradient is lost with it."""
+    array, meta = tensor._array, tensor._meta
+    if array.ndim and not (one_element and array.size == 1):
+        raise Unfit
+    if requires_grad(tensor) or (meta is not None and meta.tangents):
+        raise Unfit(" that requires grad: a number has none; give tensor.detach() if none is wanted")
+    return tensor.item()
+
+
+def _long(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("Overflow when unpacking long long")
+    return value
+
+
+def index(value: Any) -> int:
+    """A size, a step, a count: Python's integers, NumPy's, and tensors that hold one integer."""
+    if isinstance(value, Variable):
+        if value._dtype.category != dtypes.INTEGER:
+            raise Unfit
+        return int(_item(value, True))
+    if isinstance(value, (bool, np.bool_)):
+        raise Unfit
+    try:
+        return _long(operator.index(value))
+    except TypeError:
+        raise Unfit from None
+
+
+def dim(value: Any) -> int:
+    """The number of a dim: as `index`, of a single number only."""
+    if isinstance(value, (int, np.integer)) or (isinstance(value, Variable) and not value._array.ndim):
+        return index(value)
+    raise Unfit
+
+
+_NUMBERS = (int, float, complex, np.number, np.bool_)
+
+
+def number(value: Any) -> Any:
+    """A number of any kind."""
+    if isinstance(value, Variable):
+        return _item(value)
+    if isinstance(value, np.generic):
+        kind = value.dtype.kind
+        return {"b": bool, "i": int, "u": int, "c": complex}.get(kind, _float)(value)
+    for kind in (bool, int, float, complex):
+        if isinstance(value, kind):
+            return kind(value)
+    raise Unfit
+
+
+def _float(value: Any) -> float:
+    """NumPy's floating-point numbers, bfloat16 among them; strings and dates are none."""
+    if value.dtype.kind not in "f" and value.dtype not in dtypes.FROM_NUMPY:
+        raise Unfit
+    return float(value)
+
+
+def real(value: Any) -> Any:
+    """A number that is not complex."""
+    found = number(value)
+    if isinstance(found, complex):
+        raise Unfit
+    return found
+
+
+def _real_or_points(value: Any) -> Any:
+    """A number, or coordinates: a tensor of them, or a sequence."""
+    points = isinstance(value, (tuple, list)) or (isinstance(value, Variable) and value._array.ndim)
+    return value if points else real(value)
+
+
+def flag(value: Any) -> bool:
+    """Yes or no; numbers are neither."""
+    if isinstance(value, Variable) and value._dtype is dtypes.bool_:
+        return bool(_item(value))
+    return bool(value) if isinstance(value, (bool, np.bool_)) else _refuse()
+
+
+def text(value: Any) -> str:
+    """A name."""
+    return str(value) if isinstance(value, str) else _refuse()
+
+
+def dtype(value: Any) -> Any:
+    """A dtype, by whatever name."""
+    try:
+        return dtypes.as_dtype(value)
+    except TypeError as error:
+        raise Unfit(f": {error}") from None
+
+
+def tensor(value: Any) -> Any:
+    """A tensor, as it is."""
+    return value if isinstance(value, Variable) else _refuse()
+
+
+def none(value: Any) -> None:
+    """Nothing."""
+    return value if value is None else _refuse()  # type: ignore[return-value]
+
+
+def _refuse() -> Any:
+    raise Unfit
+
+
+def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """A tuple or a list of what `convert` takes, as a tuple: nobody changes it later."""
+
+    def converted(values: Any) -> tuple[Any, ...]:
+        if not isinstance(values, (tuple, list)):
+            raise Unfit
+        found: list[Any] = []
+        try:
+            found.extend(map(convert, values))
+        except Unfit as error:
+            place = len(found)
+            raise Unfit(f", but found element of type {type(values[place]).__name__} at pos {place}{error}") from None
+        return tuple(found)
+
+    return converted
+
+
+# -- what annotations take --------------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """What an annotation takes."""
+
+    #: In error messages.
+    words: str
+    #: The condition, with ``{}`` for the value, under which it is exact as it is: most calls come no further.
+    exact: str
+    #: From what users give to the exact value.
+    convert: Callable[[Any], Any]
+
+
+_INT = "type({}) is int"
+_REAL = f"type({{}}) is float or {_INT}"
+_INTS = Kind("tuple of ints", "", each(index))
+
+#: What a word of an annotation takes: one of these.
+KINDS = {
+    "None": [Kind("", "{} is None", none)],
+    "Tensor": [Kind("Tensor", "", tensor)],
+    "bool": [Kind("bool", "{} is False or {} is True", flag)],
+    "int": [Kind("int", f"{_INT} and -0x8000000000000000 <= {{}} < 0x8000000000000000", index)],
+    "dim": [Kind("int", _INT, dim)],
+    "float": [Kind("float", _REAL, real)],
+    "Number": [Kind("Number", _REAL, number)],
+    "str": [Kind("str", "type({}) is str", text)],
+    "dtype": [Kind("torch.dtype", "type({}) is dtype_class", dtype)],
+    "Sequence[int]": [_INTS],
+    "tuple[int, ...]": [_INTS],
+    "Sequence[float]": [Kind("tuple of floats", "", each(real))],
+}  # fmt: skip
+KINDS["Ints"] = KINDS["Steps"] = KINDS["Sizes"] = [*KINDS["int"], _INTS]
+KINDS["Dims"] = [*KINDS["None"], *KINDS["dim"], Kind("tuple of ints", "", each(dim))]
+KINDS["DType"] = [*KINDS["None"], *KINDS["dtype"]]
+KINDS["Spacing"] = [*KINDS["None"], *KINDS["float"], Kind("tuple of floats", "", each(_real_or_points))]
+KINDS["Order"] = [*KINDS["None"], *KINDS["str"], *KINDS["Number"]]
+
+#: Names of parameters that hold the number of a dim.
+_A_DIM = re.compile(r"(\w+_)?(dim|axis|dimension)\d?")
+
+
+@functools.cache
+def _kinds(annotation: str, name: str) -> tuple[Kind, ...]:
+    """What a parameter takes, none if its annotation does not say it; tensors stay tensors where they may be given."""
+    words = annotation.split(" | ")
+    if not all(word in KINDS for word in words):
+        return ()
+    words = ["dim" if word == "int" and _A_DIM.fullmatch(name) else word for word in words]
+    return tuple(kind for word in sorted(words, key="Tensor".__ne__) for kind in KINDS[word])
+
+
+class Setting:
+    """A parameter that is no tensor.
+
+    Parameters
+    ----------
+    function : str
+        The function's name in error messages.
+    name : str
+    position : int or None
+        Where it is given, if not by name only.
+    kinds : sequence of Kind
+        What it takes.
+    """
+
+    __slots__ = ("function", "kinds", "name", "position")
+
+    def __init__(self, function: str, name: str, position: int | None, kinds: tuple[Kind, ...]) -> None:
+        self.function, self.name, self.position, self.kinds = function, name, position, kinds
+
+    def exact(self, value: str) -> str:
+        """The condition, as source, under which the value of that name needs no conversion."""
+        return " or ".join(kind.exact.replace("{}", value) for kind in self.kinds if kind.exact) or "False"
+
+    def take(self, value: Any) -> Any:
+        """The exact value.
+
+        Raises
+        ------
+        TypeError
+            If it is none of what the parameter takes.
+        """
+        reason = ""
+        for kind in self.kinds:
+            try:
+                return kind.convert(value)
+            except Unfit as error:
+                reason = str(error) or reason
+        where = "" if self.position is None else f" (position {self.position + 1})"
+        words = [kind.words for kind in self.kinds if kind.words]
+        wanted = " or ".join(dict.fromkeys(w for w in words if f"tuple of {w}s" not in words))
+        given = "" if reason.startswith(", but") else f", not {type(value).__name__}"
+        name = "input" if self.name == "self" else self.name
+        raise TypeError(f"{self.function}(): argument '{name}'{where} must be {wanted}{given}{reason}")
+
+
+def settings_of(op: Op) -> dict[int, Setting]:
+    """The parameters of an operation that are converted, by position."""
+    found: dict[int, Setting] | None = vars(op).get("_settings")
+    if found is None:
+        made = _settings(op.path.rpartition(".")[2], op.parameters)
+        found = vars(op)["_settings"] = {i: made[p.name] for i, p in enumerate(op.parameters) if p.name in made}
+    return found
+
+
+def _settings(function: str, parameters: Iterable[Any]) -> dict[str, Setting]:
+    """The parameters that are converted, by name."""
+    found = {}
+    for i, p in enumerate(parameters):
+        kinds = _kinds(str(p.annotation), p.name)
+        if kinds:
+            found[p.name] = Setting(function, p.name, None if p.kind is Parameter.KEYWORD_ONLY else i, kinds)
+    return found
+
+
+def settled(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a call with exact settings, and exact numbers in the place of tensors."""
+    found = list(args)
+    for i, setting in settings_of(op).items():
+        found[i] = setting.take(args[i])
+    if op.kind in ("elementwise", "composite"):
+        for i in op.numbers:
+            if isinstance(args[i], _NUMBERS):
+                found[i] = number(args[i])
+    return tuple(found)
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def converting(function: _F) -> _F:
+    """A function that is no operation of the table, with its settings converted as its annotations say."""
+    parameters = list(signature(function).parameters.values())
+    by_name = _settings(function.__name__, parameters)
+    positional = [by_name.get(p.name) for p in parameters if p.kind is InspectParameter.POSITIONAL_OR_KEYWORD]
+
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        given = [value if s is None else s.take(value) for s, value in zip(positional, args, strict=False)]
+        taken = {name: by_name[name].take(value) if name in by_name else value for name, value in named.items()}
+        return function(*given, *args[len(given) :], **taken)
+
+    return cast(_F, call)
