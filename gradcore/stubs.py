@@ -103,7 +103,7 @@ def _returned(op: Op) -> str:
 
 def _signature(op: Op, method: bool) -> list[str]:
     parts: list[str] = []
-    variadic = method and op.parameters and op.parameters[-1].annotation == "Sizes"
+    variadic = method and op.parameters and str(op.parameters[-1].annotation).startswith("Sizes")
     for i, parameter in enumerate(op.parameters):
         if method and i == 0:
             parts.append("self")

@@ -112,7 +112,7 @@ class _Signature:
         if not method and names and names[0] == "self":
             names[0] = "input"
         #: Whether the last parameter takes sizes that are given one by one.
-        self.variadic = method and bool(parameters) and parameters[-1].annotation == "Sizes"
+        self.variadic = method and bool(parameters) and str(parameters[-1].annotation).startswith("Sizes")
         self.out = not method and not op.view and not op.path.startswith("nn.")
         #: Where other names are known, those of the parameters from the first of these on that must be given.
         self.required: tuple[int, ...] | None = None

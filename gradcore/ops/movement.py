@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradcore.dtypes import dtype
 from gradcore.ops.annotations import Dims, Ints, Sizes
 from gradcore.ops.geometry import distinct, each, expanded, inverse, moved, reshape_error, unflattened
 from gradcore.ops.samples import case, floats
@@ -70,7 +71,7 @@ def view_dtype(F, self, dtype: Any):
 @composite(
     function=False, layout_dependent=True, samples=lambda: [case(floats(2, 6), (3, 4)), case(floats(2, 6), (-1,))]
 )
-def view(F, self, size: Sizes):
+def view(F, self, size: Sizes | dtype):
     """The same memory in another shape (one size may be -1), or read as another dtype."""
     return F.view_shape(self, size) if hasattr(size, "__iter__") else F.view_dtype(self, size)
 
