@@ -45,7 +45,7 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
     if state.mode > GRAD:
         return dispatch.apply_inplace(op, (self, *args))
     dispatch.check_inplace(self, state)
-    if op.name not in ("fill_number_", "zero"):  # one number for all elements may be written to one place repeatedly
+    if op.name not in dispatch.FILLS:
         dispatch.check_own_memory(self)
     tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
     edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.category > 1 else []
@@ -202,19 +202,23 @@ def _write_view(part: Any, value: Any) -> None:
     if not isinstance(value, Variable):
         part.fill_(value)
         return
-    meta, own = value._meta, part._meta
-    if (
-        meta is not None
-        and own is not None
-        and meta.base is own.base
-        and meta.base is not None
-        and meta.chain == own.chain
-    ):
-        return  # x[key] += y has written to the view already
+    if _is_same_view(value, part):  # x[key] += y has written to the view already
+        dispatch.check_inplace(part, local.state)
+        return
     if not value._array.ndim:
         part.fill_(value)
     else:
         copy_(part, _without_leading_ones(value, part._array.ndim))
+
+
+def _is_same_view(value: Any, part: Any) -> bool:
+    """Whether `value` is the part of the tensor that is about to be written, with the same history."""
+    meta, own = value._meta, part._meta
+    if meta is None or own is None or meta.base is None or meta.base is not own.base or meta.chain != own.chain:
+        return False
+    if meta.requires_grad or meta.creation != own.creation:
+        return False
+    return (gradient_edge(value) is None) is (gradient_edge(part) is None)
 
 
 def _without_leading_ones(value: Any, ndim: int) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.autograd import forward
-from gradcore.autograd.modes import local
+from gradcore.autograd.modes import INFERENCE, local
 from gradcore.autograd.variables import bump, type_name, wrap
 from gradcore.backends.cupy.memory import is_pinned_memory, pinned
 from gradcore.backends.registry import CPU, unavailable
@@ -166,7 +166,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     """Give the tensor another shape in place; new elements are uninitialised."""
-    if self.requires_grad:
+    if self.requires_grad and not local.state.mode & INFERENCE:
         raise RuntimeError("cannot resize variables that require grad")
     forward.refuse_dual(self, "cannot resize variables that has a forward grad")
     check_inplace(self, local.state)

@@ -65,6 +65,8 @@ def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[...,
             for slot in ("_device", "_edges", "_hooks", "_seq", "saved", "results", "metas"):
                 setattr(node, slot, getattr(out._edge[0], slot))
             self._edge = node, 0
+        elif self._edge is not None:
+            self._edge[0]._own_hooks().shapes.setdefault(self._edge[1], self._array.shape)
         self._array = out._array
         bump(self)
         if meta is not None and meta.base is not None:

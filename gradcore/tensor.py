@@ -18,7 +18,7 @@ from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.metadata import kind_of
-from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.variables import OWN, Meta, Subclasses, Variable, alias, tensor_type
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
@@ -206,7 +206,7 @@ class Tensor(Variable, Methods):
         """The accumulated gradient of a leaf, or of a tensor that retains it."""
         meta = self._meta
         if meta is None or meta.grad is None:
-            if self._edge is not None and not self.is_leaf and not (meta is not None and meta.retains_grad):
+            if self._edge is not None and not self._edge[0].of_leaf and not (meta is not None and meta.retains_grad):
                 attributes.warn_of_no_leaf()
             return None
         return meta.grad  # type: ignore[no-any-return]
@@ -317,6 +317,8 @@ class Tensor(Variable, Methods):
                 "training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence "
                 "detach_() cannot be called on these gradients."
             )
+        if self._meta is not None and self._meta.inference and local.state.mode & INFERENCE:
+            return self  # nothing is recorded of it here
         self._edge = None
         if self._meta is not None:
             self._meta.requires_grad = False

@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.autograd.messages import refusal
 from gradcore.autograd.modes import FUNCTIONS, GRAD, PLAINLY, local
 from gradcore.autograd.nodes import AccumulateGrad, Hooks
-from gradcore.autograd.variables import OWN, Clock, Edge, Subclasses, new, tick
+from gradcore.autograd.variables import OWN, Clock, Edge, Subclasses, alias, new, tick
 from gradcore.ops.table import OPS
 
 __all__ = [
@@ -76,9 +76,16 @@ def regenerate(view: Any) -> None:
             raise refusal(view, "its base or another view of its base has been")
         return
     meta.edge_version = view._vc.version
+    before = view._edge
     if inherits:
-        before, view._edge = view._edge, replay(meta.base, chain_of(view))._edge
-        move_retained(view, before, view._edge)
+        view._edge = replay(meta.base, chain_of(view))._edge
+    elif before is not None:  # the base has been detached: what is recorded of the view leads nowhere
+        chain = chain_of(view)
+        edge = view._edge = replay(alias(meta.base, before), chain)._edge
+        for _ in steps(chain)[1:]:
+            edge = edge[0]._edges[0]
+        edge[0]._edges = (None,)
+    move_retained(view, before, view._edge)
 
 
 def move_retained(t: Any, before: Edge | None, after: Edge | None) -> None:
@@ -106,8 +113,20 @@ def chain_of(view: Any) -> tuple[Any, ...]:
         return meta.chain  # type: ignore[no-any-return]
     # The base itself has another shape than when the view was made: what remains is the place in memory.
     geometry = view._device.backend.geometry_of
+    shape = tuple(view._array.shape)
     (strides, start), (own, first) = geometry(view._array), geometry(base._array)
-    return (), (OPS["strided_view"], (tuple(view._array.shape), strides, start - first, own))
+    before: tuple[Any, ...] = ()
+    after: tuple[Any, ...] = ()
+    if base._dtype.is_complex and not view._dtype.is_complex:
+        before = ((OPS["view_as_real"], ()),)
+        own, first = (*(2 * s for s in own), 1), 2 * first
+    elif view._dtype.is_complex and not base._dtype.is_complex:
+        after = ((OPS["view_as_complex"], ()),)
+        shape, strides, start = (*shape, 2), (*(2 * s for s in strides), 1), 2 * start
+    chain: tuple[Any, ...] = ()
+    for step in (*before, (OPS["strided_view"], (shape, strides, start - first, own)), *after):
+        chain = chain, step
+    return chain
 
 
 def replay(base: Any, chain: tuple[Any, ...]) -> Any:

@@ -2,7 +2,8 @@
 
 A node is created after the nodes of its inputs, so among the nodes that have received a gradient the youngest has
 received all of its gradients: a heap ordered by creation number is the whole schedule. There is no recursion and no
-pass over the graph beforehand, unless only certain inputs are asked for.
+pass over the graph beforehand, unless only certain inputs are asked for, or somebody may see when leaves are updated:
+AccumulateGrad nodes outlive graphs, so their age says nothing, and the edges that lead to them are counted instead.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, loc
 from gradcore.autograd.nodes import Node
 from gradcore.autograd.observing import ObservedGradients
 from gradcore.autograd.op_nodes import OpNode
-from gradcore.autograd.pending import PerDevice
+from gradcore.autograd.pending import PerDevice, count_leaves
 from gradcore.autograd.streams import run_in_its_stream
-from gradcore.autograd.variables import OWN, Clock, Subclasses, tensor_type
+from gradcore.autograd.variables import OWN, Clock, Order, Subclasses, tensor_type
 from gradcore.backends.streams import STREAMS
 
 __all__ = ["run_backward"]
@@ -126,119 +127,145 @@ class _Task(ObservedGradients):
         self.roots: list[Node] = list(self.pending)
         if self.captures:
             self.lead_to_captures()
+        if Order.matters:
+            self.expect_leaves(self.leading)
         heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
+        expected = self.expected
         leading, captures, batched = self.leading, self.captures, bool(self.batches)
         device: Any = None
-        node: Any
+        node: Any = None
+        following: Any = None
         F: Any
         plans: Any
-        while heap:
-            age, node = heappop(heap)  # the creation number, negative
-            grad = pending.pop(node)
-            if node._device is not device:
-                device = node._device
-                self.use_device(device)
-                F, plans, array_type = self.means(device)
-            plan = plans.get(type(node))
-            while True:
-                kind = type(grad)
-                if (
-                    plan is None
-                    or node._hooks is not None
-                    or grad is None
-                    or kind is PerDevice
-                    or (captures and node in captures)
-                ):
-                    self.run_any(node, grad)
-                    break
-                if plan is LEAF:
-                    meta = node.variable._meta
-                    if raw and not meta.hooks and not meta.post_accumulate_hooks and meta.grad_dtype is OWN:
-                        accumulate(node, grad, True, node in owned, batched)
-                    else:
+        try:
+            while heap:
+                age, node = heappop(heap)  # the creation number, negative
+                grad = pending.pop(node)
+                if node._device is not device:
+                    device = node._device
+                    self.use_device(device)
+                    F, plans, array_type = self.means(device)
+                plan = plans.get(type(node))
+                while True:
+                    kind = type(grad)
+                    if (
+                        plan is None
+                        or node._hooks is not None
+                        or grad is None
+                        or kind is PerDevice
+                        or (captures and node in captures)
+                    ):
                         self.run_any(node, grad)
-                    break
-                metas = node.metas
-                if metas is not None and not are_real(metas, grad):
-                    self.run_any(node, grad)
-                    break
-                calls, calls_on_numbers, place, keeps_settings = plan
-                if node.saved is None or Clock.last_write > -age:
-                    node.check()
-                if kind is not array_type and metas is None and calls_on_numbers is not None:
-                    calls = calls_on_numbers
-                following: Any = None
-                piece: Any = None
-                following_grad: Any = None
-                i = -1
-                for edge in node._edges:
-                    i += 1
-                    if edge is None:
-                        continue
-                    successor, number = edge
-                    if leading is not None and successor not in leading:
-                        continue
-                    if place is not None and successor in owned and self.add_part(node, grad):
                         break
-                    call, piece = calls[i], None  # (the last one goes before memory is asked for)
-                    if call is UNCHANGED:
-                        piece = grad
-                    elif call is not None:
-                        piece = run(call, F, grad, node) if raw else call(F, grad, node)
-                    if metas is not None and piece is not None:
-                        shape, dtype = metas[i]
-                        array = piece if raw else piece._array
-                        if array.shape != shape or array.dtype is not dtype:
-                            piece = fit(piece, shape, dtype, F, raw)
-                    plan = plans.get(type(successor))
-                    if plan is None or successor._device is not device:
-                        self.add(successor, number, piece, device)
-                    elif successor in pending:
-                        total, kind = pending[successor], type(piece)
-                        if piece is None:
-                            pass
-                        elif kind is not type(total) or not raw:
-                            pending[successor] = self.plus(total, piece, device, successor)
-                        elif kind is not array_type or batched:  # numbers
-                            pending[successor] = run(add, total, piece)
-                        elif successor in owned and total.shape == piece.shape and total.dtype is piece.dtype:
-                            run(iadd, total, piece)
+                    if plan is LEAF:
+                        meta = node.variable._meta
+                        if raw and not meta.hooks and not meta.post_accumulate_hooks and meta.grad_dtype is OWN:
+                            accumulate(node, grad, True, node in owned, batched)
                         else:
-                            pending[successor] = run(add, total, piece)
-                            owned.add(successor)
-                        total = None
-                    elif successor is following:
-                        if raw and not batched and type(piece) is type(following_grad) is array_type:
-                            following_grad = run(add, following_grad, piece)
-                            owned.add(successor)
-                        elif piece is not None:
-                            following_grad = self.plus(following_grad, piece, device, successor)
-                    else:
-                        new = plan is LEAF and raw and piece is not None and piece is not grad
-                        if new and piece.base is None:
-                            owned.add(successor)
-                        if following is None:
-                            following, following_grad, following_plan = successor, piece, plan
+                            self.run_any(node, grad)
+                        break
+                    metas = node.metas
+                    if metas is not None and not are_real(metas, grad):
+                        self.run_any(node, grad)
+                        break
+                    calls, calls_on_numbers, place, keeps_settings = plan
+                    if node.saved is None or Clock.last_write > -age:
+                        node.check()
+                    if kind is not array_type and metas is None and calls_on_numbers is not None:
+                        calls = calls_on_numbers
+                    following = None
+                    piece: Any = None
+                    following_grad: Any = None
+                    i = -1
+                    for edge in node._edges:
+                        i += 1
+                        if edge is None:
                             continue
-                        if successor._seq > following._seq:  # the younger one is kept
-                            successor, following = following, successor
-                            piece, following_grad = following_grad, piece
-                            following_plan = plan
-                        pending[successor] = piece
-                        heappush(heap, (-successor._seq, successor))
-                if not retain:
-                    if keeps_settings:
-                        node.release()
-                    elif keeps_settings is not None:
-                        node.saved = node.results = None
-                if following is None:
-                    break
-                age = -following._seq
-                if heap and heap[0][0] < age:  # a younger node waits
-                    pending[following] = following_grad
-                    heappush(heap, (age, following))
-                    break
-                node, grad, plan = following, following_grad, following_plan
+                        successor, number = edge
+                        if leading is not None and successor not in leading:
+                            continue
+                        if place is not None and successor in owned and self.add_part(node, grad):
+                            if expected is not None and successor in expected:
+                                self.arrived(successor)
+                            break
+                        call, piece = calls[i], None  # (the last one goes before memory is asked for)
+                        if call is UNCHANGED:
+                            piece = grad
+                        elif call is not None:
+                            piece = run(call, F, grad, node) if raw else call(F, grad, node)
+                        if metas is not None and piece is not None:
+                            shape, dtype = metas[i]
+                            array = piece if raw else piece._array
+                            if array.shape != shape or array.dtype is not dtype:
+                                piece = fit(piece, shape, dtype, F, raw)
+                        plan = plans.get(type(successor))
+                        if plan is None or successor._device is not device:
+                            self.add(successor, number, piece, device)
+                        elif successor in pending:
+                            total, kind = pending[successor], type(piece)
+                            if piece is None:
+                                pass
+                            elif kind is not type(total) or not raw:
+                                pending[successor] = self.plus(total, piece, device, successor)
+                            elif kind is not array_type or batched:  # numbers
+                                pending[successor] = run(add, total, piece)
+                            elif successor in owned and total.shape == piece.shape and total.dtype is piece.dtype:
+                                run(iadd, total, piece)
+                            else:
+                                pending[successor] = run(add, total, piece)
+                                owned.add(successor)
+                            total = None
+                            if plan is LEAF and expected is not None:
+                                self.arrived(successor)
+                        elif successor is following:
+                            if raw and not batched and type(piece) is type(following_grad) is array_type:
+                                following_grad = run(add, following_grad, piece)
+                                owned.add(successor)
+                            elif piece is not None:
+                                following_grad = self.plus(following_grad, piece, device, successor)
+                        else:
+                            new = plan is LEAF and raw and piece is not None and piece is not grad
+                            if new and piece.base is None:
+                                owned.add(successor)
+                            if plan is LEAF and expected is not None:
+                                pending[successor] = piece
+                                self.arrived(successor)
+                                continue
+                            if following is None:
+                                following, following_grad, following_plan = successor, piece, plan
+                                continue
+                            if successor._seq > following._seq:  # the younger one is kept
+                                successor, following = following, successor
+                                piece, following_grad = following_grad, piece
+                                following_plan = plan
+                            pending[successor] = piece
+                            heappush(heap, (-successor._seq, successor))
+                    if not retain:
+                        if keeps_settings:
+                            node.release()
+                        elif keeps_settings is not None:
+                            node.saved = node.results = None
+                    if following is None:
+                        break
+                    age = -following._seq
+                    if heap and heap[0][0] < age:  # a younger node waits
+                        pending[following] = following_grad
+                        heappush(heap, (age, following))
+                        break
+                    node, grad, plan = following, following_grad, following_plan
+        except Exception:
+            self.settle([node, following])
+            raise
+
+    def settle(self, failed: list[Any]) -> None:
+        """After an error, update the leaves that have received all of their gradients, as if they had run at once."""
+        if self.expected is not None or (self.captures and not self.accumulate):
+            return
+        waiting = [node for node in self.pending if not node.is_leaf_sink]
+        unfinished = count_leaves([*waiting, *(node for node in failed if node is not None)], self.leading)
+        for node in [node for node in self.pending if node.is_leaf_sink and node not in unfinished]:
+            if node not in failed:
+                self.run_alone(node, self.pending.pop(node))
 
     def means(self, device: Any) -> tuple[Any, dict[type, Any], Any]:
         """With what to run the nodes of a device: ``F``, the plans of those that are plain, the class of gradients."""

@@ -172,13 +172,19 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
     for key, formula in table.items():
         rows.append(((key,) if isinstance(key, str) else key, formula, _getters(op, formula)))
     names = {n for _, formula, _ in rows for n in formula.names}
+    number = op.tensors[_NUMBERS[name]] if name in _NUMBERS else None
+    holders = tuple(p for p in op.held if p != number)
+    held = {*op.outputs, *(op.names[p] for p in holders)}
+    holding = [not held.isdisjoint(f.names) for keys, f, _ in rows if keys != (op.names[number or 0],) or number is None]
     simple = len(op.outputs) == 1 and not op.variadic and not op.sequence and all(len(keys) == 1 for keys, *_ in rows)
     body = {
         "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "output_metas"),
         "op": op,
         "rows": tuple(rows),
         "saves": frozenset(names),
-        "holds_tensors": any(n in op.outputs or op.position.get(n) in op.held for n in names),
+        "holds_tensors": any(holding),
+        "may_hold_none": not all(holding),
+        "holders": holders,
         "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
         "place": None if op.place is None else staticmethod(op.place),
         "seen": _seen_edges(op, name, {key for keys, *_ in rows for key in keys}),
@@ -201,7 +207,7 @@ def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
         return tuple([_call(op, formulas[n], values, i) if n in formulas else None for i, n in enumerate(names)])
 
     elementwise = op.kind == "elementwise"
-    keeps_settings = cls.keeps_settings if cls.holds_tensors else None
+    keeps_settings = cls.keeps_settings or cls.may_hold_none if cls.holds_tensors else None
     arrays = calls("arrays"), calls("numbers") if elementwise else None, cls.place, keeps_settings
     PLANS["arrays"][cls] = arrays
     PLANS["tensors"][cls] = calls("tensors"), None, None, keeps_settings
@@ -213,8 +219,8 @@ def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
 LEAF: Any = object()
 
 #: How the engine runs nodes whose gradients are independent of each other, by their class: per edge a function
-#: ``(F, grad, node)``, the same for gradients that are numbers, which part of its input a view is, and whether settings
-#: stay when what is saved is freed (None where nothing is freed). For raw arrays, raw arrays on a backend that fuses
+#: ``(F, grad, node)``, the same for gradients that are numbers, which part of its input a view is, and whether some
+#: of what is saved stays when it is freed (None where nothing is freed). For raw arrays, raw arrays on a backend that fuses
 #: elementwise formulas itself, and tensors.
 PLANS: dict[str, dict[type, Any]] = {values: {AccumulateGrad: LEAF} for values in ("arrays", "fused", "tensors")}
 

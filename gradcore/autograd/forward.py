@@ -17,7 +17,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
 from gradcore.autograd.op_nodes import Packed
-from gradcore.autograd.variables import Meta, Variable, alias
+from gradcore.autograd.variables import Meta, Variable, alias, repeats
 from gradcore.autograd.views import link
 from gradcore.backends.batching.array import levels_of
 from gradcore.backends.batching.devices import over
@@ -438,5 +438,7 @@ def write_tangents(self: Any, result: Any) -> None:
                 TENSORS.zero_(before)
         elif before is None:
             attach(self, level, laid_out(tangent, self._array))
+        elif repeats(before._array):  # it was filled
+            TENSORS.fill_(before, TENSORS.reshape(tangent, (-1,))[0])
         else:
             TENSORS.copy_(before, tangent)

@@ -17,7 +17,7 @@ from gradcore.autograd.saved import (
     save_on_cpu,
     saved_tensors_hooks,
 )
-from gradcore.autograd.variables import Variable, bump
+from gradcore.autograd.variables import Inference, Variable, bump
 
 __all__ = [
     "GradientEdge",
@@ -79,7 +79,8 @@ def increment_version(tensor: Any) -> None:
     for t in (tensor,) if isinstance(tensor, Variable) else tensor:
         if not isinstance(t, Variable):
             raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
-        bump(t)
+        if t._vc is not Inference.counter:  # writes to these are not counted
+            bump(t)
 
 
 class MultiHandle(RemovableHandle):

@@ -7,14 +7,16 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import local
-from gradcore.autograd.variables import Meta, bump, wrap
+from gradcore.autograd.variables import Meta, Order, bump, wrap
 from gradcore.backends.batching import Batched
 from gradcore.locks import process_lock
 
-__all__ = ["accumulate", "cast", "keep", "laid_out_as"]
+__all__ = ["accumulate", "cast", "fitted", "keep", "laid_out_as"]
 
 #: Held while a leaf's gradient is updated: backward may run in several threads that share leaves.
 _summing = process_lock()
+#: Sums of more elements than this are done as soon as they can be, so that what is added can go.
+_LARGE = 1 << 12
 
 
 def accumulate(node: Any, grad: Any, raw: bool, own: bool = False, batched: bool = False) -> Any:
@@ -47,6 +49,9 @@ def accumulate(node: Any, grad: Any, raw: bool, own: bool = False, batched: bool
     if grad is not None and meta.requires_grad:
         if batched:
             _check_unbatched(grad if raw else grad._array, leaf)
+        if grad.shape != leaf._array.shape:
+            grad = fitted(wrap(grad, leaf._device) if raw else grad, leaf._array.shape, node)
+            grad = grad._array if raw else grad
         with _summing:
             grad = _added(node, leaf, meta, grad, own) if raw else _recorded(meta, grad)
     elif grad is not None and leaf._edge is not None:
@@ -76,6 +81,8 @@ def _added(node: Any, leaf: Any, meta: Meta, grad: Any, own: bool) -> Any:
                 f"{list(old._array.shape)}; set .grad to None first"
             ) from error
         bump(old)
+        if old._array.size > _LARGE:
+            Order.matters = True
         return grad
     if grad.__class__ is not node._device.backend.array_type:
         grad = node._device.backend.asarray(grad)
@@ -106,6 +113,25 @@ def keep(tensor: Any, grad: Any) -> None:
         tensor._meta = Meta()
     before = tensor._meta.grad
     tensor._meta.grad = TENSORS.clone(grad) if before is None else before + grad
+
+
+def fitted(grad: Any, shape: tuple[int, ...], node: Any) -> Any:
+    """The gradient, a tensor, of a result of `node` that had this shape when it was recorded.
+
+    Raises
+    ------
+    RuntimeError
+        If it cannot be summed to that shape.
+    """
+    if grad is None or grad._array.shape == shape:
+        return grad
+    given = grad._array.shape
+    if len(given) < len(shape) or any(n not in (1, m) for n, m in zip(shape[::-1], given[::-1], strict=False)):
+        raise RuntimeError(
+            f"Function {node.name()} got an invalid gradient at index 0 - got {list(given)} but expected shape "
+            f"compatible with {list(shape)}: the tensor got another shape after it was recorded"
+        )
+    return TENSORS.sum_to_size(grad, shape)
 
 
 def cast(grad: Any, dtype: Any, raw: bool) -> Any:

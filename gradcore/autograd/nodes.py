@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.variables import Edge, Variable
+from gradcore.autograd.variables import Edge, Order, Variable
 
 __all__ = ["AccumulateGrad", "Hooks", "Node"]
 
@@ -13,7 +13,7 @@ __all__ = ["AccumulateGrad", "Hooks", "Node"]
 class Hooks:
     """The hooks of one node, by kind, in the order of registration."""
 
-    __slots__ = ("post", "pre", "retain", "tensor")
+    __slots__ = ("post", "pre", "retain", "shapes", "tensor")
 
     def __init__(self) -> None:
         self.tensor: dict[int, dict[int, Any]] = {}
@@ -21,6 +21,8 @@ class Hooks:
         self.post: dict[int, Any] = {}
         #: Weak references to the tensors that retain their gradient, by output number.
         self.retain: dict[int, Any] = {}
+        #: The shapes of outputs that were given another one without a record of it: gradients must still fit these.
+        self.shapes: dict[int, tuple[int, ...]] = {}
 
 
 class Node:
@@ -97,7 +99,7 @@ class Node:
 
     def _own_hooks(self) -> Hooks:
         if self._hooks is None:
-            self._hooks = Hooks()
+            self._hooks, Order.matters = Hooks(), True
         return self._hooks
 
     @property

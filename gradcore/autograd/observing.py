@@ -41,9 +41,15 @@ class ObservedGradients(PendingGradients):
         self.found: dict[int, Any] = {}
 
     def lead_to_captures(self) -> None:
-        """Find the nodes that lead to what is asked for, and leave out the roots that do not."""
+        """Find the nodes that lead to what is asked for, and leave out the roots that do not.
+
+        The gradient of a single root is seen in any case: it is what was given.
+        """
         self.leading = _leading_to(self.captures, self.pending)
         waiting = [entry for entry in self.heap if entry[1] in self.leading]
+        if not waiting and len(self.heap) == 1:
+            _, root = self.heap[0]
+            self.observe(root, self.gathered(self.pending[root], root._device))
         if len(waiting) < len(self.heap):
             self.heap[:] = waiting
             heapify(self.heap)
@@ -57,17 +63,19 @@ class ObservedGradients(PendingGradients):
                 grad = leaves.cast(grad, meta.grad_dtype, self.raw)
             if table:
                 self.owned.discard(node)
-                grad = self.as_carried(call_tensor_hooks(table, self.as_tensor(grad, node._device)))
+                grad = self.as_carried(call_tensor_hooks(table, self.in_own_memory(grad, node._device)))
         elif node._hooks is not None:
             grad = self.tensor_hooks(node, node._hooks, grad)
         for number, key in self.captures.get(node, ()):
             self.owned.discard(node)
-            self.found[key] = self.as_tensor(grad[number] if type(grad) is list else grad, node._device)
+            self.found[key] = self.in_own_memory(grad[number] if type(grad) is list else grad, node._device)
         return grad
 
     def tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         several = type(grad) is list
-        grads = [self.as_tensor(g, node._device) for g in (grad if several else [grad])]
+        grads = [self.in_own_memory(g, node._device) for g in (grad if several else [grad])]
+        for number, shape in hooks.shapes.items():
+            grads[number] = leaves.fitted(grads[number], shape, node)
         for number, table in hooks.tensor.items():
             grads[number] = call_tensor_hooks(table, grads[number])
         for number, reference in hooks.retain.items():
@@ -93,7 +101,7 @@ class ObservedGradients(PendingGradients):
         several = type(grad) is list
         carried = list(grad) if several else [grad]
         seen = node._seen_outputs
-        grads = tuple(self.as_tensor(carried[i], node._device) for i in seen)
+        grads = tuple(self.in_own_memory(carried[i], node._device) for i in seen)
         for i, g in zip(seen, call_prehooks(hooks.pre, grads), strict=True):
             carried[i] = self.as_carried(g)
         return carried if several else carried[0]
@@ -103,7 +111,7 @@ class ObservedGradients(PendingGradients):
         carried = grad if type(grad) is list else [grad]
         outputs = tuple(self.as_tensor(carried[i], node._device) for i in node._seen_outputs)
         devices = node._input_devices or [node._device] * len(pieces)
-        inputs = tuple(self.as_tensor(p, device) for p, device in zip(pieces, devices, strict=True))
+        inputs = tuple(self.in_own_memory(p, device) for p, device in zip(pieces, devices, strict=True))
         found = call_posthooks(hooks.post, node.shown(inputs), outputs)
         return [self.as_carried(p) for p in node.spread(found)]
 

@@ -55,15 +55,25 @@ class OpNode(Node):
         return [*range(extra), *(i + extra for i in seen)] if extra else list(seen)
 
     def release(self) -> None:
-        if self.holds_tensors:
+        if self.holds_tensors and not (self.may_hold_none and self.saved is not None and not self._holds_any()):
             kept = None
             if self.keeps_settings and self.saved is not None:
                 kept = [_outline(value) if i in self.op.held else value for i, value in enumerate(self.saved)]
             self.saved, self.results = None, kept
 
+    def _holds_any(self) -> bool:
+        """Whether a tensor is kept: some formulas read none, so it depends on which inputs require grad."""
+        values = [self.saved[i] for i in self.holders if i < len(self.saved)]
+        flat = [t for value in values for t in (value if type(value) is tuple else (value,))]
+        return any(isinstance(t, (Variable, Packed)) for t in flat) or any(self.results or ())
+
     #: Whether settings are among what formulas read, or shapes are shown: they stay when the tensors are freed.
     keeps_settings: ClassVar[bool] = False
     holds_tensors: ClassVar[bool] = True
+    #: Whether a formula reads no tensor, so that there may be none although `holds_tensors`.
+    may_hold_none: ClassVar[bool] = False
+    #: The positions of arguments that may hold tensors: not those in whose place this kind of node has a number.
+    holders: ClassVar[tuple[int, ...]] = ()
     #: Whether what is saved is `Packed`; see `gradcore.autograd.saved.pack`.
     packed: ClassVar[bool] = False
 

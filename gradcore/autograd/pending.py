@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from heapq import heappush
+from collections.abc import Iterable
+from heapq import heapify, heappush
 from operator import add, iadd
 from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.nodes import Node
-from gradcore.autograd.variables import wrap
+from gradcore.autograd.variables import repeats, wrap
 from gradcore.backends.batching import over
 from gradcore.backends.batching.array import levels_of
 
-__all__ = ["PendingGradients", "PerDevice"]
+__all__ = ["PendingGradients", "PerDevice", "count_leaves"]
 
 
 class PerDevice(dict[Any, Any]):
@@ -45,6 +46,8 @@ class PendingGradients:
         self.owned: set[Node] = set()
         #: The nodes that wait, the youngest first.
         self.heap: list[tuple[int, Node]] = []
+        #: How many gradients each leaf has yet to receive, where that is counted.
+        self.expected: dict[Node, int] | None = None
 
     # -- devices --------------------------------------------------------------------------------------------------
 
@@ -77,11 +80,15 @@ class PendingGradients:
         """Add a contribution that arose on `device` to the gradient of a node's output."""
         pending = self.pending
         if node._n_outputs == 1:
+            leaf = self.expected is not None and node.is_leaf_sink
             if node not in pending:
                 pending[node] = PerDevice({device: piece}) if device is not node._device else piece
-                heappush(self.heap, (-node._seq, node))
+                if not leaf:
+                    heappush(self.heap, (-node._seq, node))
             elif piece is not None:
                 pending[node] = self.plus(pending[node], piece, device, node)
+            if leaf:
+                self.arrived(node)
             return
         slots = pending.get(node)
         if slots is None:
@@ -92,6 +99,37 @@ class PendingGradients:
                 slots[number] = PerDevice({device: piece})
             else:
                 slots[number] = self.plus(slots[number], piece, device, node, False)
+
+    # -- leaves ---------------------------------------------------------------------------------------------------
+
+    def expect_leaves(self, leading: set[Node] | None = None) -> None:
+        """Count the gradients that leaves will receive from the nodes that wait, so that each runs after its last.
+
+        Parameters
+        ----------
+        leading : set of Node, optional
+            The nodes that run; all if None.
+        """
+        counts = self.expected = count_leaves(self.pending, leading)
+        waiting = [entry for entry in self.heap if not entry[1].is_leaf_sink]
+        if len(waiting) < len(self.heap):  # roots that are leaves
+            leaves = [node for _, node in sorted(self.heap, reverse=True) if node.is_leaf_sink]
+            self.heap[:] = waiting
+            heapify(self.heap)
+            for leaf in leaves:
+                counts[leaf] = counts.get(leaf, 0) + 1
+                self.arrived(leaf)
+
+    def arrived(self, leaf: Node) -> None:
+        """Note that a leaf has received a gradient; the last one puts it before all other nodes."""
+        counts: Any = self.expected
+        counts[leaf] -= 1
+        if not counts[leaf]:
+            self.complete += 1
+            heappush(self.heap, (self.complete - _FIRST, leaf))
+
+    #: How many leaves have received all gradients.
+    complete = 0
 
     def plus(self, total: Any, piece: Any, device: Any, node: Node, may_own: bool = True) -> Any:
         """``total + piece``; in place only where the engine made `total` itself."""
@@ -131,6 +169,8 @@ class PendingGradients:
         total = self.pending.get(edge[0])
         if total is None or total.dtype != grad.dtype or (self.batches and not _holds(total, grad)):
             return False
+        if total.__class__ is not self.place(node._device).backend.array_type:  # a number, which has no parts
+            return False
         part = total[node.place(*node.saved)]
         local.state.enter(iadd, part, grad)
         return True
@@ -156,8 +196,37 @@ class PendingGradients:
     def as_tensor(self, grad: Any, device: Any) -> Any:
         return wrap(grad, self.place(device)) if self.raw and grad is not None else grad
 
+    def in_own_memory(self, grad: Any, device: Any) -> Any:
+        """A gradient as a tensor for those who may write to it: no element of it lies where another one does."""
+        t = self.as_tensor(grad, device)
+        return TENSORS.clone(t, memory_format="contiguous") if t is not None and repeats(t._array) else t
+
     def as_carried(self, grad: Any) -> Any:
         return grad._array if self.raw and grad is not None else grad
+
+
+#: Leaves run before all other nodes: creation numbers stay below this.
+_FIRST = 1 << 62
+
+
+def count_leaves(nodes: Iterable[Node], leading: set[Node] | None = None) -> dict[Node, int]:
+    """How many edges lead to each leaf from `nodes` and what they reach, within the nodes `leading` if given."""
+    counts: dict[Node, int] = {}
+    seen = set(nodes)
+    stack = [node._edges for node in seen]
+    while stack:
+        for edge in stack.pop():
+            if edge is None:
+                continue
+            node = edge[0]
+            if leading is not None and node not in leading:
+                continue
+            if node.is_leaf_sink:
+                counts[node] = counts.get(node, 0) + 1
+            elif node not in seen:
+                seen.add(node)
+                stack.append(node._edges)
+    return counts
 
 
 def _holds(total: Any, piece: Any) -> bool:

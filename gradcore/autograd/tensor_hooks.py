@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.hooks import RemovableHandle, of_transformation
 from gradcore.autograd.modes import local
-from gradcore.autograd.variables import Meta
+from gradcore.autograd.variables import Meta, Order
 
 __all__ = ["register", "register_post_accumulate", "registered", "retain_grad"]
 
@@ -21,7 +21,7 @@ def register(t: Any, hook: Any) -> RemovableHandle:
     if edge[0].is_leaf_sink:
         meta = t._meta
         if meta.hooks is None:
-            meta.hooks = {}
+            meta.hooks, Order.matters = {}, True
         return RemovableHandle(meta.hooks, hook)
     if local.state.transforms:
         hook = of_transformation(hook, edge[0])
@@ -37,7 +37,7 @@ def register_post_accumulate(t: Any, hook: Any) -> RemovableHandle:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     meta = t._meta
     if meta.post_accumulate_hooks is None:
-        meta.post_accumulate_hooks = {}
+        meta.post_accumulate_hooks, Order.matters = {}, True
     return RemovableHandle(meta.post_accumulate_hooks, hook)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "Edge",
     "Inference",
     "Meta",
+    "Order",
     "Subclasses",
     "Variable",
     "VersionCounter",
@@ -27,6 +28,7 @@ __all__ = [
     "bump",
     "bump_all",
     "new",
+    "repeats",
     "retyped",
     "tensor_type",
     "tick",
@@ -101,6 +103,12 @@ class Inference:
     used = False
     #: What these tensors have for a version counter.
     counter = Untracked()
+
+
+class Order:
+    """Whether anything may depend on when leaves are updated: there are hooks, or ``.grad`` that take much memory."""
+
+    matters = False
 
 
 class Subclasses:
@@ -237,6 +245,15 @@ def bump_all(tensors: Iterable[Any]) -> None:
         if vc is None:
             vc = version_counter(t)
         vc.count(now)
+
+
+def repeats(array: Any) -> bool:
+    """Whether several elements of an array are one place in memory, as what `expand` gives."""
+    return (
+        0 in getattr(array, "strides", ())
+        and bool(array.size)
+        and any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True))
+    )
 
 
 def type_name(t: Any) -> str:

@@ -22,7 +22,7 @@ from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
 from gradcore.autograd.nodes import Node
 from gradcore.autograd.op_nodes import OpNode
-from gradcore.autograd.variables import Meta, Subclasses, VersionCounter, alias, new, retyped, tensor_type, tick
+from gradcore.autograd.variables import Meta, Subclasses, VersionCounter, alias, new, repeats, retyped, tensor_type, tick
 from gradcore.backends.batching.array import levels_of
 from gradcore.backends.batching.devices import over
 
@@ -199,14 +199,14 @@ class CopySlices(Node):
             result = self._laid_out(grads, _contiguous_clone, TENSORS.permute)
             part = replay(result, self.chain)
             pieces = self._through(TENSORS.clone(part), False)
-            repeats = _repeats(part._array)  # then it can only have been filled
-            written = TENSORS.zeros_like(part) if pieces[own] is None or repeats else pieces[own]
+            filled = repeats(part._array)  # nothing else can be written there
+            written = TENSORS.zeros_like(part) if pieces[own] is None or filled else pieces[own]
             more = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
             if more:  # samples that shared memory get memory of their own
                 apart = TENSORS.repeated(result, over(more, result._device))
                 result = self._laid_out(apart, _contiguous_clone, TENSORS.permute)
                 part = replay(result, self.chain)
-            TENSORS.zero_(part) if repeats else TENSORS.copy_(part, written)
+            TENSORS.zero_(part) if filled else TENSORS.copy_(part, written)
         return _replaced(pieces, own, result)
 
     def _laid_out(self, grads: Any, copy: Any, permute: Any) -> Any:
@@ -224,16 +224,11 @@ class CopySlices(Node):
         return self._inner.backward(grad, raw)
 
 
-def _repeats(array: Any) -> bool:
-    """Whether several elements of an array are one place in memory."""
-    return any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True))
-
-
 def _memory_order(array: Any) -> tuple[int, ...] | None:
     """The dims from the largest step in memory to the smallest; None where that is their own order."""
     if array.flags.c_contiguous:
         return None
-    return () if _repeats(array) else tuple(sorted(range(array.ndim), key=lambda d: -array.strides[d]))
+    return () if repeats(array) else tuple(sorted(range(array.ndim), key=lambda d: -array.strides[d]))
 
 
 def _contiguous_clone(t: Any) -> Any:

@@ -1,7 +1,7 @@
 """From declarations to functions on tensors: what happens when an operation is called."""
 
 from gradcore.dispatch.calls import apply, call_composite, elementwise
-from gradcore.dispatch.inplace import apply_inplace, check_inplace, check_own_memory, out_of, write
+from gradcore.dispatch.inplace import FILLS, apply_inplace, check_inplace, check_own_memory, out_of, write
 from gradcore.dispatch.operands import (
     NUMBERS,
     Number,
@@ -32,6 +32,7 @@ __all__ = [
     "apply_inplace",
     "call_composite",
     "check_inplace",
+    "FILLS",
     "check_own_memory",
     "common_device",
     "constant",

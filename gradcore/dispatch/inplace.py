@@ -12,7 +12,7 @@ from gradcore.autograd import forward, views
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, PROFILE, State, local
-from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, version_counter
+from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, repeats, version_counter
 from gradcore.dispatch.calls import PLAIN, apply, call_composite
 from gradcore.dispatch.direct import has_plain_call, plain_call
 from gradcore.dispatch.operands import NUMBERS, constant, type_error
@@ -20,8 +20,10 @@ from gradcore.dispatch.overriding import overloaded, routed, takes_over, watched
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 
-__all__ = ["apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
+__all__ = ["FILLS", "apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
 
+#: Operations that write one value to all elements.
+FILLS = frozenset(("fill_number_", "fill_tensor_", "zero"))
 NO_DUALS = "Trying to use forward AD with {}_out that does not support it because it is an out= function"
 
 
@@ -36,8 +38,11 @@ def check_inplace(self: Any, state: State) -> None:
         views.check_writable(self)
 
 
-def write(self: Any, result: Any, state: State | None = None) -> Any:
-    """Make `self` hold the values and the history of `result`: the second half of every in-place operation."""
+def write(self: Any, result: Any, state: State | None = None, fills: bool = False) -> Any:
+    """Make `self` hold the values and the history of `result`: the second half of every in-place operation.
+
+    What `fills` it with one value may be written to one place repeatedly.
+    """
     state = state or local.state
     if not dtypes.can_cast(result._dtype, self._dtype):
         raise RuntimeError(
@@ -48,11 +53,14 @@ def write(self: Any, result: Any, state: State | None = None) -> Any:
         raise RuntimeError(
             f"output with shape {list(self._array.shape)} doesn't match the broadcast shape {list(result._array.shape)}"
         )
-    check_own_memory(self)
+    if not fills:
+        check_own_memory(self)
     recorded = result._edge is not None and self._dtype.category > 1
     if recorded:
         views.check_recordable(self)
-    elif state.mode & GRAD and requires_grad(self):
+    if (recorded and result._dtype is not self._dtype and self._is_view()) or (
+        not recorded and state.mode & GRAD and requires_grad(self)
+    ):
         return TENSORS.copy_(self, result)
     self._device.kernels["copy_into"](self._array, result._array)
     edge = result._edge if recorded else None
@@ -72,11 +80,7 @@ def write(self: Any, result: Any, state: State | None = None) -> Any:
 
 
 def check_own_memory(t: Any) -> None:
-    if (
-        0 in getattr(t._array, "strides", ())
-        and t._array.size
-        and any(n > 1 and s == 0 for n, s in zip(t._array.shape, t._array.strides, strict=True))
-    ):
+    if repeats(t._array):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
@@ -128,7 +132,7 @@ def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
         return self
     general = call_composite if op.kind == "composite" else apply
     result = plain_call(op, general)(*args) if has_plain_call(op) else general(op, args)
-    return write(self, result, state)
+    return write(self, result, state, op.name in FILLS)
 
 
 def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:

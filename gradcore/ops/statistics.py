@@ -42,6 +42,11 @@ def _mean_vjp(F, grad, self, dim):
     return spread(F, grad / reduced_size(self.shape, dim), self.shape, dim)
 
 
+def _plus(a, b):
+    """The sum of two gradients, either of which may be missing."""
+    return b if a is None else a if b is None else a + b
+
+
 def _moments(F, self, dim, correction, keepdim, root):
     """Variance (or its root) and mean in their final shape and dtype."""
     if self.dtype.kind in "biu":
@@ -89,8 +94,9 @@ _PARAMETERS = """
 _OF_VARIANCE = (
     _var_vjp,
     _var_jvp,
-    lambda F, grads, self, dim, correction: (
-        _var_vjp(F, grads[0], self, dim, correction) + _mean_vjp(F, grads[1], self, dim)
+    lambda F, grads, self, dim, correction: _plus(
+        None if grads[0] is None else _var_vjp(F, grads[0], self, dim, correction),
+        None if grads[1] is None else _mean_vjp(F, grads[1], self, dim),
     ),
     lambda F, t, self, dim, correction, keepdim: (
         _var_jvp(F, t, self, dim, correction, keepdim), F.mean(t, dim, keepdim),
@@ -103,8 +109,9 @@ _OF_ROOT = (
     lambda F, t, self, result, dim, correction, keepdim: _over_root(
         F, _var_jvp(F, t, self, dim, correction, keepdim), result
     ),
-    lambda F, grads, self, result, dim, correction: (
-        _var_vjp(F, _over_root(F, grads[0], result), self, dim, correction) + _mean_vjp(F, grads[1], self, dim)
+    lambda F, grads, self, result, dim, correction: _plus(
+        None if grads[0] is None else _var_vjp(F, _over_root(F, grads[0], result), self, dim, correction),
+        None if grads[1] is None else _mean_vjp(F, grads[1], self, dim),
     ),
     lambda F, t, self, result, dim, correction, keepdim: (
         _over_root(F, _var_jvp(F, t, self, dim, correction, keepdim), result), F.mean(t, dim, keepdim),
@@ -127,9 +134,8 @@ def _declare_moments(name, text, root):
     one = general(vjp, name=f"{name}_correction", node=f"{node}Backward0", **options)(single)
     one.jvp("self")(jvp)
     outputs = ("result", "mean")
-    two = general(vjp_of_pair, name=f"{name}_mean_correction", node=f"{node}MeanBackward0", outputs=outputs, **options)(
-        pair
-    )
+    options.update(name=f"{name}_mean_correction", node=f"{node}MeanBackward0", outputs=outputs, materialize=False)
+    two = general(vjp_of_pair, **options)(pair)
     two.jvp("self")(jvp_of_pair)
 
     def alone(

@@ -49,9 +49,14 @@ def strided_view(F, self, size: Any, stride: Any, offset: int, own: Any):
     return F.strided(self, size, stride, offset)
 
 
-strided_view.jvp("self")(
-    lambda F, t, self_shape, size, stride, offset, own: F.strided_copy(t, self_shape, own, size, stride, offset)
-)
+@strided_view.jvp("self")
+def _(F, t, self_shape, size, stride, offset, own):
+    if t.storage_offset() + offset >= 0:
+        try:
+            return F.strided_view(t, size, stride, offset, own)
+        except RuntimeError:  # the tangent does not lie in memory as its tensor does
+            pass
+    return F.strided_copy(t, self_shape, own, size, stride, offset)
 
 
 def _places(F, shape, own, size, stride, offset):

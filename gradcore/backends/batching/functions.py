@@ -254,7 +254,10 @@ def _broadcast_to(level: Any, array: Any, shape: Any, subok: bool = False) -> An
     if len(shape) < array.ndim:
         raise ValueError(f"cannot broadcast an array of shape {array.shape} to shape {tuple(shape)}")
     a = aligned(array, level, len(shape))
-    return Batched(of_library(np.broadcast_to, a)(a, (level.size, *shape)), level)
+    out = of_library(np.broadcast_to, a)(a, (level.size, *shape))
+    if out.__class__ is np.ndarray and a.flags.writeable:  # a view may be filled with one value
+        out.flags.writeable = True
+    return Batched(out, level)
 
 
 @rule("broadcast_arrays")
