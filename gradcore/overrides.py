@@ -67,15 +67,14 @@ class TorchFunctionMode:
 
     def __enter__(self) -> Self:
         state = local.state
-        state.functions = (*state.functions, self)
-        state.mode |= FUNCTIONS
+        modes = (*state.functions, self)
+        state.functions, state.mode = modes, state.mode | FUNCTIONS
         return self
 
     def __exit__(self, *error: object) -> None:
         state = local.state
-        state.functions = state.functions[:-1]
-        if not state.functions:
-            state.mode &= ~FUNCTIONS
+        modes = state.functions[:-1]
+        state.functions, state.mode = modes, state.mode if modes else state.mode & ~FUNCTIONS
 
 
 def has_torch_function(relevant_args: Sequence[Any]) -> bool:

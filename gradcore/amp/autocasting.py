@@ -148,8 +148,12 @@ class autocast:
         settings = casting()
         before = settings.enabled[self.device], settings.dtypes[self.device], settings.cache_enabled
         settings.before.append(before)
-        settings.dtypes[self.device], settings.cache_enabled = self.fast_dtype, self._cache_enabled
-        settings.switch(self.device, self._enabled)
+        try:
+            settings.dtypes[self.device], settings.cache_enabled = self.fast_dtype, self._cache_enabled
+            settings.switch(self.device, self._enabled)
+        except BaseException:  # an interrupt
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:

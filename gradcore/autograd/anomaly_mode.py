@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.modes import ANOMALY, GRAD, State, local, set_flag
+from gradcore.autograd.modes import ANOMALY, GRAD, State, local
 from gradcore.autograd.origins import Origin, explain_failure, explain_forward, first_not_finite, is_finite, users_frame
 from gradcore.autograd.variables import Variable, tick
 from gradcore.backends.batching import all_samples
@@ -59,8 +59,11 @@ def watched(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
             for i, piece in enumerate(pieces):
                 if piece is not None:
                     _check(node, i, grad, piece)
-    except Exception:
-        _report(node)
+    except Exception as error:
+        try:
+            _report(node)
+        except Warning as warning:  # where warnings are errors, the error that they are about still comes first
+            error.add_note(str(warning))
         raise
     finally:
         state.evaluated = before
@@ -151,6 +154,19 @@ def is_anomaly_check_nan_enabled() -> bool:
     return local.state.check_nan
 
 
+def _switch(on: bool, check_nan: bool) -> tuple[int, bool]:
+    """Switch anomaly detection; returns what `_restore` needs."""
+    state = local.state
+    before = state.mode & ANOMALY, state.check_nan
+    state.mode, state.check_nan = state.mode | ANOMALY if on else state.mode & ~ANOMALY, check_nan
+    return before
+
+
+def _restore(before: tuple[int, bool]) -> None:
+    state = local.state
+    state.mode, state.check_nan = state.mode & ~ANOMALY | before[0], before[1]
+
+
 class set_detect_anomaly:
     """Switch anomaly detection on or off in this thread, at once; as a context manager, switch back at the end.
 
@@ -163,15 +179,12 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._before = is_anomaly_enabled(), local.state.check_nan
-        set_flag(ANOMALY, bool(mode))
-        local.state.check_nan = bool(check_nan)
+        self._before = _switch(bool(mode), bool(check_nan))
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, *exc: object) -> None:
-        on, local.state.check_nan = self._before
-        set_flag(ANOMALY, on)
+        _restore(self._before)
 
 
 class detect_anomaly:
@@ -211,7 +224,9 @@ class detect_anomaly:
         )
 
     def __enter__(self) -> None:
-        self._switch = set_detect_anomaly(True, self.check_nan)
+        state = local.state
+        self._before = state.mode & ANOMALY, state.check_nan
+        state.mode, state.check_nan = state.mode | ANOMALY, self.check_nan  # without a call: see `grad_mode`
 
     def __exit__(self, *exc: object) -> None:
-        self._switch.__exit__(*exc)
+        _restore(self._before)

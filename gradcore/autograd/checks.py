@@ -56,7 +56,7 @@ class Check:
         self.places = [i for i, t in enumerate(inputs) if isinstance(t, Variable) and requires_grad(t)]
         self.check_inputs()
         self.results = as_tuple(func(*inputs))
-        if not any(isinstance(t, Variable) for t in self.results):
+        if self.results and not any(isinstance(t, Variable) for t in self.results):
             raise ValueError("gradcheck expects a function that returns a tensor or a tuple with tensors")
         #: Positions of the outputs that are checked, and how the outputs are counted in messages.
         self.chosen = [i for i, t in enumerate(self.results) if isinstance(t, Variable) and requires_grad(t)]
@@ -251,12 +251,17 @@ class Check:
                 if a != b:
                     raise GradcheckError(f"grad is incorrect {name}")
 
+    def batched(self, out: Any, stacked: Any) -> Any:
+        try:
+            return grad(out, self.checked, stacked, retain_graph=True, is_grads_batched=True, materialize_grads=True)
+        except RuntimeError as error:
+            raise GradcheckError(f"While computing batched gradients, got: {error}") from error
+
     def check_batched(self) -> None:
         for j, out in enumerate(self.outputs):
             pair = [tensor_of(self.random.standard_normal(count_of(out)), out) for _ in range(2)]
             expected = [grad(out, self.checked, v, retain_graph=True, materialize_grads=True) for v in pair]
-            stacked = TENSORS.stack(pair)
-            found = grad(out, self.checked, stacked, retain_graph=True, is_grads_batched=True, materialize_grads=True)
+            found = self.batched(out, TENSORS.stack(pair))
             for k, batch, single in zip(self.places, found, zip(*expected, strict=True), strict=True):
                 if not np.allclose(batch.host(), [g.host() for g in single], equal_nan=True):
                     raise GradcheckError(

@@ -17,6 +17,7 @@ from typing import Any
 from gradcore.autograd import anomaly_mode, reentrant
 from gradcore.autograd.formulas import LEAF, PLANS, TENSORS, UNCHANGED, all_gradients, are_real, fit
 from gradcore.autograd.leaves import accumulate
+from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
 from gradcore.autograd.nodes import Node
 from gradcore.autograd.observing import ObservedGradients
@@ -253,8 +254,10 @@ class _Task(ObservedGradients):
                         heappush(heap, (age, following))
                         break
                     node, grad, plan = following, following_grad, following_plan
-        except Exception:
+        except Exception as error:
             self.settle([node, following])
+            if isinstance(error, (AttributeError, TypeError)) and getattr(node, "saved", error) is None:
+                raise RuntimeError(FREED) from None  # by a backward in another thread, since this one looked
             raise
 
     def settle(self, failed: list[Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.autograd.connected import connected
 from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
 from gradcore.autograd.nodes import AccumulateGrad
 from gradcore.autograd.op_nodes import OpNode
@@ -130,7 +131,22 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
     if text not in _compiled:
         _compiled[text] = compile(text, f"<{__name__}>", "eval")
     scope = {"function": formula.function, **{f"get{i}": getter for i, getter in enumerate(getters)}}
-    return eval(_compiled[text], scope)
+    call = eval(_compiled[text], scope)
+    connects = not raw and op.names[op.tensors[number]] in op.connected
+    return _connecting(call, op, formula, number) if connects else call
+
+
+def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
+    """``(F, grad, node) -> gradient`` that connects what `call` gives, a tensor, to the input."""
+    through_result = not set(op.outputs).isdisjoint(formula.names)
+
+    def connecting(F: Any, grad: Any, node: Any) -> Any:
+        piece = call(F, grad, node)
+        if node.metas is not None and piece is not None:
+            piece = fit(piece, *node.metas[number], F, False)
+        return connected(piece, node, number, through_result)
+
+    return connecting
 
 
 _compiled: dict[str, Any] = {}
@@ -347,6 +363,10 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
             if piece is not None:
                 shape, dtype = node.metas[i]
                 pieces[i] = fit(piece, shape, dtype, F, raw)
+    if op.connected and not raw:
+        for name in op.connected:
+            number = op.edge_of[op.position[name]]
+            pieces[number] = connected(pieces[number], node, number, False)
     return pieces
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from gradcore.autograd.edges import chain_of, gradient_edge, replay, requires_grad
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.messages import not_differentiable
-from gradcore.autograd.modes import DUAL, GRAD, local, set_flag
+from gradcore.autograd.modes import DUAL, GRAD, local
 from gradcore.autograd.op_nodes import Packed
 from gradcore.autograd.variables import Meta, Variable, alias, repeats
 from gradcore.autograd.views import link
@@ -57,8 +57,9 @@ class Level:
         self.duals: weakref.WeakSet[Tangents] = weakref.WeakSet()
 
     def __enter__(self) -> Level:
-        local.state.levels = (*local.state.levels, self)
-        set_flag(DUAL, True)
+        state = local.state
+        levels = (*state.levels, self)
+        state.levels, state.mode = levels, state.mode | DUAL  # without a call: see `grad_mode`
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -67,11 +68,12 @@ class Level:
     def close(self) -> None:
         """Take this level's tangents from all tensors."""
         state = local.state
-        state.levels = tuple(level for level in state.levels if level is not self)
+        levels = state.levels
+        levels = levels[:-1] if levels and levels[-1] is self else tuple(level for level in levels if level is not self)
+        state.levels, state.mode = levels, state.mode if levels else state.mode & ~DUAL
         for tangents in list(self.duals):
             tangents.pop(self, None)
         self.duals.clear()
-        set_flag(DUAL, bool(state.levels))
 
 
 def attach(t: Any, level: Level, tangent: Any) -> Any:

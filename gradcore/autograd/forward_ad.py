@@ -157,7 +157,9 @@ class dual_level:
 
     def __enter__(self) -> int:
         self._level = Level()
-        return _open(self._level)
+        number = len(local.state.levels)
+        self._level.__enter__()
+        return number
 
     def __exit__(self, *exc: object) -> None:
         self._level.close()

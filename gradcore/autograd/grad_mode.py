@@ -1,4 +1,8 @@
-"""Switching recording on and off: context managers that are decorators too."""
+"""Switching recording on and off: context managers that are decorators too.
+
+Python delivers an interrupt at calls. So a manager changes the thread's state last and without a call: an interrupt comes
+before that, or inside of the ``with`` block, which then switches back.
+"""
 
 from __future__ import annotations
 
@@ -106,13 +110,20 @@ class no_grad(_Mode):
         return self if function is None else self(function)
 
     def __init__(self, function: Any = None) -> None:
-        self._before: list[bool] = []
+        self._before: list[int] = []
 
     def __enter__(self) -> None:
-        self._before.append(set_recording(self._on))
+        state = local.state
+        mode = state.mode
+        flag = WISHED if mode & INFERENCE else GRAD
+        self._before.append(mode & flag)
+        state.mode = mode | flag if self._on else mode & ~flag
 
     def __exit__(self, *exc: object) -> None:
-        set_recording(self._before.pop())
+        state = local.state
+        mode = state.mode
+        state.mode = mode & ~(WISHED if mode & INFERENCE else GRAD) | self._before[-1]
+        del self._before[-1]
 
 
 class enable_grad(no_grad):
@@ -181,7 +192,8 @@ class inference_mode(_Mode):
 
     def __exit__(self, *exc: object) -> None:
         state = local.state
-        state.mode = state.mode & ~_ALL | self._before.pop()
+        state.mode = state.mode & ~_ALL | self._before[-1]
+        del self._before[-1]
 
 
 _ALL = GRAD | INFERENCE | WISHED

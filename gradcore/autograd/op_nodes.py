@@ -36,7 +36,7 @@ class OpNode(Node):
     @property
     def _seen_outputs(self) -> tuple[int, ...]:
         several = len(self.op.outputs) > 1 and not self.op.variadic
-        return tuple(self.op.differentiable) if several else tuple(range(self._n_outputs))
+        return self.op.seen_outputs if several else tuple(range(self._n_outputs))
 
     def shown(self, values: Any) -> Any:
         return values if self.seen is None else tuple(values[i] for i in self._numbers(self.seen))

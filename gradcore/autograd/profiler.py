@@ -204,14 +204,12 @@ def _enable(profiler: Any) -> None:
     state = local.state
     if state.mode & PROFILE:
         raise RuntimeError("Profiler is already enabled on this thread")
-    state.profiler = profiler
-    state.mode |= PROFILE
+    state.profiler, state.mode = profiler, state.mode | PROFILE
 
 
 def _disable() -> None:
     state = local.state
-    state.mode &= ~PROFILE
-    state.profiler = None
+    state.mode, state.profiler = state.mode & ~PROFILE, None
 
 
 class EnforceUnique:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place
-from gradcore.autograd.modes import PACK, local, set_flag
+from gradcore.autograd.modes import PACK, local
 from gradcore.autograd.op_nodes import OpNode, Packed, edge_of_result, with_edge
 from gradcore.autograd.variables import Meta, Variable, alias, new, version_counter, wrap
 
@@ -345,13 +345,13 @@ class saved_tensors_hooks:
         state = local.state
         if state.hooks_disabled is not None:
             raise RuntimeError(state.hooks_disabled)
-        state.pack_hooks = (*state.pack_hooks, (self.pack_hook, self.unpack_hook))
-        set_flag(PACK, True)
+        hooks = (*state.pack_hooks, (self.pack_hook, self.unpack_hook))
+        state.pack_hooks, state.mode = hooks, state.mode | PACK  # without a call: see `grad_mode`
 
     def __exit__(self, *exc: object) -> None:
         state = local.state
-        state.pack_hooks = state.pack_hooks[:-1]
-        set_flag(PACK, bool(state.pack_hooks))
+        hooks = state.pack_hooks[:-1]
+        state.pack_hooks, state.mode = hooks, state.mode if hooks else state.mode & ~PACK
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -404,7 +404,8 @@ class disable_saved_tensors_hooks(contextlib.ContextDecorator):
         state.hooks_disabled = self.error_message
 
     def __exit__(self, *exc: object) -> None:
-        local.state.hooks_disabled = self._before.pop()
+        local.state.hooks_disabled = self._before[-1]
+        del self._before[-1]
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):

@@ -56,9 +56,8 @@ class differentiating:
     def __enter__(self) -> None:
         state = local.state
         self.before = state.transforms, state.mode
-        state.transforms = (*state.transforms, self.level)
-        if self.recording:
-            state.mode = state.mode & ~INFERENCE | GRAD
+        levels = (*state.transforms, self.level)
+        state.transforms, state.mode = levels, state.mode & ~INFERENCE | GRAD if self.recording else state.mode
 
     def __exit__(self, *exc: object) -> None:
         state = local.state

@@ -31,6 +31,7 @@ def _(F, grad, self_shape, mat1, mat2, result, beta, alpha, needs):
 
 @general(
     outputs=("result", "inner"),
+    seen_outputs=(0,),
     function=False,
     method=False,
     node="AddmmActivationBackward0",

@@ -50,13 +50,14 @@ def _functional(op: Op, name: str = "", doc: str = "", *, writes: bool = False, 
 # -- with corners --------------------------------------------------------------------------------------------
 
 
-@elementwise(lambda F, t, result: F.where(result <= 0, 0, t), promotion="default -bool -complex")
+@elementwise(lambda F, t, result: F.where(result <= 0, 0, t), connected=("self",), promotion="default -bool -complex")
 def relu(self):
     """``maximum(self, 0)``; the derivative at 0 is 0."""
 
 
 @elementwise(
     lambda F, t, self, negative_slope: F.where(self > 0, t, t * negative_slope),
+    connected=("self",),
     promotion=_REAL,
     function=False,
     method=False,
@@ -70,6 +71,7 @@ def leaky_relu(F, self, negative_slope: float = 0.01):
 @elementwise(
     self=lambda F, t, self, weight: F.where(self > 0, t, weight * t),
     weight=lambda F, t, self: F.where(self > 0, 0, t * self),
+    connected=("self",),
     promotion=_REAL,
     node="PreluKernelBackward0",
     function=False,
@@ -108,6 +110,7 @@ def prelu(F, self, weight):
 
 @elementwise(
     lambda F, t, self, noise: F.where(self > 0, t, t * noise),
+    connected=("self",),
     promotion=_REAL,
     constant={"noise": "drawn, with bounds that are numbers"},
     function=False,
@@ -135,6 +138,7 @@ def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = 
 
 @elementwise(
     lambda F, t, self, min_val, max_val: F.where((self <= min_val) | (self >= max_val), 0, t),
+    connected=("self",),
     promotion="default -bool -complex",
     function=False,
     method=False,
@@ -148,6 +152,7 @@ def hardtanh(F, self, min_val: float = -1.0, max_val: float = 1.0):
 
 @elementwise(
     lambda F, t, self: F.where((self > -3) & (self < 3), t / 6, 0),
+    connected=("self",),
     promotion=_REAL,
     function=False,
     method=False,
@@ -170,6 +175,7 @@ def hardswish(F, self):
 
 @elementwise(
     lambda F, t, self, threshold: F.where(self <= threshold, 0, t),
+    connected=("self",),
     promotion="default -bool -complex",
     method=False,
     inplace="function",
@@ -182,6 +188,7 @@ def threshold(F, self, threshold: Number, value: Number):
 
 @elementwise(
     lambda F, t, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, t),
+    connected=("self",),
     promotion=_REAL,
     inplace=False,
     aliases=("nn.functional.hardshrink",),
@@ -193,6 +200,7 @@ def hardshrink(F, self, lambd: float = 0.5):
 
 @elementwise(
     lambda F, t, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, t),
+    connected=("self",),
     promotion=_REAL,
     path="nn.functional.softshrink",
 )

@@ -166,6 +166,13 @@ def true_divide(F, self, other):
     return F.div(self, other)
 
 
+def _rounded_quotient(F, self, other, mode):
+    """The quotient, rounded; on tensors with its place in the graph."""
+    if hasattr(F, "xp"):
+        return F.floor_divide(self, other) if mode == "floor" else F.trunc_divide(self, other)
+    return F.div(self, other, rounding_mode=mode)
+
+
 @composite(function=False, method=False)
 def rdiv(F, self, other):
     """``other / self``, as PyTorch computes it for a number `other`."""
@@ -179,7 +186,7 @@ def floor_divide(self, other):
 
 @elementwise(
     self=lambda F, t: t,
-    other=lambda F, t, self, other: -t * F.floor_divide(self, other),
+    other=lambda F, t, self, other: -t * _rounded_quotient(F, self, other, "floor"),
     node=_by_number("Remainder", 1),
     domain=(0.6, 2),
     promotion="default -bool -complex",
@@ -191,7 +198,7 @@ def remainder(self, other):
 
 @elementwise(
     self=lambda F, t: t,
-    other=lambda F, t, self, other: -t * F.trunc_divide(self, other),
+    other=lambda F, t, self, other: -t * _rounded_quotient(F, self, other, "trunc"),
     node=_by_number("Fmod", 1),
     domain=(0.6, 2),
     promotion="default -bool -complex",

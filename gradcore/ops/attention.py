@@ -36,6 +36,7 @@ def _(F, t, result):
 
 @general(
     outputs=("result", "weights"),
+    seen_outputs=(0,),
     node="ScaledDotProductFlashAttentionForCpuBackward0",
     function=False,
     method=False,

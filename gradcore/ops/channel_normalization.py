@@ -150,6 +150,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
 
 @general(
     outputs=("result", "mean", "var"),
+    seen_outputs=(0,),
     node="NativeBatchNormBackward0",
     function=False,
     method=False,

@@ -134,7 +134,7 @@ complex.jvp("real")(lambda F, t: F.complex(t, F.zeros_like(t)))
 complex.jvp("imag")(lambda F, t: F.complex(F.zeros_like(t), t))
 
 
-@elementwise(promotion="complex", method=False, inplace=False, numbers=())
+@elementwise(promotion="complex", method=False, inplace=False, numbers=(), connected=("abs",))
 def polar(F, abs, angle):
     """``abs * exp(1j * angle)``."""
     return F.complex(abs * F.cos(angle), abs * F.sin(angle))

@@ -171,7 +171,7 @@ def float_power(F, self, exponent):
     return F.pow(*(x if is_number(x) else F.to(x, dtype) for x in (self, exponent)))
 
 
-@elementwise(lambda F, t, self: t * (2 * self), promotion="numeric", node="PowBackward0")
+@elementwise(lambda F, t, self: _power_rule(F, t, self, 2), promotion="numeric", node="PowBackward0")
 def square(self):
     """The square of every element."""
 

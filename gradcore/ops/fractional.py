@@ -75,12 +75,11 @@ def _pool(
         _starts(F, samples[..., i], size, out, k) for i, size, out, k in zip(order, sizes, outputs, kernel, strict=True)
     ]
     places = _places(F, starts, sizes, kernel)
-    flat = F.reshape(input, (*lead, prod(sizes)))
+    flat = F.reshape(input.detach(), (*lead, prod(sizes)))
     values = F.reshape(F.gather(flat, 2, F.reshape(places, (*lead, prod(places.shape[2:])))), tuple(places.shape))
-    best, which = F.max(values, 3)
-    indices = F.gather(places, 3, F.unsqueeze(which, 3))
-    shape = (*(lead if batched else lead[1:]), *outputs)
-    return F.reshape(best, shape), F.reshape(indices, shape)
+    indices = F.gather(places, 3, F.unsqueeze(F.max(values, 3)[1], 3))
+    indices = F.reshape(indices, (*(lead if batched else lead[1:]), *outputs))
+    return F.max_pool_chosen(input, indices, n), indices
 
 
 def _declare(n: int) -> None:

@@ -10,7 +10,7 @@ from gradcore.ops.checks import check_castable, check_floating
 from gradcore.ops.classification import weights_of
 from gradcore.ops.losses import chosen_reduction, reduced, upstream
 from gradcore.ops.samples import case, floats, ints
-from gradcore.ops.table import composite, general
+from gradcore.ops.table import composite, elementwise, general
 
 # -- soft margin ---------------------------------------------------------------------------------------------
 
@@ -285,6 +285,19 @@ def _check_classes(input: Any) -> None:
         )
 
 
+@elementwise(
+    lambda F, t, self: F.where(self >= 0, t, 0),
+    connected=("self",),
+    promotion="default -bool -complex",
+    function=False,
+    method=False,
+    inplace=False,
+)
+def hinge(F, self):
+    """``maximum(self, 0)``; the derivative at 0 is 1."""
+    return F.clamp_min(self, 0)
+
+
 @composite(
     path="nn.functional.multi_margin_loss",
     samples=lambda: [
@@ -339,7 +352,7 @@ def multi_margin_loss(
     flat = F.reshape(target, (batch,))
     scores = F.reshape(input, (batch, classes))
     weights = weights_of(F, flat, weight, scores, -100)
-    excess = F.clamp_min(margin - F.unsqueeze(F.class_pick(scores, flat, -100), 1) + scores, 0)
+    excess = F.hinge(margin - F.unsqueeze(F.class_pick(scores, flat, -100), 1) + scores)
     others = 1 - F.class_spread(F.ones_like(weights), flat, classes, -100)
     losses = F.sum((excess if p == 1 else F.square(excess)) * others, 1) * weights / classes
     return reduced(F, losses if target.ndim else F.reshape(losses, ()), reduction)
@@ -385,6 +398,6 @@ def multilabel_margin_loss(
     known = F.where(valid, target, 0)
     ones = valid.to(input.dtype)
     is_target = F.clamp(F.scatter_add(F.zeros_like(input), -1, known, ones), 0, 1)
-    excess = F.clamp_min(1 - F.unsqueeze(F.gather(input, -1, known), -1) + F.unsqueeze(input, -2), 0)
+    excess = F.hinge(1 - F.unsqueeze(F.gather(input, -1, known), -1) + F.unsqueeze(input, -2))
     counted = F.unsqueeze(ones, -1) * F.unsqueeze(1 - is_target.detach(), -2)
     return reduced(F, F.sum(excess * counted, (-2, -1)) / classes, reduction)

@@ -54,6 +54,7 @@ def check_parameters(input: Any, *parameters: Any) -> None:
 
 @general(
     outputs=("result", "mean", "var"),
+    seen_outputs=(0,),
     node="NativeLayerNormBackward0",
     function=False,
     method=False,
@@ -177,6 +178,7 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
 
 @general(
     outputs=("result", "scale"),
+    seen_outputs=(0,),
     node="FusedRmsNormBackward0",
     function=False,
     method=False,

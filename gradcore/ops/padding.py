@@ -33,14 +33,20 @@ def _(F, t, pad):
 _NAMES = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}
 
 
-@linear(
-    lambda F, grad, self_shape, pad, mode: F.pad_with_own_backward(grad, self_shape, pad, mode),
-    node=lambda self, pad, mode: f"{_NAMES[mode]}Pad{len(pad) // 2}DBackward0",
-    function=False,
-    method=False,
-)
-def pad_with_own(self, pad: Ints, mode: str):
+def _pad_with_own(self, pad: Ints, mode: str):
     """Surround the last dims with the elements of `self` that a mode chooses."""
+
+
+for _name, _connected in (("pad_with_own", ("self",)), ("pad_circularly", ())):
+    linear(
+        lambda F, grad, self_shape, pad, mode: F.pad_with_own_backward(grad, self_shape, pad, mode),
+        name=_name,
+        kernel="pad_with_own",
+        connected=_connected,
+        node=lambda self, pad, mode: f"{_NAMES[mode]}Pad{len(pad) // 2}DBackward0",
+        function=False,
+        method=False,
+    )(_pad_with_own)
 
 
 @linear(
@@ -134,4 +140,4 @@ def pad(F, input, pad: Sequence[int], mode: str = "constant", value: Number | No
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     _check_own(input, pad, mode)
-    return F.pad_with_own(input, pad, mode)
+    return F.pad_circularly(input, pad, mode) if mode == "circular" else F.pad_with_own(input, pad, mode)

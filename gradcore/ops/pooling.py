@@ -27,6 +27,7 @@ def _node(form: str) -> Callable[..., str]:
         grad, self_shape[-len(kernel) :], kernel, stride, padding, ceil_mode, count_include_pad, divisor
     ),
     node=_node("AvgPool{n}DBackward0"),
+    connected=("self",),
     function=False,
     method=False,
 )
@@ -66,6 +67,7 @@ def avg_pool_spread(
 @linear(
     lambda F, grad, self_shape, size: F.adaptive_avg_pool_spread(grad, self_shape[-len(size) :]),
     node=_node("AdaptiveAvgPool{n}DBackward0"),
+    connected=("self",),
     function=False,
     method=False,
 )
@@ -97,14 +99,20 @@ def max_pool_spread(self, indices, size: Ints, windows: Ints = ()):
     """
 
 
-@bilinear(
-    self=lambda F, grad, self_shape, indices, n: F.max_pool_spread(grad, indices, self_shape[-n:]),
-    node="GatherBackward0",
-    function=False,
-    method=False,
-)
-def max_pool_gather(self, indices, n: int):
+def _max_pool_gather(self, indices, n: int):
     """Take elements at flat indices of the last `n` dims."""
+
+
+for _name, _connected in (("max_pool_gather", ()), ("max_pool_chosen", ("self",))):
+    bilinear(
+        self=lambda F, grad, self_shape, indices, n: F.max_pool_spread(grad, indices, self_shape[-n:]),
+        name=_name,
+        kernel="max_pool_gather",
+        node="GatherBackward0",
+        connected=_connected,
+        function=False,
+        method=False,
+    )(_max_pool_gather)
 
 
 # -- maxima --------------------------------------------------------------------------------------------------
@@ -117,6 +125,7 @@ def max_pool_gather(self, indices, n: int):
     outputs=("result", "indices"),
     differentiable=(0,),
     node=_node("MaxPool{n}DWithIndicesBackward0"),
+    connected=("self",),
     function=False,
     method=False,
 )
@@ -134,6 +143,7 @@ def _(F, t, indices, kernel):
     outputs=("result", "indices"),
     differentiable=(0,),
     node=_node("AdaptiveMaxPool{n}DBackward0"),
+    connected=("self",),
     function=False,
     method=False,
 )

@@ -128,6 +128,8 @@ class Op:
     aliases: tuple[str, ...] = ()
     #: Whether the method is an attribute (which can be assigned to).
     attribute: bool = False
+    #: Names of inputs whose gradients depend on them with a derivative of zero, where a constant would have none.
+    connected: tuple[str, ...] = ()
     #: The node's name where a view operation had to copy.
     copies: str | None = None
     #: Whether the shape of the result depends on the data.
@@ -172,6 +174,11 @@ class Op:
     def differentiable(self) -> tuple[int, ...]:
         """Positions of the outputs that carry derivatives."""
         return tuple(range(len(self.outputs)))
+
+    @_Option
+    def seen_outputs(self) -> tuple[int, ...]:
+        """Positions of the outputs whose gradients hooks of nodes see; others are there for formulas alone."""
+        return self.differentiable
 
     @_Option
     def inplace(self) -> bool | str:

@@ -133,7 +133,8 @@ class Frame:
 
         def keep(tensor: Tensor) -> Tensor:
             number = len(found)
-            tensor = tensor.detach()
+            if tensor.requires_grad:  # else it stays itself, with whatever attributes it has been given
+                tensor = tensor.detach()
             if number >= len(self.holders):
                 if not self.complete:
                     raise _StopRecomputationError

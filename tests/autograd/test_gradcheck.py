@@ -177,7 +177,32 @@ def test_misuse(call, error, message, fast_mode):
         call(fast_mode=fast_mode)
 
 
-@pytest.mark.parametrize("result", [5, None, ()])
+def test_a_function_without_results_has_no_wrong_derivative(fast_mode):
+    x = gc.ones(2, dtype=gc.float64, requires_grad=True)
+    assert gc.autograd.gradcheck(lambda x: (), x, fast_mode=fast_mode, check_forward_ad=True)
+
+
+class ReadsNumbers(gc.autograd.Function):
+    """Has a backward that vmap cannot run."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2 + 0 * grad.sum().item()
+
+
+def test_batched_gradients_that_fail_are_an_error_of_the_check(fast_mode):
+    x = gc.ones(2, dtype=gc.float64, requires_grad=True)
+    options = {"check_batched_grad": True, "fast_mode": fast_mode}
+    assert not gc.autograd.gradcheck(ReadsNumbers.apply, x, raise_exception=False, **options)
+    with pytest.raises(gc.autograd.gradcheck.GradcheckError, match="While computing batched gradients, got: "):
+        gc.autograd.gradcheck(ReadsNumbers.apply, x, **options)
+
+
+@pytest.mark.parametrize("result", [5, None])
 def test_a_function_returns_tensors(result, fast_mode):
     x = gc.ones(2, dtype=gc.float64, requires_grad=True)
     with pytest.raises(ValueError, match="a function that returns a tensor"):

@@ -96,7 +96,6 @@ WRITES = {
     "resize_": lambda t: t.resize_(1),
     "unsqueeze_": lambda t: t.unsqueeze_(0),
     "out": lambda t: gc.add(gc.ones(2), 1, out=t),
-    "version": gc.autograd.graph.increment_version,
     "accumulation": lambda t: accumulated(t),
 }
 
@@ -114,6 +113,19 @@ def test_it_cannot_be_written_to_outside(write):
         t.mul_(1)
     with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode is not allowed"):
         write(t)
+
+
+def test_writes_to_it_are_not_counted():
+    with gc.inference_mode():
+        t = gc.ones(2)
+    gc.autograd.graph.increment_version([t, t])
+
+
+def test_it_may_be_given_another_shape_inside_whatever_it_requires():
+    with gc.inference_mode():
+        t = gc.ones(1, 2, 3, requires_grad=True)
+        assert t.resize_(1, 2).shape == t.resize_as_(gc.ones(1, 2)).shape == (1, 2)
+        assert t.detach_().requires_grad
 
 
 def test_views_made_in_inference_mode_must_not_be_written_to():
