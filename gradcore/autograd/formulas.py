@@ -191,7 +191,9 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
     number = op.tensors[_NUMBERS[name]] if name in _NUMBERS else None
     holders = tuple(p for p in op.held if p != number)
     held = {*op.outputs, *(op.names[p] for p in holders)}
-    holding = [not held.isdisjoint(f.names) for keys, f, _ in rows if keys != (op.names[number or 0],) or number is None]
+    holding = [
+        not held.isdisjoint(f.names) for keys, f, _ in rows if keys != (op.names[number or 0],) or number is None
+    ]
     simple = len(op.outputs) == 1 and not op.variadic and not op.sequence and all(len(keys) == 1 for keys, *_ in rows)
     body = {
         "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "output_metas"),
@@ -235,9 +237,9 @@ def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
 LEAF: Any = object()
 
 #: How the engine runs nodes whose gradients are independent of each other, by their class: per edge a function
-#: ``(F, grad, node)``, the same for gradients that are numbers, which part of its input a view is, and whether some
-#: of what is saved stays when it is freed (None where nothing is freed). For raw arrays, raw arrays on a backend that fuses
-#: elementwise formulas itself, and tensors.
+#: ``(F, grad, node)``, the same for gradients that are numbers, which part of its input a view is, and whether some of
+#: what is saved stays when it is freed (None where nothing is freed). For raw arrays, raw arrays on a backend that
+#: fuses elementwise formulas itself, and tensors.
 PLANS: dict[str, dict[type, Any]] = {values: {AccumulateGrad: LEAF} for values in ("arrays", "fused", "tensors")}
 
 

@@ -440,7 +440,7 @@ def write_tangents(self: Any, result: Any) -> None:
                 TENSORS.zero_(before)
         elif before is None:
             attach(self, level, laid_out(tangent, self._array))
-        elif repeats(before._array):  # it was filled
-            TENSORS.fill_(before, TENSORS.reshape(tangent, (-1,))[0])
+        elif repeats(before._array):  # only a number can have been written there
+            TENSORS.zero_(before)
         else:
             TENSORS.copy_(before, tangent)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.forward import Level, attach, check_tangent, laid_out_as, tangent_of
-from gradcore.autograd.modes import local
+from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import same_as
 
@@ -156,9 +156,10 @@ class dual_level:
     """
 
     def __enter__(self) -> int:
-        self._level = Level()
-        number = len(local.state.levels)
-        self._level.__enter__()
+        self._level = level = Level()
+        state = local.state
+        number = len(state.levels)
+        state.levels, state.mode = (*state.levels, level), state.mode | DUAL  # without a call: see `grad_mode`
         return number
 
     def __exit__(self, *exc: object) -> None:

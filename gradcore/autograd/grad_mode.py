@@ -1,7 +1,7 @@
 """Switching recording on and off: context managers that are decorators too.
 
-Python delivers an interrupt at calls. So a manager changes the thread's state last and without a call: an interrupt comes
-before that, or inside of the ``with`` block, which then switches back.
+Python delivers an interrupt at calls. So a manager changes the thread's state last and without a call: an interrupt
+comes before that, or inside of the ``with`` block, which then switches back.
 """
 
 from __future__ import annotations

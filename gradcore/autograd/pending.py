@@ -199,7 +199,10 @@ class PendingGradients:
     def in_own_memory(self, grad: Any, device: Any) -> Any:
         """A gradient as a tensor for those who may write to it: no element of it lies where another one does."""
         t = self.as_tensor(grad, device)
-        return TENSORS.clone(t, memory_format="contiguous") if t is not None and repeats(t._array) else t
+        if t is None:
+            return None
+        writable = getattr(getattr(t._array, "flags", None), "writeable", True)
+        return t if writable and not repeats(t._array) else TENSORS.clone(t, memory_format="contiguous")
 
     def as_carried(self, grad: Any) -> Any:
         return grad._array if self.raw and grad is not None else grad

@@ -22,7 +22,17 @@ from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
 from gradcore.autograd.nodes import Node
 from gradcore.autograd.op_nodes import OpNode
-from gradcore.autograd.variables import Meta, Subclasses, VersionCounter, alias, new, repeats, retyped, tensor_type, tick
+from gradcore.autograd.variables import (
+    Meta,
+    Subclasses,
+    VersionCounter,
+    alias,
+    new,
+    repeats,
+    retyped,
+    tensor_type,
+    tick,
+)
 from gradcore.backends.batching.array import levels_of
 from gradcore.backends.batching.devices import over
 

@@ -23,6 +23,7 @@ from gradcore.dispatch.signatures import (
 )
 
 __all__ = [
+    "FILLS",
     "NUMBERS",
     "NUMPY_NAMES",
     "OUTPUT_TYPES",
@@ -32,7 +33,6 @@ __all__ = [
     "apply_inplace",
     "call_composite",
     "check_inplace",
-    "FILLS",
     "check_own_memory",
     "common_device",
     "constant",

@@ -22,8 +22,8 @@ from gradcore.ops.table import Op
 
 __all__ = ["FILLS", "apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
 
-#: Operations that write one value to all elements.
-FILLS = frozenset(("fill_number_", "fill_tensor_", "zero"))
+#: Operations that write one number to all elements, which may be one place in memory.
+FILLS = frozenset(("fill_number_", "zero"))
 NO_DUALS = "Trying to use forward AD with {}_out that does not support it because it is an out= function"
 
 
@@ -41,7 +41,7 @@ def check_inplace(self: Any, state: State) -> None:
 def write(self: Any, result: Any, state: State | None = None, fills: bool = False) -> Any:
     """Make `self` hold the values and the history of `result`: the second half of every in-place operation.
 
-    What `fills` it with one value may be written to one place repeatedly.
+    What `fills` it with one number may be written to one place repeatedly.
     """
     state = state or local.state
     if not dtypes.can_cast(result._dtype, self._dtype):

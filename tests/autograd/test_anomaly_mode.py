@@ -188,3 +188,23 @@ def test_saved_hooks_and_moves_are_traced_too(anomaly):
         y = x.sqrt()
     assert "".join(y.grad_fn.metadata["traceback_"]).rstrip().endswith("y = x.sqrt()")
     assert "traceback_" in x.double().grad_fn.metadata
+
+
+FAILURES = {
+    "nan": lambda x: (x.sqrt() * 0).sum(),
+    "written": lambda x: ((y := x.exp()).add_(1), y.sum())[1],
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+def test_the_error_comes_also_where_warnings_are_errors(failure):
+    x = gc.zeros(2, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with gc.autograd.detect_anomaly():
+            loss = failure(x)
+        warnings.simplefilter("error")
+        message = r"nan values|modified by an inplace operation"
+        with gc.autograd.set_detect_anomaly(True), pytest.raises(RuntimeError, match=message) as caught:
+            loss.backward()
+    assert any("Traceback of forward call" in note for note in caught.value.__notes__)

@@ -147,3 +147,68 @@ def test_shapes_and_memory_of_duals_do_not_change_in_place():
             dual.set_(gc.zeros(2))
         with pytest.raises(RuntimeError, match="Invalid level given: 2; 1 are open"):
             forward_ad.unpack_dual(dual, level=2)
+
+
+PARTS = {
+    "real": lambda c: c.real,
+    "imag": lambda c: c.imag,
+    "as real": gc.view_as_real,
+    "row of real": lambda c: c.real[1],
+}
+
+
+@pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
+@pytest.mark.parametrize("view", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("through_view", [False, True], ids=["base written", "view written"])
+def test_real_views_of_a_turned_complex_base(view, turn, through_view):
+    x = gc.complex(numbers((2, 3)), numbers((2, 3)) * 2).requires_grad_()
+    base = x * (1 + 1j)
+    part = view(base)
+    turn(base)
+    (part if through_view else base).mul_(2)
+    (found,) = gc.autograd.grad((part * numbers(part.shape)).sum(), x)
+    other = view(x * (1 + 1j)) * 2
+    (expected,) = gc.autograd.grad((other * numbers(part.shape)).sum(), x)
+    assert gc.allclose(found, expected)
+    assert gc.allclose(part, other)
+
+
+@pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
+def test_complex_views_of_a_turned_real_base(turn):
+    x = numbers((2, 2)).requires_grad_()
+    base = x * 3
+    part = gc.view_as_complex(base)
+    turn(base)
+    base.mul_(2)
+    (found,) = gc.autograd.grad(gc.view_as_real(part * gc.tensor([1, 2 + 1j])).sum(), x)
+    (expected,) = gc.autograd.grad(gc.view_as_real(gc.view_as_complex(x * 6) * gc.tensor([1, 2 + 1j])).sum(), x)
+    assert gc.allclose(found, expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
+def test_a_shape_that_was_changed_without_a_record_still_fits_the_history(turn, shape):
+    x = numbers(shape).requires_grad_()
+    y = x * 2
+    with gc.no_grad():
+        turn(y)
+    loss = (y * numbers(y.shape)).sum()
+    given = tuple(y.shape)[-len(shape) :]
+    if len(given) == len(shape) and all(n in (1, m) for n, m in zip(shape, given, strict=True)):
+        loss.backward()
+        assert x.grad.shape == x.shape
+    else:
+        with pytest.raises(RuntimeError, match="invalid gradient at index 0 - got"):
+            loss.backward()
+        assert x.grad is None
+
+
+@pytest.mark.parametrize("change", [lambda x: setattr(x, "data", gc.ones(4)), lambda x: x.unsqueeze_(0)])
+def test_a_leaf_of_another_shape_does_not_take_a_gradient_that_does_not_fit(change):
+    x = gc.ones(3, requires_grad=True)
+    loss = (x * 2).sum()
+    with gc.no_grad():
+        change(x)
+    with pytest.raises(RuntimeError, match="invalid gradient at index 0 - got"):
+        loss.backward()
+    assert x.grad is None

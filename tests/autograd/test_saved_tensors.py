@@ -328,3 +328,44 @@ def test_saved_tensors_can_go_as_soon_as_they_are_asked_for():
         RuntimeError, match="saved_tensors can only be accessed once when clear_saved_tensors_on_access"
     ):
         y.backward(gc.ones(1))
+
+
+class KeepsAll(gc.autograd.Function):
+    """Saves what it is given, and shows in backward what comes back."""
+
+    @staticmethod
+    def forward(ctx, seen, x, *tensors):
+        ctx.save_for_backward(x, *tensors)
+        ctx.seen = seen
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.seen += ctx.saved_tensors
+        return None, grad, *(None for _ in ctx.saved_tensors[1:])
+
+
+class Tagged(gc.Tensor):
+    """A tensor of a class of its own."""
+
+
+@pytest.mark.parametrize("early_stop", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_checkpoints_give_back_what_does_not_require_grad_as_it_is(nested, early_stop):
+    from gradcore.utils.checkpoint import checkpoint
+
+    plain, own = gc.ones(2), gc.ones(2).as_subclass(Tagged)
+    plain.tag, own.tag = "plain", "own"
+    seen = []
+
+    def inner(x):
+        return KeepsAll.apply(seen, x * 2, plain, own)
+
+    def outer(x):
+        return checkpoint(inner, x.sin(), use_reentrant=False, early_stop=early_stop) if nested else inner(x)
+
+    x = gc.ones(2, requires_grad=True)
+    checkpoint(outer, x, use_reentrant=False, early_stop=early_stop).sum().backward()
+    assert seen[1] is plain
+    assert seen[2] is own
+    assert seen[2].tag == "own"

@@ -239,3 +239,154 @@ def test_a_view_can_be_made_of_another_base():
     assert other.grad.tolist() == [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
     assert base[0]._view_func(gc.zeros(3, 3)) is None  # not like its own base
     assert base._view_func(other) is None  # no view
+
+
+VIEWS = {
+    "slice": lambda t: t[1:],
+    "element": lambda t: t[1],
+    "steps": lambda t: t[::2],
+    "shape": lambda t: t.view(2, 2),
+    "transposed": lambda t: t.view(2, 2).t()[0],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_views_of_a_detached_base_lead_nowhere(view):
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    base = x * 2
+    part = view(base)
+    kept = view(base)
+    base.detach_()
+    assert part.requires_grad  # of what it was computed from
+    base.fill_(0.3)
+    assert part.requires_grad
+    assert gc.autograd.grad(part.sum(), x, allow_unused=True) == (None,)
+    base.mul_(leaf(5.0))
+    assert gc.autograd.grad((kept * 3).sum(), x, allow_unused=True) == (None,)
+
+
+KEYS = [slice(1, None), 1, ..., slice(None), (slice(None, None, 2),), (None, slice(1, 3))]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=map(str, KEYS))
+def test_a_part_that_is_written_to_itself_keeps_the_history_of_what_is_written(key):
+    weights = gc.tensor([1.0, 10.0, 100.0, 1000.0])
+
+    def gradients(recorded, again):
+        x = leaf(1.0, 2.0, 3.0, 4.0)
+        y = x * 2
+        with gc.set_grad_enabled(recorded):
+            part = y[key]
+        y[key] = part.clone() if again else part
+        return gc.autograd.grad((y * weights).sum(), x)[0].tolist()
+
+    assert gradients(True, False) == gradients(True, True)
+    with gc.no_grad():
+        mask = gc.zeros(4)
+        mask[key] = 1
+    assert gradients(False, False) == (2 * weights * (1 - mask)).tolist()
+
+
+@pytest.mark.parametrize("key", KEYS, ids=map(str, KEYS))
+def test_a_part_of_a_leaf_cannot_be_written_to_itself(key):
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad is being used in an in-place operation"):
+        x[key] = x[key]
+
+
+@pytest.mark.parametrize("write", ["add_", "sub_", "mul_", "div_", "copy_", "addcmul_"])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("dtypes", [(gc.float32, gc.float64), (gc.float64, gc.float32), (gc.complex64, gc.float64)])
+def test_views_written_with_another_dtype(write, view, dtypes):
+    """The gradients are those of the same computation out of place, in the tensor's dtype."""
+    own, other = dtypes
+
+    def gradients(inplace):
+        x, y = (
+            leaf(1.0, 2.0, 3.0, 4.0).to(own).detach().requires_grad_(),
+            gc.tensor(3.0, dtype=other, requires_grad=True),
+        )
+        base = x * 2
+        part = view(base)
+        args = (y, y * 0.5) if write == "addcmul_" else (y,)
+        if inplace:
+            getattr(part, write)(*args)
+        else:
+            new = y.to(own).expand(part.shape) if write == "copy_" else getattr(part, write[:-1])(*args)
+            mask = gc.zeros(4, dtype=own)
+            view(mask)[...] = 1
+            spread = gc.zeros(4, dtype=own)
+            with gc.enable_grad():
+                view(spread).copy_(new.to(own))
+            base = base * (1 - mask) + spread
+        loss = (base * base).sum()
+        return gc.autograd.grad(loss.real if loss.is_complex() else loss, [x, y])
+
+    for found, expected in zip(gradients(True), gradients(False), strict=True):
+        assert found.dtype is expected.dtype
+        assert gc.allclose(found, expected)
+
+
+def test_grad_of_a_stale_view_is_none():
+    base = leaf(1.0, 2.0) * 2
+    part = base.unbind(0)[0]
+    base.mul_(2)
+    with pytest.warns(UserWarning, match="that is not a leaf"):
+        assert part.grad is None
+    with pytest.raises(RuntimeError, match="multiple views"):
+        part.grad_fn  # noqa: B018
+
+
+FILLS = {
+    "zero_": lambda t, v: t.zero_(),
+    "number": lambda t, v: t.fill_(2.0),
+    "item": lambda t, v: t.__setitem__(slice(None), 3.0),
+}
+REPEATED = {
+    "expand": lambda t: t.expand(3, 2),
+    "broadcast": lambda t: gc.broadcast_to(t, (3, 2)),
+    "part": lambda t: t[:1].expand(2),
+}
+
+
+@pytest.mark.parametrize("repeated", REPEATED.values(), ids=REPEATED)
+@pytest.mark.parametrize("fill", FILLS.values(), ids=FILLS)
+def test_repeated_memory_can_be_filled_under_every_transformation(fill, repeated):
+    def function(v):
+        t = v * 1
+        fill(repeated(t), v)
+        return t * v
+
+    v, d = gc.tensor([2.0, 3.0]), gc.tensor([1.0, -1.0])
+    value, tangent = gc.func.jvp(function, (v,), (d,))
+    assert gc.allclose(value, function(v))
+    jacobian = gc.func.jacrev(function)(v)
+    assert gc.allclose(tangent, jacobian @ d)
+    assert gc.allclose(gc.func.jacfwd(function)(v), jacobian)
+    assert gc.allclose(gc.func.vmap(function)(gc.stack([v, d])), gc.stack([function(v), function(d)]))
+
+
+STRIDED = {
+    "cubes": lambda t: t.fill_diagonal_(0.5),
+    "fill_": lambda t: t.as_strided((2, 2), (1, 4), 1).fill_(2.0),
+    "zero_": lambda t: t.as_strided((3,), (2,)).zero_(),
+    "mul_": lambda t: t.as_strided((2, 2), (2, 1), 2).mul_(3.0),
+    "copy_": lambda t: t.as_strided((4,), (1,), 3).copy_(t.as_strided((4,), (1,), 0).clone() ** 2),
+    "item": lambda t: t.as_strided((2, 2), (1, 4), 1).__setitem__(0, 5.0),
+    "of a view": lambda t: t[1:].as_strided((2,), (1,), 1).mul_(2.0),
+    "of a turned view": lambda t: t.transpose(0, 2).as_strided((2,), (3,), 1).exp_(),
+}
+
+
+@pytest.mark.parametrize("write", STRIDED.values(), ids=STRIDED)
+def test_writes_through_strides_reach_tangents(write):
+    def function(v):
+        t = v * v
+        write(t)
+        return t * 2
+
+    gc.manual_seed(1)
+    v, d = gc.rand(2, 2, 2, dtype=gc.float64), gc.rand(2, 2, 2, dtype=gc.float64)
+    _, tangent = gc.func.jvp(function, (v,), (d,))
+    step = 1e-6
+    assert gc.allclose(tangent, (function(v + step * d) - function(v - step * d)) / (2 * step), atol=1e-6)

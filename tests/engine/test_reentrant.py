@@ -220,3 +220,34 @@ def test_hooks_on_saved_tensors_that_backward_enters_or_leaves_are_as_before_at_
         loss.backward()
         assert local.state.pack_hooks == ((outer.pack_hook, outer.unpack_hook),)
     assert local.state.pack_hooks == ()
+
+
+def test_two_backwards_at_once_of_what_was_not_retained():
+    """Each ends well or with the error for a second backward, and never with one about the engine's own values."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(30):
+            x = gc.ones(8, requires_grad=True)
+            y = x
+            for _ in range(20):
+                y = (y * 1.01).sin() * y.exp()
+            loss, start, outcomes = y.sum(), threading.Barrier(2), []
+
+            def go(loss=loss, start=start, outcomes=outcomes):
+                start.wait()
+                try:
+                    loss.backward()
+                except Exception as error:
+                    outcomes.append(f"{type(error).__name__}: {error}")
+
+            threads = [threading.Thread(target=go) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert all(
+                o.startswith("RuntimeError: Trying to backward through the graph a second time") for o in outcomes
+            )
+    finally:
+        sys.setswitchinterval(before)

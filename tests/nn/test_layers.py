@@ -105,3 +105,37 @@ def test_normalization_across_maps_is_that_of_local_responses():
     x = gc.rand(2, 6, 3, 3)
     for settings in ((3,), (2, 0.1), (5, 0.5, 0.3, 2)):
         assert gc.equal(nn.CrossMapLRN2d(*settings)(x), nn.LocalResponseNorm(*settings)(x))
+
+
+BATCH_NORMS = {
+    "1d": (gc.nn.BatchNorm1d, (3, 2)),
+    "2d": (gc.nn.BatchNorm2d, (3, 2, 2, 2)),
+    "3d": (gc.nn.BatchNorm3d, (3, 2, 2, 2, 2)),
+    "lazy": (lambda n, **named: gc.nn.LazyBatchNorm1d(**named), (3, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", BATCH_NORMS)
+@pytest.mark.parametrize("momentum", [None, 0.1])
+@pytest.mark.parametrize("tracked", [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("training", [True, False])
+def test_batches_are_counted_where_their_statistics_are_kept(kind, momentum, tracked, training):
+    made, shape = BATCH_NORMS[kind]
+    layer = made(2, momentum=momentum, track_running_stats=tracked[0])
+    gc.manual_seed(0)
+    first, second = gc.randn(*shape), gc.randn(*shape)
+    layer(first)
+    layer.track_running_stats = tracked[1]
+    layer.train(training)
+    before = None if layer.running_mean is None else layer.running_mean.clone()
+    count = None if layer.num_batches_tracked is None else int(layer.num_batches_tracked)
+    layer(second)
+    if before is None:
+        assert count is None
+        return
+    kept = tracked[1] and training
+    assert int(layer.num_batches_tracked) == count + kept
+    assert gc.equal(layer.running_mean, before) is not kept
+    if kept and momentum is None:
+        dims = [d for d in range(first.ndim) if d != 1]
+        assert gc.allclose(layer.running_mean, (first.mean(dims) + second.mean(dims)) / 2, atol=1e-6)

@@ -1,0 +1,155 @@
+"""What holds for the graphs of all operations: what they keep, what they lead to, what their gradients are like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.autograd.op_nodes import OpNode
+from gradcore.autograd.variables import Variable
+from gradcore.ops.table import OPS
+from tests.ops.cases import DIFFERENTIABLE, cases
+
+CONNECTED = [c for op in OPS.values() if op.connected for c in cases(op)]
+
+
+def with_grad(case, chosen):
+    return [gc.tensor(a, requires_grad=i in chosen) for i, a in enumerate(case.arrays())]
+
+
+def differentiable(case, tensors):
+    return [t for t in case.outputs(tensors) if t.requires_grad]
+
+
+def ones_like(outs):
+    return [gc.ones_like(t) for t in outs]
+
+
+def nodes_of(outs):
+    """All nodes of operations behind tensors."""
+    seen, stack = set(), [t.grad_fn for t in outs]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            stack += [following for following, _ in node.next_functions]
+    return [node for node in seen if isinstance(node, OpNode)]
+
+
+def keeps_tensors(node):
+    """Whether a node keeps a tensor that is no number, or a result."""
+    saved = [v for p in node.holders for v in (node.saved[p] if type(node.saved[p]) is tuple else (node.saved[p],))]
+    return any(isinstance(t, Variable) for t in saved) or any(node.results or ())
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in DIFFERENTIABLE[::3]])
+def test_a_second_backward_is_refused_where_something_was_kept(case):
+    places = case.differentiable()
+    for chosen in [places, *([i] for i in places if len(places) > 1)]:
+        outs = differentiable(case, with_grad(case, set(chosen)))
+        if not outs or any(not isinstance(t.grad_fn, OpNode) for t in outs):
+            continue
+        kept = any(keeps_tensors(node) and node.holds_tensors for node in nodes_of(outs))
+        gc.autograd.backward(outs, ones_like(outs))
+        if kept:
+            with pytest.raises(RuntimeError, match="second time"):
+                gc.autograd.backward(outs, ones_like(outs))
+        else:
+            gc.autograd.backward(outs, ones_like(outs))
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in DIFFERENTIABLE[1::3]])
+def test_gradients_can_be_written_to(case):
+    tensors = with_grad(case, set(case.differentiable()))
+    outs = differentiable(case, tensors)
+    ins = [t for t in tensors if t.requires_grad]
+    if not outs:
+        return
+    for outs_of, hook in (
+        (outs, False),
+        (differentiable(case, [t * 1 if t.requires_grad else t for t in tensors]), True),
+    ):
+        if hook and not outs_of:
+            continue
+        handles = [t.register_hook(lambda g: g.mul_(2)) for t in ins] if hook else []
+        found = gc.autograd.grad(outs_of, ins, ones_like(outs_of), allow_unused=True)
+        for handle in handles:
+            handle.remove()
+        for g in found:
+            if g is not None and g.numel():
+                expected = g.numpy().copy()
+                g.mul_(2)
+                np.testing.assert_array_equal(g.numpy(), 2 * expected)
+                g.reshape(-1)[0] = 7
+                assert (g.numpy().reshape(-1)[1:] == 2 * expected.reshape(-1)[1:]).all() or np.isnan(expected).any()
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CONNECTED])
+def test_gradients_that_do_not_vary_with_an_input_lead_to_it(case):
+    names = [case.op.names[p] for p in case.op.tensors]
+    places = case.differentiable()
+    for i in places:
+        name = names[i] if i < len(names) else None
+        tensors = with_grad(case, {i})
+        outs = differentiable(case, tensors)
+        if name not in case.op.connected or not outs:
+            continue
+        node = outs[0].grad_fn
+        kept = list(node.saved)
+        plain = gc.autograd.grad(outs, tensors[i], ones_like(outs), retain_graph=True)[0]
+        assert not plain.requires_grad
+        (first,) = gc.autograd.grad(outs, tensors[i], ones_like(outs), create_graph=True)
+        assert first.requires_grad
+        np.testing.assert_array_equal(first.detach().numpy(), plain.numpy())
+        (second,) = gc.autograd.grad(first, tensors[i], gc.ones_like(first))
+        assert second.shape == tensors[i].shape
+        assert second.dtype is tensors[i].dtype
+        assert not second.count_nonzero()
+        formula = (case.op.vjps or case.op.differentials).get(name)
+        reads = set() if formula is None else set(formula.names)
+        if isinstance(node, OpNode) and node.op is case.op and name not in reads:  # connecting keeps no tensor
+            assert not isinstance(kept[case.op.position[name]], Variable)
+
+
+LAYERS = {
+    "relu": lambda x: x.relu(),
+    "leaky_relu": gc.nn.functional.leaky_relu,
+    "hardtanh": gc.nn.functional.hardtanh,
+    "max_pool1d": lambda x: gc.nn.functional.max_pool1d(x[None], 2)[0],
+    "threshold": lambda x: gc.nn.functional.threshold(x, 0.1, 0.0),
+    "remainder": lambda x: gc.remainder(1.3, x + 3),
+    "softshrink": gc.nn.functional.softshrink,
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+@pytest.mark.parametrize("mode", ["grad", "backward", "jacobian", "func"])
+def test_laplacians_of_piecewise_linear_networks_are_zero(layer, mode):
+    gc.manual_seed(0)
+    first, second = gc.randn(4, 6, dtype=gc.float64), gc.randn(6, 4, dtype=gc.float64)
+    x = gc.randn(3, 4, dtype=gc.float64, requires_grad=True)
+
+    def net(x):
+        return layer(layer(x @ first) @ second[: layer(x @ first).shape[-1]]).sum()
+
+    if mode == "grad":
+        (g,) = gc.autograd.grad(net(x), x, create_graph=True)
+        (found,) = gc.autograd.grad(g.sum(), x)
+    elif mode == "backward":
+        (g,) = gc.autograd.grad(net(x), x, create_graph=True)
+        g.sum().backward()
+        found = x.grad
+    elif mode == "jacobian":
+        found = gc.autograd.functional.hessian(net, x)
+    else:
+        found = gc.func.hessian(net)(x.detach())
+    if layer is not LAYERS["remainder"]:
+        assert found.shape[-2:] == (3, 4)
+        assert not found.count_nonzero()
+
+
+def test_operations_of_all_families_are_connected():
+    names = {c.op.name for c in CONNECTED}
+    assert {"relu", "threshold", "prelu_kernel", "polar"} <= names
+    assert len(names) > 8
