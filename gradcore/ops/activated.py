@@ -36,15 +36,7 @@ def _(F, grad, self_shape, mat1, mat2, result, beta, alpha, needs):
     method=False,
     node="AddmmActivationBackward0",
     materialize=False,
-@general(
-    outputs=("result", "inner"),
-    seen_outputs=(0,),
-    function=False,
-    method=False,
-    node="AddmmActivationBackward0",
-    materialize=False,
     mixed=addmm.mixed,
-)
 )
 def addmm_gelu(F, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
     """`gelu`, near it by tanh, of `addmm`; and what it was taken of."""
