@@ -1,10 +1,13 @@
 """What every test shares."""
 
 import os
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 from hypothesis import settings
+
+from tests import devices
 
 # The CPU is NumPy, also where compiled kernels were built: tests/compiled has the tests of these.
 os.environ["GRADCORE_COMPILED"] = "0"
@@ -17,6 +20,31 @@ collect_ignore = ["typing/usage.py"]
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where tensors are made; see devices.py")
+    parser.addoption("--sample", default=1, type=int, help="with --device cuda, one of so many tests")
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    return devices.in_rig(config) if config.getoption("device") == "cuda" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("device") == "cuda":
+        devices.choose(config, items)
+
+
+@pytest.fixture(autouse=True)
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where tensors are made unless a test says otherwise."""
+    name = request.config.getoption("device")
+    if name == "cpu" or request.node.get_closest_marker("cuda"):
+        yield name
+        return
+    with devices.tensors_on(name):
+        yield name
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -20,7 +20,7 @@ LIBRARIES = (
 )  # fmt: skip
 
 os.environ.setdefault("CUPY_HOST_HOME", str(HOME))
-os.environ.setdefault("CUPY_HOST_INCLUDE", str(Path((HOME / "lib" / "sources").read_text().strip(), "include")))
+os.environ.setdefault("CUPY_HOST_INCLUDE", str(HOME / "include"))
 _headers = b"".join(path.read_bytes() for path in sorted(Path(os.environ["CUPY_HOST_INCLUDE"]).iterdir()))
 os.environ.setdefault("CUPY_CACHE_DIR", str(HOME / f"cupy-cache-{hashlib.sha1(_headers).hexdigest()[:12]}"))
 os.environ["CUPY_ACCELERATORS"] = ""

@@ -236,7 +236,11 @@ class CupyBackend(
     def shares_memory(self, view: Any, x: Any) -> bool:
         """Whether two arrays are in one piece of memory, whatever made them: CuPy's views need have no ``base``."""
         a, b = view.data.mem, x.data.mem
-        return a is b or (a.device_id == b.device_id and a.ptr < b.ptr + b.size and b.ptr < a.ptr + a.size)
+        return (
+            a is b
+            or not view.size
+            or (a.device_id == b.device_id and a.ptr < b.ptr + b.size and b.ptr < a.ptr + a.size)
+        )
 
     def restrided(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
         """A view of `x` that knows so by its ``base``, which CuPy's `as_strided` leaves out."""

@@ -50,8 +50,8 @@ SPECIAL_FUNCTIONS = {
     "digamma": "digamma", "xlog1py": "times_log1p", "xlogy": "times_log", "y0": "y0", "y1": "y1",
 }  # fmt: skip
 
-#: Functions that CuPy computes otherwise than NumPy: a kernel does better than several of CuPy's, even alone.
-DIFFERENT = {"floor_divide", "lcm", "remainder"}
+#: Functions that CuPy computes otherwise than NumPy, or leaves to what C++ does not define: kernels even alone.
+DIFFERENT = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift"}
 
 #: The functions that kernels call.
 FUNCTION_NAMES = {"cast", "load", "store", "truth"}.union(

@@ -1,0 +1,122 @@
+"""Steps of training as graphs: what is replayed is what would have run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import nn
+
+
+def perceptron() -> tuple[Any, Any]:
+    return nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 4)), gc.randn(5, 6)
+
+
+def convolutional() -> tuple[Any, Any]:
+    layers = nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)
+    more = nn.Conv2d(4, 4, 3, stride=2, groups=2), nn.ConvTranspose2d(4, 2, 2, stride=2), nn.Flatten()
+    return nn.Sequential(*layers, *more), gc.randn(3, 2, 8, 8)
+
+
+def transformer() -> tuple[Any, Any]:
+    return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2, batch_first=True), gc.randn(2, 5, 8)
+
+
+class Sorted(nn.Module):
+    """Sorting, choice and transforms between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(3, 2)
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x).sort(-1).values
+        x = gc.fft.irfft(gc.fft.rfft(x) * 2, 6)
+        return self.last(x.topk(3).values)
+
+
+def sorting() -> tuple[Any, Any]:
+    return Sorted(), gc.randn(4, 6)
+
+
+MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "perceptron": perceptron, "convolutional": convolutional, "transformer": transformer, "sorting": sorting,
+}  # fmt: skip
+OPTIMIZERS = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "RMSprop", "Rprop", "ASGD")
+
+
+def stepping(made: Callable[[], tuple[Any, Any]], optimizer: str) -> tuple[Any, Any, Any]:
+    """A step of training, its input, and the model."""
+    gc.manual_seed(0)
+    model, x = made()
+    rule = getattr(gc.optim, optimizer)(model.parameters(), lr=0.01, capturable=True)
+
+    def step(x: Any) -> Any:
+        rule.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        rule.step()
+        return loss
+
+    return step, x, model
+
+
+def trained(made: Callable[[], tuple[Any, Any]], optimizer: str, recorded: bool) -> list[Any]:
+    """Losses of some steps, by a graph or without, and the parameters after them."""
+    step, x, model = stepping(made, optimizer)
+    gc.manual_seed(1)
+    if recorded:
+        step = gc.cuda.graph(step, warmup=2)
+        losses = [step(x).item() for _ in range(3)]  # two steps warm it up
+    else:
+        losses = [step(x).item() for _ in range(5)][2:]
+    return [np.array(losses), *(p.detach().cpu().numpy() for p in model.parameters())]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models(model: str) -> None:
+    for a, b in zip(*(trained(MODELS[model], "Adam", recorded) for recorded in (True, False)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_optimizers(optimizer: str) -> None:
+    for a, b in zip(*(trained(perceptron, optimizer, recorded) for recorded in (True, False)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_two_graphs_side_by_side() -> None:
+    """Each has its own memory: replays of one between those of the other change nothing."""
+    alone = [trained(made, "Adam", True)[0] for made in (perceptron, convolutional)]
+    steps = []
+    for made in (perceptron, convolutional):
+        step, x, _ = stepping(made, "Adam")
+        steps.append((gc.cuda.graph(step, warmup=2), x))
+    found = [[step(x).item() for step, x in steps] for _ in range(3)]
+    np.testing.assert_allclose(np.array(found).T, alone, rtol=1e-5)
+
+
+def test_memory_that_runs_out_while_work_is_recorded() -> None:
+    """What is recorded keeps its memory, though nothing is left and everything free is given back."""
+    gc.cuda.empty_cache()
+    free = gc.cuda.mem_get_info()[0]
+    x, g, failed = gc.ones(1 << 20), gc.cuda.CUDAGraph(), 0
+    with gc.cuda.graph(g):
+        y = (x * 2).exp()  # of which the inner result is free when the memory is asked for
+        z = (y + x).sqrt()
+        for _ in range(3):
+            try:
+                gc.empty(free, dtype=gc.uint8)
+            except gc.cuda.OutOfMemoryError:
+                failed += 1
+        out = (z - y) * x
+    assert failed == 3
+    held = [gc.full((1 << 20,), float("nan")) for _ in range(8)]  # would be where the graph works
+    g.replay()
+    expected = np.sqrt(np.exp(2.0) + 1) - np.exp(2.0)
+    np.testing.assert_allclose(out.cpu().numpy(), np.full(1 << 20, expected), rtol=1e-5)
+    assert all(bool(h.isnan().all()) for h in held)

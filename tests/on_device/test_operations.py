@@ -1,0 +1,92 @@
+"""Every operation as it is declared, on the device and on the CPU: in all dtypes, there and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from tests.on_device.comparing import TOLERANCES, agree, outcome
+from tests.ops.cases import ALL, Drawn
+
+#: Results that are not one only: signs of vectors, or numbers that depend on how many were drawn.
+UNLIKE = {name for name in {case.op.name for case in ALL} if "lowrank" in name or name == "linalg_eig"}
+NAMES = sorted({case.op.name for case in ALL} - UNLIKE)
+
+#: In this order, and then in the opposite one: a kernel that was made for one kind of operands is not for the next.
+DTYPES = (
+    gc.float64, gc.float32, gc.float16, gc.bfloat16, gc.complex64, gc.int64, gc.int32, gc.int16, gc.uint8, gc.bool,
+)  # fmt: skip
+#: Of these the gradients as well.
+DIFFERENTIABLE = set(TOLERANCES)
+
+
+def inputs_of(case: Drawn, dtype: Any, strided: bool, device: str) -> list[Any]:
+    """The operands, floating-point ones in a dtype; `strided` puts other elements between theirs."""
+    found = []
+    for i, array in enumerate(case.arrays()):
+        t = gc.tensor(np.asarray(array), device=device)
+        if t.dtype.is_floating_point or (t.dtype.is_complex and dtype.is_complex):
+            t = t.to(dtype)
+        if strided and t.ndim:
+            t = gc.stack([t, t], -1).select(-1, 1)
+        variable = i in case.differentiable() and dtype in DIFFERENTIABLE and t.dtype in DIFFERENTIABLE
+        found.append(t.detach().requires_grad_(variable))
+    return found
+
+
+def computed(case: Drawn, dtype: Any, strided: bool, device: str) -> list[Any]:
+    """Results, and gradients by all operands."""
+    inputs = inputs_of(case, dtype, strided, device)
+    gc.manual_seed(0)
+    outs = case.outputs(inputs)
+    found, outs = list(outs), [o for o in outs if o.requires_grad]
+    wanted = [t for t in inputs if t.requires_grad]
+    if outs and wanted:
+        found += gc.autograd.grad(outs, wanted, [gc.ones_like(o) for o in outs], allow_unused=True)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore")
+def test_dtypes_one_after_the_other(name: str) -> None:
+    for case in (case for case in ALL if case.op.name == name):
+        for strided, dtypes in ((False, DTYPES), (True, DTYPES[::-1])):
+            for dtype in dtypes:
+                here, there = (outcome(computed, case, dtype, strided, d) for d in ("cpu", "cuda"))
+                agree(there, here, f"{case.label}, {dtype}{', strided' if strided else ''}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore")
+def test_second_derivatives_and_tangents(name: str) -> None:
+    from tests.cuda.test_second_device import results
+
+    for case in (case for case in ALL if case.op.name == name):
+        here, there = (outcome(results, case, d) for d in ("cpu", "cuda"))
+        agree(there, here, case.label)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_of_the_cpu_among_tensors_of_the_device(name: str) -> None:
+    """An operand without dims may stay on the CPU; its gradient is there."""
+
+    def run(case: Drawn, place: int, device: str) -> list[Any]:
+        inputs = inputs_of(case, gc.float64, False, device)
+        if inputs[place].ndim == 0:
+            inputs[place] = inputs[place].detach().cpu().requires_grad_(inputs[place].requires_grad)
+        gc.manual_seed(0)
+        outs = [o for o in case.outputs(inputs) if o.requires_grad]
+        wanted = [t for t in inputs if t.requires_grad]
+        slopes = gc.autograd.grad(outs, wanted, [gc.ones_like(o) for o in outs], allow_unused=True) if wanted else []
+        assert all(g is None or g.device == t.device for g, t in zip(slopes, wanted, strict=True))
+        return [*outs, *slopes]
+
+    for case in (case for case in ALL if case.op.name == name):
+        arrays = case.arrays()
+        for place in [i for i, a in enumerate(arrays) if not a.ndim and any(b.ndim for b in arrays)]:
+            here, there = (outcome(run, case, place, d) for d in ("cpu", "cuda"))
+            agree(there, here, f"{case.label}, operand {place} on the CPU")
