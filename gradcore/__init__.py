@@ -42,10 +42,12 @@ from gradcore.backends.numpy.threads import get_num_threads, set_num_threads
 from gradcore.config import (
     cuda_fallback,
     get_float32_matmul_precision,
+    get_traceback,
     history_loss,
     set_cuda_fallback,
     set_float32_matmul_precision,
     set_history_loss,
+    set_traceback,
 )
 from gradcore.creation import *
 from gradcore.determinism import (

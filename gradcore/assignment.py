@@ -22,6 +22,7 @@ from gradcore.ops.checks import fitting
 from gradcore.ops.geometry import expanded
 from gradcore.ops.indexing import as_indices
 from gradcore.ops.table import OPS, Op
+from gradcore.tracebacks import shorten
 
 __all__ = ["copy_", "fill_", "fill_diagonal_", "index_put_", "setitem", "zero_"]
 
@@ -156,14 +157,18 @@ def setitem(self: Any, key: Any, value: Any) -> None:
             return
         elif not isinstance(value, (dispatch.Number, Variable)):
             raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self._dtype.scalar_name}Tensor")
-    if indices is None:
-        if part._array.shape == self._array.shape and _is_whole(part, self):
-            part = self
-        _write_view(part, value)
-        return
-    if not isinstance(value, Variable):
-        value = TENSORS.full((), fitting(value, self._dtype), dtype=self._dtype, device=self._device)
-    index_put_(part, indices, _without_leading_ones(value, part._array.ndim))
+    try:
+        if indices is None:
+            if part._array.shape == self._array.shape and _is_whole(part, self):
+                part = self
+            _write_view(part, value)
+            return
+        if not isinstance(value, Variable):
+            value = TENSORS.full((), fitting(value, self._dtype), dtype=self._dtype, device=self._device)
+        index_put_(part, indices, _without_leading_ones(value, part._array.ndim))
+    except BaseException as error:
+        shorten(error)
+        raise
 
 
 def _written_at_once(self: Any, key: Any, value: Any) -> bool:

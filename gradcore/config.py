@@ -11,9 +11,11 @@ __all__ = [
     "HistoryLoss",
     "IndexChecks",
     "Precision",
+    "Traceback",
     "cuda_fallback",
     "fusion",
     "get_float32_matmul_precision",
+    "get_traceback",
     "history_loss",
     "index_checks",
     "set_cuda_fallback",
@@ -21,6 +23,7 @@ __all__ = [
     "set_fusion",
     "set_history_loss",
     "set_index_checks",
+    "set_traceback",
 ]
 
 Fallback = Literal["warn", "error", "silent"]
@@ -28,6 +31,7 @@ HistoryLoss = Literal["default", "error", "warn"]
 IndexChecks = Literal["later", "now", "off"]
 Fusion = Literal["on", "off", "1", "0"]
 Precision = Literal["highest", "high", "medium"]
+Traceback = Literal["short", "full"]
 
 
 def _checked(choices: Any, value: str, source: str) -> Any:
@@ -55,6 +59,50 @@ PLACE_THREADS: bool = _from_environment(Literal["1", "0"], "GRADCORE_PLACE_THREA
 
 #: Whether compiled kernels are used: if they are built, never, or with a warning where they are not.
 COMPILED: str = _from_environment(Literal["auto", "0", "1"], "GRADCORE_COMPILED")
+
+_traceback: Traceback = _from_environment(Traceback, "GRADCORE_TRACEBACK")
+
+
+def get_traceback() -> Traceback:
+    """How much of gradcore itself tracebacks of errors show; see `set_traceback`."""
+    return _traceback
+
+
+def set_traceback(extent: Traceback) -> None:
+    """Choose how much of gradcore itself the tracebacks of errors show.
+
+    The environment variable ``GRADCORE_TRACEBACK`` sets the choice at import.
+
+    Parameters
+    ----------
+    extent : {'short', 'full'}
+        ``'short'`` (the default) shows your own lines, the place in gradcore where the error was raised and, in a
+        module of `gradcore.nn`, the line of its ``forward``. ``'full'`` shows every call between them: for bug reports,
+        and for work on gradcore.
+
+    Raises
+    ------
+    ValueError
+        If `extent` is none of the two.
+
+    Examples
+    --------
+    >>> import traceback
+    >>> import gradcore
+    >>> def calls():
+    ...     try:
+    ...         gradcore.ones(2, 3) @ gradcore.ones(2, 3)
+    ...     except RuntimeError as error:
+    ...         return len(traceback.extract_tb(error.__traceback__))
+    >>> calls()
+    2
+    >>> gradcore.set_traceback("full")
+    >>> calls() > 5
+    True
+    >>> gradcore.set_traceback("short")
+    """
+    global _traceback
+    _traceback = _checked(Traceback, extent, "the extent of tracebacks")
 
 
 def cuda_fallback() -> Fallback:

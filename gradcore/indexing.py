@@ -19,6 +19,7 @@ from gradcore.dispatch.overriding import hand_over, overloaded, takes_over
 from gradcore.ops.slicing import getitem as GETITEM
 from gradcore.ops.slicing import select as SELECT
 from gradcore.ops.slicing import slice_of as SLICE
+from gradcore.tracebacks import shorten
 
 __all__ = ["getitem", "resolve", "viewed"]
 
@@ -83,7 +84,11 @@ def getitem(self: Any, key: Any) -> Any:
         return TENSORS.index(self, (key,))
     if takes_over(kind) and (found := overloaded((key,))):
         return hand_over(type(self).__getitem__, found, (self, key), {})
-    base, indices = resolve(self, key)
+    try:
+        base, indices = resolve(self, key)
+    except BaseException as error:
+        shorten(error)
+        raise
     return base if indices is None else TENSORS.index(base, indices)
 
 

@@ -10,6 +10,7 @@ from gradcore.autograd import forward
 from gradcore.autograd.formulas import TENSORS, node_class
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, bump, new
+from gradcore.tracebacks import shortened
 
 if TYPE_CHECKING:
     from gradcore.tensor import Tensor
@@ -108,4 +109,4 @@ def install(cls: Any) -> None:
         function.__name__, function.__qualname__ = name, f"Tensor.{name}"
         setattr(cls, name, function)
     for name in ("copy_", "fill_", "fill_diagonal_", "index_put_", "zero_"):
-        setattr(cls, name, getattr(assignment, name))
+        setattr(cls, name, shortened(getattr(assignment, name)))

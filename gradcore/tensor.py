@@ -25,6 +25,7 @@ from gradcore.backends.registry import CPU
 from gradcore.methods import Methods
 from gradcore.representation import text_of
 from gradcore.size import Size
+from gradcore.tracebacks import shorten
 
 if TYPE_CHECKING:
     from gradcore.device import device
@@ -303,7 +304,11 @@ class Tensor(Variable, Methods):
         inputs: Any = None,
     ) -> None:
         """Compute the gradients of the leaves that this tensor depends on; see `gradcore.autograd.backward`."""
-        gradients.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        try:
+            gradients.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     def detach(self) -> Tensor:
         """The same memory as a tensor without history; in-place writes to either are noticed by both."""
@@ -384,7 +389,11 @@ class Tensor(Variable, Methods):
         Tensor
             This tensor where nothing changes, else a copy, through which gradients flow back.
         """
-        return transfer.to(self, *args, **named)  # type: ignore[no-any-return]
+        try:
+            return transfer.to(self, *args, **named)  # type: ignore[no-any-return]
+        except BaseException as error:
+            shorten(error)
+            raise
 
     def cpu(self) -> Tensor:
         """The tensor in the memory of the CPU."""

@@ -26,6 +26,7 @@ from gradcore.autograd.pending import PerDevice, count_leaves
 from gradcore.autograd.streams import run_in_its_stream
 from gradcore.autograd.variables import OWN, Clock, Order, Subclasses, tensor_type
 from gradcore.backends.streams import STREAMS
+from gradcore.tracebacks import shorten
 
 __all__ = ["run_backward"]
 
@@ -79,6 +80,9 @@ def run_backward(
         task.run(state.enter)
         if task.notes:
             reentrant.call_back(task.notes)
+    except BaseException as error:
+        shorten(error)
+        raise
     finally:
         state.mode, state.task, state.pack_hooks = before, outer, pack_hooks
         task.leave_device()

@@ -14,6 +14,7 @@ from gradcore.autograd.saved import unpacked
 from gradcore.autograd.shown import show
 from gradcore.autograd.variables import Clock, Subclasses, Variable
 from gradcore.ops.table import Formula, Op
+from gradcore.tracebacks import generated_file
 
 __all__ = ["LEAF", "PLANS", "TENSORS", "UNCHANGED", "all_gradients", "are_real", "fit", "node_class", "saving_of"]
 
@@ -129,7 +130,7 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
             )
         text += f"F.large(function, {', '.join(arguments[1:])})"
     if text not in _compiled:
-        _compiled[text] = compile(text, f"<{__name__}>", "eval")
+        _compiled[text] = compile(text, generated_file(__name__, text), "eval")
     scope = {"function": formula.function, **{f"get{i}": getter for i, getter in enumerate(getters)}}
     call = eval(_compiled[text], scope)
     connects = not raw and op.names[op.tensors[number]] in op.connected

@@ -70,6 +70,7 @@ from gradcore.dispatch.recording import OUTPUT_TYPES, saved_result
 from gradcore.dispatch.settings import settings_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
+from gradcore.tracebacks import generated_file
 
 __all__ = ["has_plain_call", "lines_of", "plain_call", "scope_of"]
 
@@ -86,7 +87,8 @@ def plain_call(op: Op, general: Callable[..., Any]) -> Any:
     """The function of an operation for positional arguments, without names and defaults."""
     scope = scope_of(op, general)
     head = f"def call({', '.join(f'a{i}' for i in range(len(op.names)))}):"
-    exec("\n    ".join([head, *lines_of(op)]), scope)
+    text = "\n    ".join([head, *lines_of(op)])
+    exec(compile(text, generated_file(__name__, text), "exec"), scope)
     return scope["call"]
 
 

@@ -12,6 +12,7 @@ from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
 from gradcore.autograd.variables import Subclasses
 from gradcore.dispatch.operands import type_error
 from gradcore.ops.table import Op
+from gradcore.tracebacks import shorten
 
 __all__ = [
     "DisableTorchFunction",
@@ -163,13 +164,17 @@ def overridable(function: _F) -> _F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        watching = local.state.mode & FUNCTIONS
-        values = (*args, *kwargs.values()) if kwargs else args
-        if watching or any(takes_over(value.__class__) for value in values):
-            found = overloaded(values)
-            if watching or found:
-                return hand_over(call, found, args, kwargs)
-        return function(*args, **kwargs)
+        try:
+            watching = local.state.mode & FUNCTIONS
+            values = (*args, *kwargs.values()) if kwargs else args
+            if watching or any(takes_over(value.__class__) for value in values):
+                found = overloaded(values)
+                if watching or found:
+                    return hand_over(call, found, args, kwargs)
+            return function(*args, **kwargs)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     return cast(_F, call)
 

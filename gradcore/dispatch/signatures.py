@@ -18,6 +18,7 @@ from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.overriding import overridable
 from gradcore.ops.documentation import docstring
 from gradcore.ops.table import Op
+from gradcore.tracebacks import generated_file, shorten, shortened
 
 __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", "spread"]
 
@@ -56,6 +57,9 @@ class _Required:
 
 
 REQUIRED = _Required()
+
+#: How every function ends: so errors leave it without the frames of gradcore below it, and itself.
+_LAST_LINES = ("except BaseException as error:", "    shorten(error)", "    raise")
 
 
 def make_function(
@@ -135,7 +139,8 @@ class _Signature:
     def code(self, body: Iterable[str]) -> types.CodeType:
         """The code of a function of this signature."""
         names = None if self.variadic else tuple(self.names)
-        return _compiled((self._head(), *self._first_lines(), *body), names, self.positional)
+        lines = (f"    {line}" for line in (*self._first_lines(), *body))
+        return _compiled((self._head(), "try:", *lines, *_LAST_LINES), names, self.positional)
 
     def _head(self) -> str:
         parameters = [f"a{i}" for i in range(len(self.op.names))]
@@ -167,7 +172,7 @@ class _Signature:
         scope: dict[str, Any] = {
             "__builtins__": builtins,  # C code that imports, as NumPy's for a dtype's name, looks there
             "__name__": __name__, "op": self.op, "out_of": out_of, "renamed": _renamed, "sizes": _sizes,
-            "REQUIRED": REQUIRED,
+            "REQUIRED": REQUIRED, "shorten": shorten,
         }  # fmt: skip
         function = types.FunctionType(_handing_over[key], scope, "call", None if self.variadic else self.defaults)
         if not self.variadic:
@@ -187,12 +192,17 @@ def _compiled(lines: tuple[str, ...], names: tuple[str, ...] | None = None, posi
     """
     if names is not None:
         code = _compiled(lines)
+        called = ", ".join(f"a{i}: {name}" for i, name in enumerate(names) if name != "out")
         return code.replace(
+            co_filename=generated_file(
+                "gradcore.dispatch.direct", "\n    ".join((f"{lines[0]}  # {called}", *lines[1:]))
+            ),
             co_varnames=(*names, *code.co_varnames[len(names) :]),
             co_argcount=positional,
             co_kwonlyargcount=len(names) - positional,
         )
-    module = compile("\n    ".join(lines), "<gradcore.dispatch.direct>", "exec")
+    text = "\n    ".join(lines)
+    module = compile(text, generated_file("gradcore.dispatch.direct", text), "exec")
     return next(constant for constant in module.co_consts if isinstance(constant, types.CodeType))
 
 
@@ -251,7 +261,7 @@ def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
         single = len(tensors) == 1 and (op.kind == "composite" or not isinstance(tensors[0], Variable))
         return function(tensors[0] if single else tensors, **settings)
 
-    return call
+    return shortened(call)
 
 
 def named(function: Any, op: Op, name: str, method: bool) -> Callable[..., Any]:

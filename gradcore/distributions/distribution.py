@@ -17,6 +17,7 @@ from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.size import Size
 from gradcore.tensor import Tensor
+from gradcore.tracebacks import ShortErrors
 
 __all__ = ["Distribution", "ExponentialFamily", "broadcast_all", "lazy_property"]
 
@@ -44,7 +45,7 @@ class lazy_property(functools.cached_property):  # type: ignore[type-arg]
             return super().__get__(instance, owner)
 
 
-class Distribution:
+class Distribution(ShortErrors):
     """A distribution of tensors.
 
     A sample has the shape ``sample_shape + batch_shape + event_shape``: so many draws of so many distributions with

@@ -12,6 +12,7 @@ from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.size import Size
 from gradcore.tensor import Tensor
+from gradcore.tracebacks import ShortErrors
 
 __all__ = [
     "ComposeTransform",
@@ -31,7 +32,7 @@ def sum_rightmost(value: Any, dims: int) -> Any:
     return value.reshape(*value.shape[: value.ndim - dims], -1).sum(-1)
 
 
-class Transform:
+class Transform(ShortErrors):
     """A map with, if `bijective`, an inverse and a Jacobian determinant.
 
     Subclasses define `_call`, and as they can `_inverse` and `log_abs_det_jacobian`.

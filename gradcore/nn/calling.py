@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.nn.backward_hooks import BackwardHooks, watch_node
+from gradcore.tracebacks import shorten
 
 __all__ = [
     "Calls",
@@ -101,11 +102,15 @@ class Calls:
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
-        every = _Everywhere
-        if own or every.forward or every.forward_pre or every.backward or every.backward_pre:
-            return _Call(self, args, kwargs).run()
-        return self.forward(*args, **kwargs)
+        try:
+            own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+            every = _Everywhere
+            if own or every.forward or every.forward_pre or every.backward or every.backward_pre:
+                return _Call(self, args, kwargs).run()
+            return self.forward(*args, **kwargs)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     _call_impl = __call__
 

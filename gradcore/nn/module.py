@@ -18,6 +18,7 @@ from gradcore.nn.conversion import Conversion
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.state import State
 from gradcore.tensor import Tensor
+from gradcore.tracebacks import ShortErrors
 
 __all__ = [
     "Module",
@@ -75,7 +76,7 @@ def _kind(value: Any) -> str:
     return cls.__name__ if cls.__module__ in ("builtins", "") else f"{cls.__module__}.{cls.__qualname__}"
 
 
-class Module(Calls, State, Conversion):
+class Module(Calls, State, Conversion, ShortErrors):
     """The base of all modules: assign parameters and modules as attributes in ``__init__`` and define ``forward``.
 
     Examples

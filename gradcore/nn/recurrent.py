@@ -9,6 +9,7 @@ from typing import Any
 
 from gradcore.autograd.formulas import TENSORS
 from gradcore.creation import empty, zeros
+from gradcore.errors import caller_depth
 from gradcore.nn import functional as F
 from gradcore.nn.init import uniform_
 from gradcore.nn.module import Module
@@ -321,7 +322,7 @@ class RNNBase(_Recurrent):
             warnings.warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
                 f"num_layers greater than 1, but got dropout={self.dropout} and num_layers={self.num_layers}",
-                stacklevel=4,
+                stacklevel=caller_depth(),
             )
         for name in ("hidden_size", "num_layers"):
             if getattr(self, name) <= 0:

@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.modes import PROFILE, local
 from gradcore.autograd.variables import type_name
+from gradcore.errors import caller_depth
 from gradcore.optim import state_dicts
 from gradcore.profiler.recording import record_function
 from gradcore.tensor import Tensor
+from gradcore.tracebacks import ShortErrors
 
 __all__ = [
     "Optimizer",
@@ -78,7 +80,7 @@ def _with_hooks(step: Step) -> Step:
     return hooked  # type: ignore[return-value]
 
 
-class Optimizer:
+class Optimizer(ShortErrors):
     """The base of all optimisers: subclass it and define `step`.
 
     Parameters
@@ -247,7 +249,7 @@ class Optimizer:
             warnings.warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
                 "see github.com/pytorch/pytorch/issues/40967 for more information",
-                stacklevel=4,
+                stacklevel=caller_depth(),
             )
         named = "param_names" in param_group
         if any(named != ("param_names" in group) for group in self.param_groups):

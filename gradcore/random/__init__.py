@@ -35,6 +35,7 @@ from gradcore.random.generator import (
     set_rng_state,
 )
 from gradcore.tensor import Tensor
+from gradcore.tracebacks import shortened
 
 __all__ = [
     "Generator",
@@ -60,6 +61,6 @@ __all__ = [
 ]
 
 for _name, _method in METHODS.items():
-    setattr(Tensor, _name, _method)
+    setattr(Tensor, _name, shortened(_method))
 TENSORS.bernoulli_mask, TENSORS.drawn_like = bernoulli_mask, drawn_like
 TENSORS.rand, TENSORS.randn, TENSORS.log_standard_gamma = rand, randn, log_standard_gamma

@@ -14,6 +14,7 @@ from gradcore.backends.fusion.tracer import Tracer
 from gradcore.backends.numpy import bits
 from gradcore.backends.numpy.tiles import Program
 from gradcore.backends.portable import approximations
+from gradcore.tracebacks import generated_file
 
 __all__ = ["Unfusable", "program_of"]
 
@@ -125,7 +126,8 @@ def _arranged(result: Value, inputs: int) -> Program:
         known[f"f{number}"] = _function(value)
         lines.append(f"    f{number}({', '.join(given)}, out={place})")
     parameters = [*(f"o{i}" for i in range(inputs)), *(f"s{i}" for i in range(len(scratch))), "result"]
-    exec("\n".join([f"def tile({', '.join(parameters)}):", *lines]), known)
+    text = "\n".join([f"def tile({', '.join(parameters)}):", *lines])
+    exec(compile(text, generated_file(__name__, text), "exec"), known)
     return Program(len(order), tuple(scratch), result.dtype, known["tile"])
 
 

@@ -1,0 +1,123 @@
+"""What of gradcore users see in the traceback of an error: its last frame, not the ten before it.
+
+An error is shortened where it leaves gradcore, at the end of ``try: ... except`` in what users call, which costs
+nothing as long as nothing is raised::
+
+    except BaseException as error:
+        shorten(error)
+        raise
+
+So it is short wherever it is shown: in scripts, notebooks, tests, logs, other threads. Frames of users stay, be they
+below gradcore's (in hooks, in ``forward`` of modules) or between.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import sys
+from collections.abc import Callable
+from itertools import count
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeVar, cast
+
+from gradcore import config
+
+__all__ = ["ShortErrors", "generated_file", "is_own", "shorten", "shortened"]
+
+#: Frames of these, too, are left out where gradcore has called them.
+LIBRARIES = {"numpy", "scipy", "cupy", "cupyx", "cupy_backends", *sys.stdlib_module_names} - {"__main__"}
+
+
+def is_own(frame: FrameType) -> bool:
+    """Whether gradcore itself is running there: its modules, or what it has generated."""
+    code = frame.f_code
+    own = _own.get(code)
+    if own is None:
+        name = str(frame.f_globals.get("__name__", ""))
+        own = _own[code] = name.partition(".")[0] == "gradcore" or code.co_filename.startswith("<gradcore")
+    return own
+
+
+#: What `is_own` has found.
+_own: dict[CodeType, bool] = {}
+
+
+def shorten(error: BaseException) -> None:
+    """Leave out of an error's traceback, and of those of its causes, all frames of gradcore but the telling ones.
+
+    These are the last one, where it was raised, and ``forward`` of the module in which that was.
+    """
+    if config.get_traceback() == "full":
+        return
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        if each.__traceback__ is not None:
+            each.__traceback__ = _shortened(each.__traceback__)
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def shortened(function: _F) -> _F:
+    """A function whose errors are shortened: for what is called seldom, as it is a call more."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return function(*args, **named)
+        except BaseException as error:
+            shorten(error)
+            raise
+
+    return cast(_F, call)
+
+
+class ShortErrors:
+    """The base of classes of gradcore whose constructors check much: these errors are shortened, too."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        if "__init__" in vars(cls) and cls.__module__.startswith("gradcore."):
+            cls.__init__ = shortened(cls.__init__)  # type: ignore[misc]
+
+
+def _shortened(traceback: TracebackType) -> TracebackType:
+    shown: list[TracebackType] = []
+    own: list[TracebackType] = []  # the frames of gradcore since the last one of users
+    following: TracebackType | None = traceback
+    while following is not None:
+        entry, following = following, following.tb_next
+        if is_own(entry.tb_frame):
+            own.append(entry)
+        elif not own or str(entry.tb_frame.f_globals.get("__name__", "")).partition(".")[0] not in LIBRARIES:
+            shown.append(entry)
+            own.clear()
+    result: TracebackType | None = None
+    for entry in reversed([*shown, *_telling(own)]):
+        result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return result or traceback
+
+
+def _telling(frames: list[TracebackType]) -> list[TracebackType]:
+    modules = [entry for entry in frames[:-1] if _is_forward(entry.tb_frame)]
+    return [*modules[-1:], *frames[-1:]]
+
+
+def _is_forward(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "forward" and str(frame.f_globals.get("__name__")).startswith("gradcore.nn.")
+
+
+_numbers = count()
+
+
+def generated_file(module: str, text: str) -> str:
+    """The name of a file for code that `module` has generated: debuggers, `inspect` and tracebacks find the text."""
+    name = f"<{module}-{next(_numbers)}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    return name
