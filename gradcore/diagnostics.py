@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import numpy as np
 
 from gradcore import config
-from gradcore.backends import registry
+from gradcore.backends import compiled, registry
+from gradcore.backends.numpy import openblas, threads
 
 __all__ = ["show_config"]
+
+MISSING = "not installed"
 
 
 def _version(package: str) -> str:
@@ -16,45 +22,78 @@ def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        return MISSING
 
 
 def _cupy() -> str:
     for package in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
         version = _version(package)
-        if version != "not installed":
+        if version != MISSING:
             return f"{version} ({package})"
-    return "not installed"
+    return MISSING
+
+
+def _blas() -> str:
+    """The BLAS that NumPy was built with, and its threads."""
+    built: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment, call-arg, func-returns-value]
+    blas = built.get("Build Dependencies", {}).get("blas", {})
+    name = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+    library = openblas.NUMPY.library
+    if library is None:
+        return f"{name}; its threads are not gradcore's to choose"
+    return f"{name}, in {_number(library.read(), 'thread')}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _compiled() -> str:
+    found = compiled.state()
+    if hasattr(registry.CPU.backend, "library"):
+        return f"used ({found})"
+    return found if not found.startswith("built: ") else f"{found}, for programs that start from now on"
+
+
+def _cuda() -> str:
+    reason = registry.unavailable("cuda")
+    if reason is not None:
+        return f"not available: {reason}"
+    from gradcore import cuda
+
+    return f"available ({', '.join(f'{i}: {cuda.get_device_name(i)}' for i in range(cuda.device_count()))})"
 
 
 def show_config() -> str:
-    """Describe versions, devices, and why a device cannot be used.
+    """Describe what gradcore runs on: versions, threads, BLAS, compiled kernels, devices and why one cannot be used.
 
     Returns
     -------
     str
         Several lines of text; print it, and put it into bug reports.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> print(gradcore.show_config())
+    gradcore  ...
     """
     import platform
 
     from gradcore import __version__
 
-    reason = registry.unavailable("cuda")
-    if reason is None:
-        from gradcore import cuda
-
-        names = ", ".join(f"{i}: {cuda.get_device_name(i)}" for i in range(cuda.device_count()))
-        cuda_line = f"available ({names})"
-    else:
-        cuda_line = f"not available: {reason}"
+    bfloat16 = _version("ml_dtypes")
     lines = {
-        "gradcore": __version__,
+        "gradcore": f"{__version__} in {os.path.dirname(os.path.dirname(__file__))}",
         "Python": f"{platform.python_version()} on {platform.platform()}",
         "NumPy": np.__version__,
         "SciPy": _version("scipy"),
-        "ml_dtypes": _version("ml_dtypes"),
+        "ml_dtypes": bfloat16 if bfloat16 != MISSING else f"{MISSING}, so there is no bfloat16",
+        "threads": f"{threads.get_num_threads()} for operations on the CPU, which has {_number(os.cpu_count() or 1, 'core')}",
+        "BLAS": _blas(),
+        "compiled kernels": _compiled(),
         "CuPy": _cupy(),
-        "CUDA": cuda_line,
+        "CUDA": _cuda(),
         "device='cuda' without CUDA": {"warn": "the CPU, with a warning", "silent": "the CPU", "error": "an error"}[
             config.cuda_fallback()
         ],

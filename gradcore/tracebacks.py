@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import linecache
+import os
 import sys
 from collections.abc import Callable
 from itertools import count
@@ -23,7 +24,7 @@ from typing import Any, TypeVar, cast
 
 from gradcore import config
 
-__all__ = ["ShortErrors", "generated_file", "is_own", "shorten", "shortened"]
+__all__ = ["ShortErrors", "generated_file", "is_own", "line_name", "shorten", "shortened"]
 
 #: Frames of these, too, are left out where gradcore has called them.
 LIBRARIES = {"numpy", "scipy", "cupy", "cupyx", "cupy_backends", *sys.stdlib_module_names} - {"__main__"}
@@ -111,6 +112,15 @@ def _telling(frames: list[TracebackType]) -> list[TracebackType]:
 
 def _is_forward(frame: FrameType) -> bool:
     return frame.f_code.co_name == "forward" and str(frame.f_globals.get("__name__")).startswith("gradcore.nn.")
+
+
+def line_name(filename: str, line: int) -> str:
+    """How users know a line: by its file, or by the cell of their notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    label = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(filename)
+    if label is None:
+        return f"{os.path.basename(filename)}:{line}"
+    return f"{label[1].replace('[', ' [')}, line {line}"
 
 
 _numbers = count()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import os
 import sys
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from gradcore.autograd.origins import Origin
+from gradcore.tracebacks import is_own, line_name
 
 __all__ = ["Place", "here", "of_node"]
 
@@ -26,7 +26,7 @@ class Place(NamedTuple):
         return linecache.getline(self.filename, self.line).strip()
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.filename)}:{self.line}"
+        return line_name(self.filename, self.line)
 
 
 def _place(code: CodeType, line: int) -> Place:
@@ -36,23 +36,9 @@ def _place(code: CodeType, line: int) -> Place:
 def here() -> Place:
     """The innermost line outside gradcore that is being run."""
     frame: FrameType = sys._getframe(1)
-    while frame.f_back is not None and _is_own(frame):
+    while frame.f_back is not None and is_own(frame):
         frame = frame.f_back
     return _place(frame.f_code, frame.f_lineno)
-
-
-#: What `_is_own` has found, by code object.
-_own: dict[CodeType, bool] = {}
-
-
-def _is_own(frame: FrameType) -> bool:
-    """Whether gradcore itself is running there: its modules, or formulas and kernels that it has made."""
-    code = frame.f_code
-    own = _own.get(code)
-    if own is None:
-        name = frame.f_globals.get("__name__", "")
-        own = _own[code] = name.startswith("gradcore.") or code.co_filename.startswith("<gradcore")
-    return own
 
 
 def of_node(node: Any) -> Place | None:

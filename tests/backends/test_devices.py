@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -354,5 +355,8 @@ def test_show_config() -> None:
     code = "print(gc.show_config())"
     text = run(MISSING, code)
     assert "not available: CuPy is not installed" in text
-    for word in ("gradcore", "Python", "NumPy", "SciPy", "device='cuda' without CUDA"):
+    for word in ("gradcore", "Python", "NumPy", "SciPy", "ml_dtypes", "CuPy", "device='cuda' without CUDA"):
         assert word in text
+    assert re.search(r"threads +\d+ for operations", text)
+    assert re.search(r"BLAS +\S+.* (in \d+ thread|not gradcore's to choose)", text)
+    assert re.search(r"compiled kernels +(not built|switched off)", text)

@@ -1,5 +1,12 @@
 """The memory report: what graphs keep, by operation and line, with each piece of memory counted once."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
 import gradcore as gc
 from gradcore import nn, viz
 
@@ -103,3 +110,25 @@ def test_tables_for_reading():
     assert text.splitlines()[2].split() == ["operation", "nodes", "saved", "of", "leaves", "line"]
     assert len({line.index("B  ") for line in text.splitlines()[3:] if "B  " in line}) <= 2
     assert "<table>" in report._repr_html_()
+
+
+def test_cells_of_notebooks_are_named():
+    pytest.importorskip("IPython")
+    cells = [
+        "import gradcore as gc; from gradcore import viz",
+        "x = gc.ones(3, requires_grad=True)\nwith viz.record():\n    y = (x * x).exp().sum()",
+        "print(viz.memory(y))",
+        "print(viz.graph(y)._repr_svg_())",
+    ]
+    program = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance(colors='NoColor')\n"
+        f"for cell in {cells!r}: shell.run_cell(cell, store_history=True)"
+    )
+    root = str(Path(gc.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.count("In [2], line 3  y = (x * x).exp().sum()") == 3
+    assert done.stdout.count("In [2], line 3") > 3  # in the picture, too
