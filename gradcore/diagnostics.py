@@ -89,7 +89,7 @@ def show_config() -> str:
         "NumPy": np.__version__,
         "SciPy": _version("scipy"),
         "ml_dtypes": bfloat16 if bfloat16 != MISSING else f"{MISSING}, so there is no bfloat16",
-        "threads": f"{threads.get_num_threads()} for operations on the CPU, which has {_number(os.cpu_count() or 1, 'core')}",
+        "threads": f"{threads.get_num_threads()} for operations on the CPU; {_number(os.cpu_count() or 1, 'core')}",
         "BLAS": _blas(),
         "compiled kernels": _compiled(),
         "CuPy": _cupy(),

@@ -21,6 +21,7 @@ from gradcore.dtypes import DTypeLike
 from gradcore.interop import device_of, from_dlpack_on_host
 from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor, is_differentiated
+from gradcore.tracebacks import shorten
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "new_tensor", "tensor"]
 
@@ -176,7 +177,11 @@ def tensor(
         return finished(out, requires_grad)  # type: ignore[no-any-return]
     if hasattr(data, "__cuda_array_interface__"):
         return finished(as_tensor(data, dtype, device).clone(), requires_grad)  # type: ignore[no-any-return]
-    array, inferred = _read(data, wanted)
+    try:
+        array, inferred = _read(data, wanted)
+    except BaseException as error:
+        shorten(error)
+        raise
     wanted = wanted or inferred
     if array.dtype.kind == "c" and not wanted.is_complex:
         raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
