@@ -60,6 +60,7 @@ from gradcore import storage as storage
 from gradcore import subclasses as subclasses
 from gradcore import testing as testing
 from gradcore import torch_version as torch_version
+from gradcore import tracebacks as tracebacks
 from gradcore import transfer as transfer
 from gradcore import types as types
 from gradcore import utils as utils
@@ -93,10 +94,12 @@ from gradcore.backends.numpy.threads import set_num_threads as set_num_threads
 from gradcore.compiler import compile as compile
 from gradcore.config import cuda_fallback as cuda_fallback
 from gradcore.config import get_float32_matmul_precision as get_float32_matmul_precision
+from gradcore.config import get_traceback as get_traceback
 from gradcore.config import history_loss as history_loss
 from gradcore.config import set_cuda_fallback as set_cuda_fallback
 from gradcore.config import set_float32_matmul_precision as set_float32_matmul_precision
 from gradcore.config import set_history_loss as set_history_loss
+from gradcore.config import set_traceback as set_traceback
 from gradcore.conversion import set_default_tensor_type as set_default_tensor_type
 from gradcore.creation import empty as empty
 from gradcore.creation import empty_like as empty_like
