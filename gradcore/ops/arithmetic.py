@@ -179,7 +179,7 @@ def rdiv(F, self, other):
     return F.reciprocal(self) * other
 
 
-@elementwise(promotion="default -bool -complex", numbers=("self", "other"), constant="steps")
+@elementwise(promotion="default -bool -complex", numbers=("self", "other"), constant="rounding down makes steps")
 def floor_divide(self, other):
     """``self / other`` rounded down; no derivative."""
 
@@ -207,7 +207,13 @@ def fmod(self, other):
     """C's modulus, ``self - other * trunc(self / other)``: the sign is that of `self`."""
 
 
-@elementwise(promotion="default -complex", function=False, method=False, numbers=("self", "other"), constant="steps")
+@elementwise(
+    promotion="default -complex",
+    function=False,
+    method=False,
+    numbers=("self", "other"),
+    constant="rounding down makes steps",
+)
 def trunc_divide(self, other):
     """``self / other`` rounded towards zero; no derivative."""
 

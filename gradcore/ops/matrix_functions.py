@@ -309,6 +309,8 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
     if rcond is None:
         rcond = _relative(A, None, None)
     solution, residuals, rank, sizes = F.least_squares(A, right, rcond, driver or "gelsy")
+    if sizes.shape[-1] and F.is_differentiated(A):
+        sizes = F.linalg_svdvals(A)
     if vector:
         return (
             F.squeeze(solution, -1),
