@@ -1,4 +1,4 @@
-"""Other libraries' functions on tensors: recorded, or refused, never computed behind the graph's back."""
+"""Tensors' memory in other libraries: shared only where there is no history to lose."""
 
 from __future__ import annotations
 
@@ -8,20 +8,9 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
-from gradcore.backends.portable.elementwise import RENAMED
+from gradcore.tensor import is_differentiated
 
-__all__ = ["cuda_array_interface", "device_of", "dlpack", "exported", "from_dlpack_on_host", "ufunc"]
-
-_BY_NUMPY_NAME = {numpy_name: name for name, numpy_name in RENAMED.items()}
-
-
-def ufunc(function: Any, method: str, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The operation that a NumPy universal function stands for."""
-    op = getattr(TENSORS, _BY_NUMPY_NAME.get(function.__name__, ""), None)
-    if op is None or method != "__call__" or named:
-        return NotImplemented
-    return op(*(TENSORS.as_tensor(x) if hasattr(x, "__array__") else x for x in inputs))
+__all__ = ["cuda_array_interface", "device_of", "dlpack", "exported", "from_dlpack_on_host"]
 
 
 def cuda_array_interface(t: Any) -> dict[str, Any]:
@@ -31,7 +20,7 @@ def cuda_array_interface(t: Any) -> dict[str, Any]:
             f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {t.type()} If CUDA data is required use "
             "tensor.cuda() to copy tensor to device memory."
         )
-    if t.requires_grad:
+    if t.requires_grad or is_differentiated(t):
         raise RuntimeError(
             "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
             "var.detach() to get Variable that doesn't require grad."
@@ -41,7 +30,7 @@ def cuda_array_interface(t: Any) -> dict[str, Any]:
 
 def exported(t: Any) -> Any:
     """The array of a tensor, for a library that shares its memory through DLPack."""
-    if t.requires_grad:
+    if t.requires_grad or is_differentiated(t):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if t._device.type not in ("cpu", "cuda"):
         raise BufferError(f"Can't export a tensor of device {t._device}, use tensor.cpu()")

@@ -536,9 +536,14 @@ class Tensor(Variable, Methods):
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        from gradcore.interop import ufunc as route
+        from gradcore.numpy_functions import ufunc as route
 
         return route(ufunc, method, inputs, named)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from gradcore.numpy_functions import array_function
+
+        return array_function(func, args, kwargs)
 
     # -- protocols by which other libraries share the memory: only where there is no history to lose ---------------
 
