@@ -34,6 +34,10 @@ def get_world_size(group: Any = None) -> int:
     return 1
 
 
+#: Modules below this one are looked for, and have a reason not to be there.
+__path__: list[str] = []
+
+
 def __getattr__(name: str) -> Any:
     raise AttributeError(
         f"module {__name__!r} has no attribute {name!r}: gradcore runs in one process, and is_available() is False; "

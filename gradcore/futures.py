@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
+Result = TypeVar("Result")
 
-class Future:
+
+class Future(Generic[Result]):
     """A result that a thread will set, or the error in its place.
 
     Parameters
@@ -57,9 +59,9 @@ class Future:
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self._future.set_exception(result)
 
-    def then(self, callback: Callable[[Future], Any]) -> Future:
+    def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
         """A future for the result of a callback, which gets this one when it is done."""
-        after = Future()
+        after: Future[Any] = Future()
 
         def run(_: Any) -> None:
             try:
@@ -70,14 +72,14 @@ class Future:
         self._future.add_done_callback(run)
         return after
 
-    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+    def add_done_callback(self, callback: Callable[[Future[Any]], Any]) -> None:
         """Call a function with this future when it is done."""
         self._future.add_done_callback(lambda _: callback(self))
 
 
-def collect_all(futures: list[Future]) -> Future:
+def collect_all(futures: list[Future[Any]]) -> Future[Any]:
     """A future for the list of futures, done when all of them are."""
-    together = Future()
+    together: Future[Any] = Future()
     left = len(futures)
     if not left:
         together.set_result([])
@@ -93,6 +95,6 @@ def collect_all(futures: list[Future]) -> Future:
     return together
 
 
-def wait_all(futures: list[Future]) -> list[Any]:
+def wait_all(futures: list[Future[Any]]) -> list[Any]:
     """The results of all futures."""
     return [future.wait() for future in futures]

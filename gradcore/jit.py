@@ -111,14 +111,14 @@ def is_scripting() -> bool:
 is_tracing = is_scripting
 
 
-def fork(func: Callable[..., Any], *args: Any, **named: Any) -> Future:
+def fork(func: Callable[..., Any], *args: Any, **named: Any) -> Future[Any]:
     """The result of a call as a future; the call is made at once."""
-    future = Future()
+    future: Future[Any] = Future()
     future.set_result(func(*args, **named))
     return future
 
 
-def wait(future: Future) -> Any:
+def wait(future: Future[Any]) -> Any:
     """The result of a future."""
     return future.wait()
 

@@ -98,6 +98,8 @@ distributions.uniform: Uniform
 distributions.von_mises: VonMises
 distributions.weibull: Weibull
 distributions.wishart: Wishart
+functorch.experimental < func: functionalize
+fx < compiler: wrap=_unchanged
 functional < gradcore: atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod
 functional < gradcore: cdist chain_matmul einsum istft lu meshgrid norm pca_lowrank split stft svd_lowrank tensordot
 functional < gradcore: unique unique_consecutive unravel_index
@@ -167,12 +169,13 @@ utils.data._utils.collate < utils.data: default_collate default_convert
 utils.data._utils.worker < utils.data: get_worker_info
 utils.data.dataloader: DataLoader default_collate default_convert get_worker_info
 utils.data.dataset: ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset TensorDataset random_split
+utils.data.distributed: DistributedSampler
 utils.data.sampler: BatchSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler WeightedRandomSampler
 """
 
 #: Submodules that are imported when they are first looked up as attributes.
 _SUBMODULES = """
-gradcore: accelerator compiler cpu distributed distributions functional nn optim
+gradcore: accelerator compiler cpu distributed distributions functional functorch nn optim
 gradcore: futures hub jit multiprocessing profiler quasirandom serialization signal testing torch_version types
 gradcore: version viz
 distributions: utils
@@ -190,6 +193,7 @@ ABSENT = {
     "_refs": "operations are declared in gradcore.ops",
     "_subclasses": "tensors of the device 'meta' have shapes and dtypes without data",
     "ao": "there are no quantized tensors",
+    "distributed": "gradcore runs in one process; nn.DataParallel uses several devices",
     "export": "a program is Python, and cannot be exported",
     "fx": "a program is Python; gradcore.viz shows graphs, and __torch_function__ modes see every operation",
     "library": "operations are made with gradcore.autograd.Function, gradcore.register_op or gradcore.from_kernel",
@@ -292,7 +296,7 @@ def further(module: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
         if name == "__all__" and path in NAMES:
             return _public(path)
-        if name.startswith("__"):
+        if name.startswith("__") and f"{path}.{name}".lstrip(".") not in NAMES:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         return scope.setdefault(name, _look_up(path, name))
 

@@ -28,11 +28,6 @@ class OfCategories(WithProbabilities):
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     _event_dims = {"probs": 1, "logits": 1}
 
-    def __init__(
-        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
-    ) -> None:
-        super().__init__(probs, logits, validate_args)
-
     def _kept(self, given: Tensor) -> Tensor:
         if given.ndim < 1:
             raise ValueError(f"`{self._given}` parameter must be at least one-dimensional.")
@@ -79,6 +74,11 @@ class Categorical(OfCategories):
     >>> weather.log_prob(gradcore.tensor([0, 1])).exp()
     tensor([0.2500, 0.7500])
     """
+
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        self._of_probabilities(probs, logits, validate_args)
 
     has_enumerate_support = True
 
@@ -136,6 +136,11 @@ class OneHotCategorical(OfCategories):
     validate_args : bool, optional
         Whether parameters and values are checked.
     """
+
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        self._of_probabilities(probs, logits, validate_args)
 
     support = constraints.one_hot
     has_enumerate_support = True
@@ -212,7 +217,7 @@ class Multinomial(OfCategories):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        super().__init__(probs, logits, validate_args)
+        self._of_probabilities(probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:

@@ -107,7 +107,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         validate_args: bool | None = None,
     ) -> None:
         self._lims = lims
-        super().__init__(probs, logits, validate_args)
+        self._of_probabilities(probs, logits, validate_args)
 
     @property
     def _p(self) -> Tensor:

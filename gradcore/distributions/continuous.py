@@ -36,7 +36,8 @@ class _LocationScale(Distribution):
     support = constraints.real
     has_rsample = True
 
-    def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
+    def _of_location(self, loc: Parameter, scale: Parameter, validate_args: bool | None) -> None:
+        """Begin with both, broadcast against each other."""
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -68,6 +69,9 @@ class Normal(_LocationScale, ExponentialFamily):
     >>> gradcore.allclose(mean.grad, gradcore.tensor(1.0))
     True
     """
+
+    def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
+        self._of_location(loc, scale, validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -118,6 +122,9 @@ class Laplace(_LocationScale):
         Whether parameters and values are checked.
     """
 
+    def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
+        self._of_location(loc, scale, validate_args)
+
     @property
     def mean(self) -> Tensor:
         return self.loc
@@ -160,6 +167,9 @@ class Cauchy(_LocationScale):
     validate_args : bool, optional
         Whether parameters and values are checked.
     """
+
+    def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
+        self._of_location(loc, scale, validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -35,6 +35,9 @@ class Bernoulli(WithProbabilities, ExponentialFamily):
         Whether parameters and values are checked.
     """
 
+    def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
+        self._of_probabilities(probs, logits, validate_args)
+
     support = constraints.boolean
     has_enumerate_support = True
 
@@ -87,7 +90,7 @@ class Geometric(WithProbabilities):
     support = constraints.nonnegative_integer
 
     def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
-        super().__init__(probs, logits, validate_args)
+        self._of_probabilities(probs, logits, validate_args)
         if self._validate_args and probs is not None and TENSORS.holds_anywhere(~(self.probs > 0)):
             raise ValueError(
                 f"Expected parameter probs (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r} to be "
@@ -122,15 +125,12 @@ class Geometric(WithProbabilities):
 class _OfTrials(WithProbabilities):
     """A distribution of counts of successes, with a number of trials that is broadcast against the probabilities."""
 
-    def __init__(
-        self,
-        total_count: Parameter,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
+    def _of_trials(
+        self, total_count: Parameter, probs: Tensor | None, logits: Tensor | None, validate_args: bool | None
     ) -> None:
+        """Begin with a number of trials, and one of both."""
         self.total_count = total_count
-        super().__init__(probs, logits, validate_args)
+        self._of_probabilities(probs, logits, validate_args)
 
     def _kept(self, given: Parameter) -> Tensor:
         total, given = broadcast_all(self.total_count, given)
@@ -167,7 +167,7 @@ class Binomial(_OfTrials):
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        super().__init__(total_count, probs, logits, validate_args)
+        self._of_trials(total_count, probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -222,6 +222,15 @@ class NegativeBinomial(_OfTrials):
     validate_args : bool, optional
         Whether parameters and values are checked.
     """
+
+    def __init__(
+        self,
+        total_count: Parameter,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._of_trials(total_count, probs, logits, validate_args)
 
     arg_constraints = {
         "total_count": constraints.greater_than_eq(0),

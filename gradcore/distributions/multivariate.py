@@ -78,9 +78,10 @@ class OfCovariance(Distribution):
     _event_dims = {"covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_factor": 2}
     has_rsample = True
 
-    def __init__(
+    def _of_covariance(
         self, name: str, matrix: Tensor, batch: Sequence[int], event: Sequence[int], validate_args: bool | None
     ) -> None:
+        """Begin with one of the three."""
         setattr(self, name, matrix.expand(*batch, -1, -1))
         super().__init__(batch, event, validate_args=validate_args)
         self._factor = _FACTORS[name](matrix)
@@ -144,7 +145,7 @@ class MultivariateNormal(OfCovariance):
         check_matrix(name, matrix)
         batch = broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         self.loc = loc.expand(*batch, -1)
-        super().__init__(name, matrix, batch, loc.shape[-1:], validate_args)
+        self._of_covariance(name, matrix, batch, loc.shape[-1:], validate_args)
 
     @property
     def mean(self) -> Tensor:

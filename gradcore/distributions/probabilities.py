@@ -25,7 +25,8 @@ class WithProbabilities(Distribution):
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     _given: str
 
-    def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
+    def _of_probabilities(self, probs: Parameter, logits: Parameter, validate_args: bool | None) -> None:
+        """Begin with one of both."""
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         self._given = "logits" if probs is None else "probs"

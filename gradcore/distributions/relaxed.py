@@ -23,15 +23,12 @@ class _WithTemperature(WithProbabilities):
     _shared = ("temperature",)
     has_rsample = True
 
-    def __init__(
-        self,
-        temperature: Parameter,
-        probs: Parameter = None,
-        logits: Parameter = None,
-        validate_args: bool | None = None,
+    def _of_temperature(
+        self, temperature: Parameter, probs: Parameter, logits: Parameter, validate_args: bool | None
     ) -> None:
+        """Begin with a temperature, and one of both."""
         self.temperature = temperature
-        super().__init__(probs, logits, validate_args)
+        self._of_probabilities(probs, logits, validate_args)
 
     @property
     def _log_temperature(self) -> Tensor | float:
@@ -74,6 +71,15 @@ class LogitRelaxedBernoulli(_WithTemperature):
     validate_args : bool, optional
         Whether parameters and values are checked.
     """
+
+    def __init__(
+        self,
+        temperature: Parameter,
+        probs: Parameter = None,
+        logits: Parameter = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._of_temperature(temperature, probs, logits, validate_args)
 
     support = constraints.real
 
@@ -131,6 +137,15 @@ class ExpRelaxedCategorical(_WithTemperature, OfCategories):
     validate_args : bool, optional
         Whether parameters and values are checked.
     """
+
+    def __init__(
+        self,
+        temperature: Parameter,
+        probs: Parameter = None,
+        logits: Parameter = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._of_temperature(temperature, probs, logits, validate_args)
 
     support = constraints.real_vector
 

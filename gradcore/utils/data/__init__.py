@@ -26,6 +26,7 @@ from gradcore.utils.data.datasets import (
 from gradcore.utils.data.loading import DataLoader
 from gradcore.utils.data.samplers import (
     BatchSampler,
+    DistributedSampler,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -40,6 +41,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",

@@ -12,6 +12,7 @@ from gradcore.random import Generator, multinomial, randint, randperm
 
 __all__ = [
     "BatchSampler",
+    "DistributedSampler",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 Key = TypeVar("Key", covariant=True)
+#: How many numbers a sampler draws at a time where they do not depend on each other.
+_AT_A_TIME = 1024
 
 
 class Sampler(Generic[Key]):
@@ -91,11 +94,19 @@ class RandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         n, count = len(self.data_source), self.num_samples
         if self.replacement:
-            yield from randint(n, (count,), generator=self.generator).tolist()
+            yield from self._with_replacement(n, count)
             return
         while count > 0:
             yield from randperm(n, generator=self.generator).tolist()[:count]
             count -= n
+
+    def _with_replacement(self, n: int, count: int) -> Iterator[int]:
+        """Numbers a few at a time, as there may be any number of them; what is drawn meanwhile does not change them."""
+        generator = self.generator
+        if generator is None:
+            generator = Generator().manual_seed(int(randint(2**63 - 1, ())))
+        for start in range(0, count, _AT_A_TIME):
+            yield from randint(n, (min(_AT_A_TIME, count - start),), generator=generator).tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -159,6 +170,71 @@ class WeightedRandomSampler(Sampler[int]):
 
     def __len__(self) -> int:
         return self.num_samples
+
+
+class DistributedSampler(Sampler[int]):
+    """The numbers of samples that one of several processes goes through: every so-manieth.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    num_replicas : int, optional
+        How many processes there are; by default what `gradcore.distributed` says.
+    rank : int, optional
+        The number of this one; by default what `gradcore.distributed` says.
+    shuffle : bool
+        Whether the order is random: that of `seed` and of the number given to `set_epoch`, the same in all processes.
+    seed : int
+    drop_last : bool
+        Whether samples at the end are left out, so that each process has equally many; else some come twice.
+
+    Examples
+    --------
+    >>> from gradcore.utils.data import DistributedSampler
+    >>> [list(DistributedSampler(range(5), num_replicas=2, rank=rank, shuffle=False)) for rank in (0, 1)]
+    [[0, 2, 4], [1, 3, 0]]
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        from gradcore import distributed
+
+        self.num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
+        self.rank = distributed.get_rank() if rank is None else rank
+        if not 0 <= self.rank < self.num_replicas:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {self.num_replicas - 1}]")
+        self.dataset, self.shuffle, self.seed, self.drop_last, self.epoch = dataset, shuffle, seed, drop_last, 0
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples each process has."""
+        return count_batches(len(self.dataset), self.num_replicas, self.drop_last)
+
+    @property
+    def total_size(self) -> int:
+        """How many samples all processes have together."""
+        return self.num_samples * self.num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        order = list(range(len(self.dataset)))
+        if self.shuffle:
+            order = randperm(len(order), generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
+        whole = itertools.islice(itertools.cycle(order), self.total_size)
+        return itertools.islice(whole, self.rank, None, self.num_replicas)
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the random order of the next pass."""
+        self.epoch = epoch
 
 
 class BatchSampler(Sampler[list[int]]):
