@@ -19,7 +19,10 @@ __all__ = [
 
 
 class layout:
-    """How a tensor's elements lie in memory; the only one is ``gradcore.strided``."""
+    """How a tensor's elements lie in memory: ``gradcore.strided`` for every tensor.
+
+    There are the others of PyTorch too, to compare with.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -36,6 +39,8 @@ class memory_format(layout):
 
 
 strided = layout("strided")
+jagged, sparse_coo = layout("jagged"), layout("sparse_coo")
+sparse_bsc, sparse_bsr, sparse_csc, sparse_csr = map(layout, ("sparse_bsc", "sparse_bsr", "sparse_csc", "sparse_csr"))
 contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")

@@ -37,7 +37,9 @@ gradcore < conversion: set_default_tensor_type
 gradcore < cuda: Event OutOfMemoryError Stream
 gradcore < flags: get_num_interop_threads is_warn_always_enabled set_flush_denormal set_num_interop_threads
 gradcore < flags: set_warn_always
+gradcore < futures: Future
 gradcore < jit: fork wait
+gradcore < layouts: jagged sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr
 gradcore < nn.positional: alpha_dropout alpha_dropout_ batch_norm binary_cross_entropy_with_logits conv_tbc ctc_loss
 gradcore < nn.positional: dropout dropout_ embedding feature_alpha_dropout feature_alpha_dropout_ feature_dropout
 gradcore < nn.positional: feature_dropout_ gru_cell instance_norm kl_div lstm_cell norm_except_dim rnn_relu_cell
@@ -163,6 +165,7 @@ optim.radam: RAdam
 optim.rmsprop: RMSprop
 optim.rprop: Rprop
 profiler.profiler: ProfilerAction profile schedule supported_activities tensorboard_trace_handler
+serialization < types: MAP_LOCATION
 signal.windows.windows: bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann
 signal.windows.windows: kaiser nuttall
 utils.data._utils.collate < utils.data: default_collate default_convert

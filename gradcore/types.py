@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import IO, Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import IO, TypeAlias
 
 from gradcore.device import device as _device
 from gradcore.size import Size as _Size
+from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
 
 __all__ = ["Device", "FileLike", "Number", "Storage"]
@@ -15,7 +16,8 @@ __all__ = ["Device", "FileLike", "Number", "Storage"]
 Number: TypeAlias = int | float | bool
 Device: TypeAlias = _device | str | int | None
 FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
-Storage: TypeAlias = Any
+Storage: TypeAlias = TypedStorage | UntypedStorage
+MAP_LOCATION: TypeAlias = Device | Callable[[UntypedStorage, str], UntypedStorage] | dict[str, str]
 
 _size: TypeAlias = _Size | list[int] | tuple[int, ...]
 _symsize: TypeAlias = _Size | Sequence[int]
