@@ -110,7 +110,7 @@ def install() -> None:
     """Make ``import torch`` give gradcore, in this process and from now on.
 
     `gradcore.__version__` then begins with the version of PyTorch whose names gradcore has, for those who compare it,
-    and ends with gradcore's own.
+    and ends with gradcore's own; `gradcore.__name__` is ``"torch"``.
 
     Raises
     ------
@@ -134,9 +134,10 @@ def install() -> None:
             "gradcore.as_torch.install() before anything imports torch, or run the program with "
             "`python -m gradcore.as_torch`"
         )
+    gradcore.__name__ = "torch"
     gradcore.__version__ = TorchVersion(f"{VERSION}+gradcore.{gradcore.__version__}")
     sys.meta_path.insert(0, _Finder())
-    sys.modules["torch"] = gradcore
+    sys.modules["torch"] = vars(gradcore)["torch"] = gradcore
 
 
 def main(arguments: Sequence[str]) -> None:

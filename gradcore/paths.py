@@ -105,6 +105,10 @@ fx < compiler: wrap=_unchanged
 functional < gradcore: atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod
 functional < gradcore: cdist chain_matmul einsum istft lu meshgrid norm pca_lowrank split stft svd_lowrank tensordot
 functional < gradcore: unique unique_consecutive unravel_index
+nn.functional < nn: _Reduction=_reduction grad
+nn.functional < nn.sizes: _list_with_default _pair _single _triple
+nn.functional < overrides: handle_torch_function has_torch_function has_torch_function_unary
+nn.functional < overrides: has_torch_function_variadic
 nn.modules < nn: *
 nn.modules < nn.module: *
 nn.modules.activation < nn.activations: *
@@ -153,6 +157,7 @@ nn.parallel.scatter_gather < nn.parallel: gather scatter
 nn.parameter < nn.uninitialized: UninitializedBuffer UninitializedParameter UninitializedTensorMixin=Uninitialized
 nn.parameter < nn.uninitialized: is_lazy
 nn.utils.init: skip_init
+ops < aten: aten=operators
 optim._multi_tensor < optim: ASGD Adadelta Adagrad Adam AdamW Adamax NAdam RAdam RMSprop Rprop SGD
 optim.adadelta: Adadelta
 optim.adagrad: Adagrad

@@ -8,9 +8,12 @@ from __future__ import annotations
 import operator
 from typing import Any, Self
 
+import numpy as np
+
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.variables import version_counter, wrap
+from gradcore.backends.registry import CPU
 from gradcore.creation import empty, tensor
 from gradcore.device import DeviceLike
 from gradcore.dtypes import DTypeLike
@@ -232,6 +235,28 @@ class UntypedStorage(_Storage):
 
     def __init__(self, *args: Any, device: DeviceLike | None = None) -> None:
         self._flat = _made(args, dtypes.uint8, device)
+
+    @classmethod
+    def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """The first bytes of a file, which are read when they are first used.
+
+        Parameters
+        ----------
+        filename : str
+        shared : bool
+            Whether what is written goes to the file, which is made or grows where it is too short.
+        nbytes : int
+            How many bytes.
+        """
+        with open(filename, "ab" if shared else "rb") as file:
+            length = file.seek(0, 2)
+            if shared and length < nbytes:
+                file.truncate(nbytes)
+            elif length < nbytes:
+                raise RuntimeError(f"unable to map {nbytes} bytes of file <{filename}>: it has {length}")
+        mode: Any = "r+" if shared else "c"
+        memory = np.memmap(filename, np.uint8, mode, shape=(nbytes,)) if nbytes else np.empty(0, np.uint8)
+        return cls.__new__(cls)._of(wrap(memory.view(np.ndarray), CPU, dtypes.uint8))
 
     def untyped(self) -> UntypedStorage:
         """The storage itself."""

@@ -52,15 +52,15 @@ class ConstraintRegistry:
 
     def __call__(self, constraint: Constraint) -> Transform:
         """The transform that leads to a constraint."""
-        factory = self._registry.get(_key(constraint)) or self._registry.get(type(constraint))
+        factory = self._registry.get(_key(constraint))
         if factory is None:
             raise NotImplementedError(f"Cannot transform {type(constraint).__name__} constraints: {constraint!r}")
         return factory(constraint)
 
 
 def _key(constraint: Any) -> Any:
-    """What constraints of one kind have in common: a name where they are made by one class for many."""
-    return getattr(constraint, "_name", None) or (constraint if isinstance(constraint, type) else type(constraint))
+    """The class of a constraint."""
+    return constraint if isinstance(constraint, type) else type(constraint)
 
 
 biject_to = ConstraintRegistry()
@@ -100,9 +100,9 @@ def _positive_definite(constraint: Any) -> Transform:
 _for_both(constraints.real, lambda constraint: transforms.identity_transform)
 _for_both(constraints.positive, _above)
 _for_both(constraints.nonnegative, _above)
-_for_both(constraints.less_than(0), _below)
+_for_both(constraints.less_than, _below)
 _for_both(constraints.unit_interval, _between)
-_for_both(constraints.half_open_interval(0, 1), _between)
+_for_both(constraints.half_open_interval, _between)
 transform_to.register(constraints.lower_cholesky, lambda constraint: transforms.LowerCholeskyTransform())
 transform_to.register(constraints.positive_definite, _positive_definite)
 transform_to.register(constraints.positive_semidefinite, _positive_definite)
@@ -124,7 +124,7 @@ def _register_composites(registry: ConstraintRegistry) -> None:
     def stack(constraint: Any) -> Transform:
         return transforms.StackTransform([registry(c) for c in constraint.cseq], constraint.dim)
 
-    registry.register(type(constraints.real_vector), independent)
+    registry.register(constraints.independent, independent)
     registry.register(constraints.cat, cat)
     registry.register(constraints.stack, stack)
 

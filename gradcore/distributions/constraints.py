@@ -199,67 +199,110 @@ class MixtureSameFamilyConstraint(Constraint):
 
 
 class _Elementwise(Constraint):
-    """A set of numbers, of which a formula says whether a number belongs to it."""
-
-    def __init__(self, name: str, belongs: Callable[[Tensor], Tensor], discrete: bool = False, **bounds: Any) -> None:
-        self._name, self._belongs, self.is_discrete = name, belongs, discrete
-        self.__dict__.update(bounds)
-        self._bounds = bounds
-
-    def check(self, value: Tensor) -> Tensor:
-        """Which numbers belong to the set."""
-        return self._belongs(value)
+    """A set of numbers, given by bounds."""
 
     def __repr__(self) -> str:
-        return f"{self._name}({', '.join(f'{key}={value}' for key, value in self._bounds.items())})"
+        bounds = ", ".join(f"{key}={value}" for key, value in vars(self).items())
+        return f"{type(self).__name__.removeprefix('_')}({bounds})"
 
 
 def _whole(x: Tensor) -> Tensor:
     return x % 1 == 0
 
 
-def greater_than(lower_bound: Any) -> Constraint:
+class _Real(_Elementwise):
+    """The real numbers."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers are no NaN."""
+        return value == value
+
+
+class _Boolean(_Elementwise):
+    """Zero and one."""
+
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers are zero or one."""
+        return (value == 0) | (value == 1)
+
+
+class _From(_Elementwise):
+    """Numbers that a lower bound limits."""
+
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
+
+
+class _GreaterThan(_From):
     """The numbers above a bound."""
-    return _Elementwise("GreaterThan", lambda x: lower_bound < x, lower_bound=lower_bound)
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers lie above the bound."""
+        return self.lower_bound < value  # type: ignore[no-any-return]
 
 
-def greater_than_eq(lower_bound: Any) -> Constraint:
+class _GreaterThanEq(_From):
     """The numbers from a bound on."""
-    return _Elementwise("GreaterThanEq", lambda x: lower_bound <= x, lower_bound=lower_bound)
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers lie above the bound or on it."""
+        return self.lower_bound <= value  # type: ignore[no-any-return]
 
 
-def less_than(upper_bound: Any) -> Constraint:
+class _IntegerGreaterThan(_From):
+    """The whole numbers from a bound on."""
+
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers are whole, and lie above the bound or on it."""
+        return _whole(value) & (value >= self.lower_bound)
+
+
+class _LessThan(_Elementwise):
     """The numbers below a bound."""
-    return _Elementwise("LessThan", lambda x: x < upper_bound, upper_bound=upper_bound)
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers lie below the bound."""
+        return value < self.upper_bound
 
 
-def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+class _Between(_Elementwise):
+    """Numbers that two bounds limit."""
+
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+
+
+class _Interval(_Between):
     """The numbers between two bounds, and these."""
-    bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
-    return _Elementwise("Interval", lambda x: (lower_bound <= x) & (x <= upper_bound), **bounds)
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers lie between the bounds or on them."""
+        return (self.lower_bound <= value) & (value <= self.upper_bound)  # type: ignore[no-any-return]
 
 
-def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+class _HalfOpenInterval(_Between):
     """The numbers between two bounds, and the lower one."""
-    bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
-    return _Elementwise("HalfOpenInterval", lambda x: (lower_bound <= x) & (x < upper_bound), **bounds)
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers lie between the bounds or on the lower one."""
+        return (self.lower_bound <= value) & (value < self.upper_bound)  # type: ignore[no-any-return]
 
 
-def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+class _IntegerInterval(_Between):
     """The whole numbers between two bounds, and these."""
-    bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
-    return _Elementwise(
-        "IntegerInterval", lambda x: _whole(x) & (lower_bound <= x) & (x <= upper_bound), True, **bounds
-    )
 
+    is_discrete = True
 
-def _integers_from(lower_bound: int) -> Constraint:
-    return _Elementwise("IntegerGreaterThan", lambda x: _whole(x) & (x >= lower_bound), True, lower_bound=lower_bound)
-
-
-def independent(base_constraint: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
-    """Values of more dims, all of whose parts belong to a set."""
-    return _Independent(base_constraint, reinterpreted_batch_ndims)
+    def check(self, value: Tensor) -> Tensor:
+        """Which numbers are whole, and lie between the bounds or on them."""
+        return _whole(value) & (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
 class multinomial(Constraint):
@@ -282,18 +325,12 @@ class multinomial(Constraint):
         return (x >= 0).all(dim=-1) & (x.sum(dim=-1) <= self.upper_bound)  # type: ignore[no-any-return]
 
 
-class _Vectors(Constraint):
-    """A set of vectors or matrices, of which a formula says whether one belongs to it."""
-
-    def __init__(self, name: str, event_dim: int, belongs: Callable[[Tensor], Tensor], discrete: bool = False) -> None:
-        self._name, self.event_dim, self._belongs, self.is_discrete = name, event_dim, belongs, discrete
-
-    def check(self, value: Tensor) -> Tensor:
-        """Which vectors or matrices belong to the set."""
-        return self._belongs(value)
-
-    def __repr__(self) -> str:
-        return f"{self._name}()"
+def _vectors(name: str, event_dim: int, belongs: Callable[[Tensor], Tensor], discrete: bool = False) -> Any:
+    """The class of a set of vectors or matrices, of which a formula says whether one belongs to it."""
+    body = {"event_dim": event_dim, "is_discrete": discrete, "__module__": __name__}
+    body["check"] = lambda self, value: belongs(value)
+    body["__repr__"] = lambda self: f"{type(self).__name__.removeprefix('_')}()"
+    return type(f"_{name}", (Constraint,), body)
 
 
 def _all_equal(a: Tensor, b: Tensor) -> Tensor:
@@ -396,21 +433,29 @@ class stack(_Parts):
         return TENSORS.stack([c.check(part) for c, part in zip(self.cseq, slices, strict=True)], self.dim)  # type: ignore[no-any-return]
 
 
+_Simplex = _vectors("Simplex", 1, _is_on_simplex)
+_OneHot = _vectors("OneHot", 1, _is_one_hot, True)
+_Square = _vectors("Square", 2, _is_square)
+_Symmetric = _vectors("Symmetric", 2, _is_symmetric)
+_LowerTriangular = _vectors("LowerTriangular", 2, lambda x: _all_equal(x.tril(), x))
+_LowerCholesky = _vectors("LowerCholesky", 2, _is_lower_cholesky)
+_CorrCholesky = _vectors("CorrCholesky", 2, _is_corr_cholesky)
+_PositiveSemidefinite = _vectors("PositiveSemidefinite", 2, _is_positive_semidefinite)
+_PositiveDefinite = _vectors("PositiveDefinite", 2, _is_positive_definite)
+
+greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessThan
+interval, half_open_interval, integer_interval = _Interval, _HalfOpenInterval, _IntegerInterval
+independent = _Independent
+
 dependent = _Dependent()
-boolean = _Elementwise("Boolean", lambda x: (x == 0) | (x == 1), True)
-real = _Elementwise("Real", lambda x: x == x)
+boolean, real = _Boolean(), _Real()
 real_vector = _Independent(real, 1)
 positive = greater_than(0.0)
 nonnegative = greater_than_eq(0.0)
-positive_integer = _integers_from(1)
-nonnegative_integer = _integers_from(0)
+positive_integer = _IntegerGreaterThan(1)
+nonnegative_integer = _IntegerGreaterThan(0)
 unit_interval = interval(0.0, 1.0)
-simplex = _Vectors("Simplex", 1, _is_on_simplex)
-one_hot = _Vectors("OneHot", 1, _is_one_hot, True)
-square = _Vectors("Square", 2, _is_square)
-symmetric = _Vectors("Symmetric", 2, _is_symmetric)
-lower_triangular = _Vectors("LowerTriangular", 2, lambda x: _all_equal(x.tril(), x))
-lower_cholesky = _Vectors("LowerCholesky", 2, _is_lower_cholesky)
-corr_cholesky = _Vectors("CorrCholesky", 2, _is_corr_cholesky)
-positive_semidefinite = _Vectors("PositiveSemidefinite", 2, _is_positive_semidefinite)
-positive_definite = _Vectors("PositiveDefinite", 2, _is_positive_definite)
+simplex, one_hot = _Simplex(), _OneHot()
+square, symmetric = _Square(), _Symmetric()
+lower_triangular, lower_cholesky, corr_cholesky = _LowerTriangular(), _LowerCholesky(), _CorrCholesky()
+positive_semidefinite, positive_definite = _PositiveSemidefinite(), _PositiveDefinite()

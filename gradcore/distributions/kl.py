@@ -41,7 +41,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
     Parameters
     ----------
     type_p, type_q : type
-        Subclasses of `Distribution`. The most specific registration counts.
+        Classes of distributions, or bases of such. The most specific registration counts.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
     """
     types: dict[str, Any] = {"type_p": type_p, "type_q": type_q}
     for name, each in types.items():
-        if not (isinstance(each, type) and issubclass(each, Distribution)):
+        if not isinstance(each, type):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {each}")
 
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

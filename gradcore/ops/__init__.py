@@ -1,5 +1,7 @@
 """Operations: one declaration each, from which everything else about an operation follows."""
 
+from gradcore import paths
+
 #: The modules that declare operations, imported together.
 FAMILIES = (
     "activated", "activations", "affine", "arithmetic", "attention", "bessel", "channel_normalization", "cholesky",
@@ -11,3 +13,5 @@ FAMILIES = (
     "reductions", "reflections", "resampling", "rounding", "selection", "slicing", "softmax", "sorting", "special",
     "spectrogram", "statistics", "strided", "triangular", "trigonometric",
 )  # fmt: skip
+
+__getattr__ = paths.further(__name__)
