@@ -25,6 +25,7 @@ _dynamo < compiler: allow_in_graph assume_constant_result disable graph_break is
 _dynamo < compiler: maybe_mark_dynamic optimize=compile reset
 _higher_order_ops < symbolic: cond while_loop
 _jit_internal < jit: _overload _overload_method export ignore unused is_scripting
+_subclasses.fake_tensor < symbolic: FakeTensor is_fake
 _tensor < gradcore: Tensor
 gradcore < accelerator: get_device_module
 gradcore < amp.by_device: autocast_decrement_nesting autocast_increment_nesting get_autocast_cpu_dtype
@@ -312,7 +313,10 @@ def further(module: str) -> Callable[[str], Any]:
 
 
 class _Maker(Loader):
-    """Makes the module of a path."""
+    """Makes the module of a path, in which the public names of the package above it are found too.
+
+    Programs take names from where PyTorch's own modules import them: ``Distribution`` from ``distributions.normal``.
+    """
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Leave it to Python."""
@@ -321,7 +325,18 @@ class _Maker(Loader):
         path = module.__name__.partition(".")[2]
         module.__doc__ = f"Names that are also found at ``torch.{path}``."
         scope: dict[str, Any] = vars(module)
-        scope.update(__getattr__=further(module.__name__), __dir__=lambda: sorted({*scope, *_public(path)}))
+        own = further(module.__name__)
+
+        def __getattr__(name: str) -> Any:
+            try:
+                return own(name)
+            except AttributeError:
+                above = path.rpartition(".")[0]
+                if name.startswith("_") or f"{path}.{name}" in ABSENT or name not in _module(above).__all__:
+                    raise
+                return getattr(_module(above), name)
+
+        scope.update(__getattr__=__getattr__, __dir__=lambda: sorted({*scope, *_public(path)}))
 
 
 class _Finder(MetaPathFinder):

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 __all__ = [
+    "FakeTensor",
     "SymBool",
     "SymFloat",
     "SymInt",
     "cond",
+    "is_fake",
     "sym_float",
     "sym_int",
     "sym_ite",
@@ -33,6 +35,15 @@ class SymFloat:
 
 class SymBool:
     """A bool as a symbol: there are none, and nothing is an instance."""
+
+
+class FakeTensor:
+    """A tensor without data of PyTorch's compiler: there are none, and nothing is an instance."""
+
+
+def is_fake(x: Any) -> bool:
+    """False: tensors without data are those of the device ``meta``."""
+    return False
 
 
 sym_int, sym_float, sym_max, sym_min, sym_sqrt = int, float, max, min, math.sqrt

@@ -260,7 +260,7 @@ def _independent(p: Independent, q: Independent) -> Tensor:
 def _spread(p: Any) -> Tensor:
     """A factor of the covariance, square or wider than high."""
     if isinstance(p, MultivariateNormal):
-        return p._factor
+        return p._unbroadcasted_scale_tril
     return TENSORS.cat([p.cov_factor, p.cov_diag.sqrt().diag_embed()], -1)  # type: ignore[no-any-return]
 
 

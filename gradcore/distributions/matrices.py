@@ -131,21 +131,21 @@ class Wishart(OfCovariance, ExponentialFamily):
         degrees = self.df.unsqueeze(-1) - arange(n, dtype=self.df.dtype, device=self.df.device)
         diagonal = (0.5 * (log_gammas(degrees / 2, shape[:-1]) + math.log(2))).exp()
         normal = TENSORS.randn(*shape, dtype=diagonal.dtype, device=diagonal.device)
-        factor = self._factor @ (normal.tril(-1) + diagonal.diag_embed())
+        factor = self._unbroadcasted_scale_tril @ (normal.tril(-1) + diagonal.diag_embed())
         return factor @ factor.mT  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         n, half = self._event_shape[-1], self.df / 2
         self._checked(value)
-        normalizer = self.df * (0.5 * n * math.log(2) + half_log_det(self._factor)) + half.mvlgamma(n)
-        trace = TENSORS.cholesky_solve(value, self._factor).diagonal(0, -2, -1).sum(-1)
+        normalizer = self.df * (0.5 * n * math.log(2) + half_log_det(self._unbroadcasted_scale_tril)) + half.mvlgamma(n)
+        trace = TENSORS.cholesky_solve(value, self._unbroadcasted_scale_tril).diagonal(0, -2, -1).sum(-1)
         return (half - (n + 1) / 2) * slogdet(value).logabsdet - 0.5 * trace - normalizer  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         n, half = self._event_shape[-1], self.df / 2
         steps = arange(n, dtype=half.dtype, device=half.device) / 2
         expected = (half.unsqueeze(-1) - steps).digamma().sum(-1)
-        own = (n + 1) * (0.5 * n * math.log(2) + half_log_det(self._factor))
+        own = (n + 1) * (0.5 * n * math.log(2) + half_log_det(self._unbroadcasted_scale_tril))
         return own + half.mvlgamma(n) - (half - (n + 1) / 2) * expected + half * n  # type: ignore[no-any-return]
 
     @property

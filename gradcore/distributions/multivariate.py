@@ -75,7 +75,7 @@ class OfCovariance(Distribution):
         "precision_matrix": constraints.positive_definite,
         "scale_tril": constraints.lower_cholesky,
     }
-    _event_dims = {"covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_factor": 2}
+    _event_dims = {"covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_unbroadcasted_scale_tril": 2}
     has_rsample = True
 
     def _of_covariance(
@@ -84,7 +84,7 @@ class OfCovariance(Distribution):
         """Begin with one of the three."""
         setattr(self, name, matrix.expand(*batch, -1, -1))
         super().__init__(batch, event, validate_args=validate_args)
-        self._factor = _FACTORS[name](matrix)
+        self._unbroadcasted_scale_tril = _FACTORS[name](matrix)
 
     def _whole(self, matrix: Tensor) -> Tensor:
         """A matrix of each distribution of the batch."""
@@ -94,17 +94,17 @@ class OfCovariance(Distribution):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The Cholesky factor of the covariance."""
-        return self._whole(self._factor)
+        return self._whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self._whole(self._factor @ self._factor.mT)
+        return self._whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        return self._whole(inverse_of_factor(self._factor))
+        return self._whole(inverse_of_factor(self._unbroadcasted_scale_tril))
 
 
 class MultivariateNormal(OfCovariance):
@@ -155,18 +155,18 @@ class MultivariateNormal(OfCovariance):
 
     @property
     def variance(self) -> Tensor:
-        return self._factor.pow(2).sum(-1).expand(*self._batch_shape, *self._event_shape)  # type: ignore[no-any-return]
+        return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(*self._batch_shape, *self._event_shape)  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         z = random("randn", self, sample_shape, self.loc)
-        return self.loc + (self._factor @ z.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ z.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        distance = mahalanobis(self._factor, self._checked(value) - self.loc)
-        return -0.5 * (self._event_shape[0] * LOG_2PI + distance) - half_log_det(self._factor)  # type: ignore[no-any-return]
+        distance = mahalanobis(self._unbroadcasted_scale_tril, self._checked(value) - self.loc)
+        return -0.5 * (self._event_shape[0] * LOG_2PI + distance) - half_log_det(self._unbroadcasted_scale_tril)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
-        entropy = 0.5 * self._event_shape[0] * (1.0 + LOG_2PI) + half_log_det(self._factor)
+        entropy = 0.5 * self._event_shape[0] * (1.0 + LOG_2PI) + half_log_det(self._unbroadcasted_scale_tril)
         return entropy.expand(self._batch_shape)  # type: ignore[no-any-return]
 
 
@@ -191,7 +191,7 @@ class LowRankMultivariateNormal(Distribution):
         "cov_diag": constraints.independent(constraints.positive, 1),
     }
     _event_dims = {
-        "loc": 1, "cov_factor": 2, "cov_diag": 1, "_capacitance": 2,
+        "loc": 1, "cov_factor": 2, "cov_diag": 1, "_capacitance_tril": 2,
         "covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "variance": 1,
     }  # fmt: skip
     support = constraints.real_vector
@@ -211,7 +211,7 @@ class LowRankMultivariateNormal(Distribution):
         self.cov_factor = cov_factor.expand(*batch, -1, -1)
         super().__init__(batch, Size((n,)), validate_args=validate_args)
         one = eye(cov_factor.shape[-1], dtype=cov_factor.dtype, device=cov_factor.device)
-        self._capacitance = cholesky(one + self._scaled @ self.cov_factor)
+        self._capacitance_tril = cholesky(one + self._scaled @ self.cov_factor)
 
     @property
     def _scaled(self) -> Tensor:
@@ -242,7 +242,7 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        part = solve_triangular(self._capacitance, self._scaled, upper=False)
+        part = solve_triangular(self._capacitance_tril, self._scaled, upper=False)
         return self.cov_diag.reciprocal().diag_embed() - part.mT @ part
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -256,12 +256,12 @@ class LowRankMultivariateNormal(Distribution):
         difference = self._checked(value) - self.loc
         within = difference.pow(2) / self.cov_diag
         projected = (self._scaled @ difference.unsqueeze(-1)).squeeze(-1)
-        distance = within.sum(-1) - mahalanobis(self._capacitance, projected)
+        distance = within.sum(-1) - mahalanobis(self._capacitance_tril, projected)
         return -0.5 * (self._event_shape[0] * LOG_2PI + self._log_det + distance)  # type: ignore[no-any-return]
 
     @property
     def _log_det(self) -> Tensor:
-        return 2 * half_log_det(self._capacitance) + self.cov_diag.log().sum(-1)
+        return 2 * half_log_det(self._capacitance_tril) + self.cov_diag.log().sum(-1)
 
     def entropy(self) -> Tensor:
         entropy = 0.5 * (self._event_shape[0] * (1.0 + LOG_2PI) + self._log_det)
