@@ -17,6 +17,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Subclasses, Variable, bump
 from gradcore.dispatch.overriding import hand_over, overloaded
+from gradcore.dispatch.settings import setting
 from gradcore.indexing import as_view_key, getitem, resolve
 from gradcore.ops.checks import fitting
 from gradcore.ops.geometry import expanded
@@ -64,6 +65,7 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
 def fill_(self: Any, value: Any) -> Any:
     """Write a value, a number or a 0-dim tensor, to every place of the tensor."""
     if not isinstance(value, Variable):
+        value = setting("fill_", "value", "Number", 0).take(value)
         return overwrite(OPS["fill_number_"], self, "copy_into", (fitting(value, self._dtype),), (value,))
     if value._array.ndim:
         raise RuntimeError(
@@ -244,6 +246,7 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
     wrap : bool
         Whether the diagonal of a tall matrix starts anew below its end, one row apart.
     """
+    fill_value = setting("fill_diagonal_", "fill_value", "Number", 0).take(fill_value)
     shape = self._array.shape
     if len(shape) < 2:
         raise RuntimeError("dimensions must larger than 1")

@@ -50,9 +50,9 @@ class LegacyTensor(type):
     _dtype: dtypes.dtype
     _device_type: str
 
-    def __call__(cls, *args: Any, device: DeviceLike | None = None) -> Any:
+    def __call__(cls, *args: Any, device: DeviceLike | None = None, **named: Any) -> Any:
         where = cls._device_type if device is None else device
-        return legacy_tensor(Tensor, *args, dtype=cls._dtype, device=where)
+        return legacy_tensor(Tensor, *args, dtype=cls._dtype, device=where, **named)
 
     @property
     def dtype(cls) -> dtypes.dtype:
@@ -121,10 +121,10 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return self.to(dtypes.as_dtype(dtype))
 
 
-def new_(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+def new_(self: Tensor, *args: Any, device: Any = None, **named: Any) -> Tensor:
     """A tensor of given sizes or data, with this tensor's dtype and device."""
     where = self._device if device is None else device
-    return legacy_tensor(Tensor, *args, dtype=self._dtype, device=where)  # type: ignore[no-any-return]
+    return legacy_tensor(Tensor, *args, dtype=self._dtype, device=where, **named)  # type: ignore[no-any-return]
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         raise RuntimeError("cannot resize variables that require grad")
     forward.refuse_dual(self, "cannot resize variables that has a forward grad")
     check_inplace(self, local.state)
-    shape = sizes(size)
+    shape = sizes(size, "resize_")
     if shape == self._array.shape:
         return self
     count = int(np.prod(shape, dtype=np.int64))

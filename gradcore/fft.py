@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradcore import creation, dtypes, namespaces
+from gradcore.dispatch.settings import converting
 
 if TYPE_CHECKING:
     from gradcore.tensor import Tensor
@@ -25,11 +26,14 @@ __all__ = ["fftfreq", "rfftfreq", *sorted(_functions)]
 
 
 def _frequencies(n: int, d: float, indices: list[int], settings: dict[str, Any]) -> Tensor:
+    if n < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     if settings.get("dtype") is None:
         settings["dtype"] = dtypes.get_default_dtype()
     return creation.tensor([i / (n * d) for i in indices], **settings)
 
 
+@converting
 def fftfreq(n: int, d: float = 1.0, **settings: Any) -> Tensor:
     """The frequencies of the elements of a discrete Fourier transform.
 
@@ -55,6 +59,7 @@ def fftfreq(n: int, d: float = 1.0, **settings: Any) -> Tensor:
     return _frequencies(n, d, [*range((n + 1) // 2), *range(-(n // 2), 0)], settings)
 
 
+@converting
 def rfftfreq(n: int, d: float = 1.0, **settings: Any) -> Tensor:
     """The frequencies of the elements of a discrete Fourier transform of real numbers.
 

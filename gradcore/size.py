@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from functools import partial
+from operator import index
+from typing import Any, SupportsIndex
 
-__all__ = ["Size"]
+__all__ = ["Size", "size_of"]
 
 
 class Size(tuple[int, ...]):
@@ -21,6 +24,15 @@ class Size(tuple[int, ...]):
 
     __slots__ = ()
 
+    def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Size:
+        given = tuple(sizes)
+        for i, n in enumerate(given):
+            if type(n) is not int:
+                if not hasattr(n, "__index__"):
+                    raise TypeError(f"torch.Size() takes an iterable of 'int' (item {i} is '{type(n).__name__}')")
+                given = (*given[:i], index(n), *given[i + 1 :])
+        return tuple.__new__(cls, given)
+
     def __repr__(self) -> str:
         return f"torch.Size({list(self)})"
 
@@ -31,9 +43,9 @@ class Size(tuple[int, ...]):
             n *= size
         return n
 
-    def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return Size(found) if isinstance(index, slice) else found
+    def __getitem__(self, place: Any) -> Any:
+        found = tuple.__getitem__(self, place)
+        return Size(found) if isinstance(place, slice) else found
 
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))
@@ -45,3 +57,7 @@ class Size(tuple[int, ...]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)
+
+
+#: The `Size` of an array's shape.
+size_of = partial(tuple.__new__, Size)

@@ -22,9 +22,11 @@ from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.variables import OWN, Meta, Subclasses, Variable, alias, tensor_type
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
+from gradcore.dispatch.settings import setting
 from gradcore.methods import Methods
+from gradcore.ops.shapes import wrap_dim
 from gradcore.representation import text_of
-from gradcore.size import Size
+from gradcore.size import Size, size_of
 from gradcore.tracebacks import shorten
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class Tensor(Variable, Methods):
     @property
     def shape(self) -> Size:
         """The sizes of the dims."""
-        return Size(self._array.shape)
+        return size_of(self._array.shape)
 
     @property
     def dtype(self) -> dtypes.dtype:
@@ -79,7 +81,7 @@ class Tensor(Variable, Methods):
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dim."""
-        return Size(self._array.shape) if dim is None else self.shape[dim]
+        return size_of(self._array.shape) if dim is None else self._array.shape[_place(self, "size", dim)]
 
     def dim(self) -> int:
         """The number of dims."""
@@ -110,7 +112,7 @@ class Tensor(Variable, Methods):
     def stride(self, dim: int | None = None) -> Any:
         """Steps in elements along the dims, or along one."""
         strides = tuple(s // self._array.itemsize for s in self._array.strides)
-        return strides if dim is None else strides[dim]
+        return strides if dim is None else strides[_place(self, "stride", dim)]
 
     def storage_offset(self) -> int:
         """Elements between the start of the memory that views share and the first element."""
@@ -172,7 +174,7 @@ class Tensor(Variable, Methods):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start (or stop) recording operations on this tensor; returns the tensor."""
-        requires_grad = bool(requires_grad)
+        requires_grad = setting("requires_grad_", "requires_grad", "bool", 0).take(requires_grad)
         if requires_grad and self._dtype.category < 2:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if not requires_grad or self.is_leaf:
@@ -562,6 +564,13 @@ class Tensor(Variable, Methods):
         from gradcore.interop import exported
 
         return exported(self).__dlpack_device__()  # type: ignore[no-any-return]
+
+
+def _place(t: Any, function: str, dim: Any) -> int:
+    """The place of a dim's size among all, counted from the front."""
+    if not t._array.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    return wrap_dim(setting(function, "dim", "int", 0).take(dim), t._array.ndim)
 
 
 def is_differentiated(t: Any) -> bool:

@@ -276,7 +276,7 @@ def make_tensor(
     tensor([[1, 1, 1],
             [1, 1, 1]])
     """
-    size = sizes(shape)
+    size = sizes(shape, "make_tensor")
     whole = dtype.category < 2
     bounds = {dtypes.bool_: (0, 2), dtypes.uint8: (0, 10)}.get(dtype, (-9, 10 if whole else 9))
     least, most = bounds[0] if low is None else low, bounds[1] if high is None else high

@@ -17,6 +17,7 @@ from gradcore.backends.registry import CPU, resolve
 from gradcore.creation.placing import converted, finished, place
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created
+from gradcore.dispatch.settings import converting
 from gradcore.dtypes import DTypeLike
 from gradcore.interop import device_of, from_dlpack_on_host
 from gradcore.ops.checks import fitting
@@ -272,6 +273,7 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     return wrap(ndarray.view(np.ndarray) if whole else own_header(ndarray), CPU, dtype)  # type: ignore[no-any-return]
 
 
+@converting
 def frombuffer(
     buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:

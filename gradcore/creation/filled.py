@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
@@ -15,9 +14,11 @@ from gradcore.backends.registry import resolve
 from gradcore.creation.placing import finished, into
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created, overloaded
+from gradcore.dispatch.settings import converting, setting
 from gradcore.dtypes import DTypeLike
+from gradcore.ops.annotations import Number
 from gradcore.ops.checks import fitting
-from gradcore.tensor import Tensor, is_differentiated
+from gradcore.tensor import Tensor
 
 __all__ = [
     "empty",
@@ -26,11 +27,11 @@ __all__ = [
     "filled",
     "full",
     "full_like",
+    "given_sizes",
     "new_empty",
     "new_full",
     "new_ones",
     "new_zeros",
-    "number",
     "number_as_tensor",
     "ones",
     "ones_like",
@@ -44,19 +45,31 @@ __all__ = [
 Factory: TypeAlias = Callable[..., Tensor]
 
 
-def sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
+def sizes(size: tuple[Any, ...], function: str, name: str = "size") -> tuple[int, ...]:
     """Sizes given one by one or as one sequence, checked."""
-    if len(size) == 1 and not hasattr(size[0], "__index__"):
-        size = tuple(size[0])
-    result = []
-    for n in size:
-        if isinstance(n, float) or not hasattr(n, "__index__"):
-            raise TypeError(f"sizes must be ints, but got {type(n).__name__}")
-        n = n.__index__()
-        if n < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(size)}")
-        result.append(n)
-    return tuple(result)
+    if len(size) != 1:
+        given: Any = size
+    else:
+        given = size[0] if isinstance(size[0], (tuple, list)) else size
+    result: tuple[int, ...] = setting(function, name, "Sizes", 0).take(given)
+    if result and min(result) < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(result)}: {list(result)}")
+    if result and max(result) > MOST_ELEMENTS and math.prod(result) > MOST_ELEMENTS:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(result)}")
+    return result
+
+
+#: Above it no memory can be asked for.
+MOST_ELEMENTS = 2**59
+
+
+def given_sizes(function: str, size: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """Sizes that were given one by one, in a sequence, or by name."""
+    if "size" in named and not size:
+        size = (setting(function, "size", "Sequence[int]", 0).take(named.pop("size")),)
+    if named:
+        raise TypeError(f"{function}() got an unexpected keyword argument {next(iter(named))!r}")
+    return size
 
 
 def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
@@ -132,13 +145,10 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
         out: Tensor | None = None,
         **named: Any,
     ) -> Tensor:
-        if "size" in named:
-            size = (named.pop("size"),)
-        if named:
-            raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
+        size = given_sizes(name, size, named)
         if local.state.mode & FUNCTIONS:
             return created(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
-        made = filled(name, sizes(size), dtype, device, requires_grad)
+        made = filled(name, sizes(size, name), dtype, device, requires_grad)
         return made if out is None else into(out, made)
 
     def like(
@@ -157,7 +167,7 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
         self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
         layout: Any = None, pin_memory: bool = False, **named: Any
     ) -> Tensor:  # fmt: skip
-        shape = sizes((named["size"],) if "size" in named else size)
+        shape = sizes(given_sizes(f"new_{name}", size, named), f"new_{name}")
         return filled(name, shape, dtype or self._dtype, self._device if device is None else device, requires_grad)  # type: ignore[no-any-return]
 
     make.__doc__ = _FILLED_DOC.format(what=what, name=name)
@@ -175,9 +185,10 @@ ones, ones_like, new_ones = _filled_functions("ones", "Ones")
 empty, empty_like, new_empty = _filled_functions("empty", "Uninitialised elements")
 
 
+@converting
 def empty_strided(
-    size: Any,
-    stride: Any,
+    size: Sequence[int],
+    stride: Sequence[int],
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
@@ -212,7 +223,7 @@ def empty_strided(
     >>> gradcore.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
-    size, stride = tuple(size), tuple(stride)
+    size = sizes((size,), "empty_strided")
     if len(size) != len(stride):
         raise RuntimeError(
             f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
@@ -223,18 +234,10 @@ def empty_strided(
     return finished(wrap(placed._array, flat._device, flat._dtype), requires_grad)  # type: ignore[no-any-return]
 
 
-def number(value: Any) -> Any:
-    """A number, also of a 0-dim tensor without derivatives."""
-    if isinstance(value, Tensor):
-        if is_differentiated(value):
-            raise TypeError("argument must be Number, not Tensor: a tensor that requires grad would lose its history")
-        value = value.item()
-    return value.item() if isinstance(value, np.generic) else value
-
-
+@converting
 def full(
-    size: Any,
-    fill_value: Any,
+    size: Sequence[int],
+    fill_value: Number,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
@@ -246,15 +249,15 @@ def full(
     """A tensor of shape `size` whose elements are all `fill_value` (its dtype is that of the value if not given)."""
     if local.state.mode & FUNCTIONS:
         return created(full, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
-    fill_value = number(fill_value)
     wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
-    made = filled("full", sizes((size,)), wanted, device, requires_grad, fill_value)
+    made = filled("full", sizes((size,), "full"), wanted, device, requires_grad, fill_value)
     return made if out is None else into(out, made)
 
 
+@converting
 def full_like(
     input: Tensor,
-    fill_value: Any,
+    fill_value: Number,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
@@ -264,26 +267,26 @@ def full_like(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor like another one, with all elements `fill_value`."""
-    fill_value = number(fill_value)
     return _full_like("full", input, dtype, device, requires_grad, fill_value)  # type: ignore[no-any-return]
 
 
+@converting
 def scalar_tensor(
-    s: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    s: Number, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A number as a 0-dim tensor of the default dtype."""
-    return filled("full", (), dtype, device, requires_grad, number(s))  # type: ignore[no-any-return]
+    return filled("full", (), dtype, device, requires_grad, s)  # type: ignore[no-any-return]
 
 
+@converting
 def new_full(
-    self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-    layout: Any = None, pin_memory: bool = False,
+    self: Tensor, size: Sequence[int], fill_value: Number, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of a given shape and value, by default with this tensor's dtype and device."""
-    fill_value = number(fill_value)
     where = self._device if device is None else device
-    return filled("full", sizes((size,)), dtype or self._dtype, where, requires_grad, fill_value)  # type: ignore[no-any-return]
+    return filled("full", sizes((size,), "new_full"), dtype or self._dtype, where, requires_grad, fill_value)  # type: ignore[no-any-return]
 
 
 def number_as_tensor(value: Any, like: Tensor) -> Tensor:

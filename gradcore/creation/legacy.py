@@ -2,34 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gradcore import dtypes
+from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.variables import new
 from gradcore.creation.data import tensor
 from gradcore.creation.filled import empty
+from gradcore.dispatch.settings import setting
+from gradcore.size import Size
 from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = ["legacy_tensor"]
 
 
 def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, **named: Any) -> Any:
-    """What ``Tensor(...)`` makes: of sizes an uninitialised tensor, of data a copy in the default dtype."""
+    """What ``Tensor(...)`` makes: of sizes an uninitialised tensor, of data a copy in the default dtype.
+
+    Sizes are numbers, one by one, or a `Size`; any other sequence and arrays are data. A tensor gives an alias of it.
+    """
+    if "size" in named and not args:
+        args = setting("new", "size", "Sequence[int]").take(named.pop("size"))
+    elif "data" in named and not args:
+        args = (named.pop("data"),)
+    if named:
+        raise TypeError(f"new() got an unexpected keyword argument {next(iter(named))!r}")
+    made = _of_one(args[0], dtype, device) if len(args) == 1 else None
+    if made is None:
+        made = empty(*(args or (0,)), dtype=dtype, device=device)
+    if cls is Tensor:
+        return made
+    if is_differentiated(made):
+        history_lost("copy")
+    out = new(cls)
+    out._array, out._device, out._dtype = made._array, made._device, made._dtype
+    out._edge = out._meta = out._vc = None
+    return out
+
+
+def _of_one(data: Any, dtype: Any, device: Any) -> Any:
+    """The tensor of one argument that is data; None where it is a size."""
+    if isinstance(data, Tensor):
+        if dtype is not None and data._dtype is not dtype:
+            raise TypeError(
+                f"new(): expected a tensor of dtype {dtype.name}, but got one of {data._dtype.name}: use to()"
+            )
+        return TENSORS.view_as(data, data)
+    if isinstance(data, Size):
+        return empty(data, dtype=dtype, device=device)
+    if isinstance(data, (str, bytes)):
+        raise TypeError("new(): invalid data type 'str'")
+    if isinstance(data, (int, np.integer)) and not isinstance(data, bool):
+        return None
+    if isinstance(data, np.ndarray) and not data.ndim and data.dtype.kind in "iu":
+        return None
+    if (
+        not isinstance(data, Sequence)
+        and not hasattr(data, "__array__")
+        and not hasattr(data, "__cuda_array_interface__")
+    ):
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    if isinstance(data, np.generic):
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__module__}.{type(data).__name__})")
     wanted = dtypes.get_default_dtype() if dtype is None else dtype
-    if "size" in named:
-        args = named.pop("size")
-    if len(args) == 1 and not hasattr(args[0], "__index__"):
-        made = tensor(args[0], dtype=wanted, device=device)
-    elif len(args) == 1 and isinstance(args[0], Tensor):
-        if is_differentiated(args[0]):
-            history_lost("copy")
-        made = args[0].detach().to(wanted)
-    else:
-        made = empty(*(args or (0,)), dtype=wanted, device=device)
-    if cls is not Tensor:
-        out = new(cls)
-        out._array, out._device, out._dtype = made._array, made._device, made._dtype
-        out._edge = out._meta = out._vc = None
-        return out
-    return made
+    return tensor(data if not isinstance(data, range) else list(data), dtype=wanted, device=device)

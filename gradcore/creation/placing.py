@@ -11,6 +11,7 @@ from gradcore import dtypes
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.registry import CPU, resolve
+from gradcore.dispatch.settings import setting
 from gradcore.tensor import Tensor
 from gradcore.transfer import moved
 
@@ -18,7 +19,7 @@ __all__ = ["computed", "converted", "finished", "into", "place"]
 
 
 def finished(out: Any, requires_grad: bool) -> Any:
-    if requires_grad:
+    if requires_grad is not False and setting("tensor", "requires_grad", "bool | None").take(requires_grad):
         if out._dtype.category < 2:
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         out.requires_grad_()

@@ -12,16 +12,19 @@ from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.backends.registry import resolve
-from gradcore.creation.filled import filled, number
+from gradcore.creation.filled import MOST_ELEMENTS, filled
 from gradcore.creation.placing import computed, converted, into, place
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created
+from gradcore.dispatch.settings import converting
 from gradcore.dtypes import DTypeLike
+from gradcore.ops.annotations import Number
 from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = ["arange", "eye", "linspace", "logspace", "range", "tril_indices", "triu_indices"]
 
 
+@converting
 def eye(
     n: int,
     m: int | None = None,
@@ -52,7 +55,15 @@ def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
 
 
 def _numbers(*values: Any) -> list[Any]:
-    return [number(v) for v in values]
+    """What bounds that may be tensors hold; nothing is differentiated by them."""
+    return [v.detach().item() if isinstance(v, Tensor) else v for v in values]
+
+
+def _bounds(function: str, start: Any, end: Any) -> tuple[Any, Any]:
+    """Both bounds, of which the first is 0 where only one is given."""
+    if end is None and start is None:
+        raise TypeError(f"{function}() missing required argument: 'end'")
+    return (0, start) if end is None else (0 if start is None else start, end)
 
 
 def _differentiated(*values: Any) -> bool:
@@ -67,10 +78,11 @@ def _moving(start: Any, end: Any, steps: int, dtype: Any, device: Any, out: Tens
     return made if out is None else into(out, made)  # type: ignore[no-any-return]
 
 
+@converting
 def arange(
-    start: Any,
-    end: Any = None,
-    step: Any = 1,
+    start: Number | None = None,
+    end: Number | None = None,
+    step: Number = 1,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
@@ -88,11 +100,9 @@ def arange(
     tensor([1.0000, 1.5000, 2.0000])
     """
     if local.state.mode & FUNCTIONS:
-        given = (start,) if end is None else (start, end) if step == 1 else (start, end, step)
+        given = (start,) if end is None else (start or 0, end) if step == 1 else (start or 0, end, step)
         return created(arange, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
-    if end is None:
-        start, end = 0, start
-    start, end, step = _numbers(start, end, step)
+    start, end = _bounds("arange", start, end)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * (1 if step > 0 else -1) < 0:
@@ -100,7 +110,9 @@ def arange(
     if not all(math.isfinite(v) for v in (start, end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     wanted = _sequence_dtype((start, end, step), dtype)
-    count = max(math.ceil((end - start) / step), 0)
+    count = -(-(end - start) // step) if wanted.category == 1 else math.ceil((end - start) / step)
+    if count > MOST_ELEMENTS:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes=[{count}]")
     kind = np.int64 if wanted.category < 2 and isinstance(step, int) else np.float64
 
     def numbers(xp: Any) -> Any:
@@ -110,19 +122,18 @@ def arange(
     return made if out is None else into(out, made)
 
 
+@converting
 def range(
-    start: Any = 0,
-    end: Any = None,
-    step: Any = 1,
+    start: Number | None = None,
+    end: Number | None = None,
+    step: Number = 1,
     *,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
-    if end is None:
-        start, end = 0, start
-    start, end, step = _numbers(start, end, step)
+    start, end = _bounds("range", start, end)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     count = math.floor((end - start) / step) + 1
 
@@ -140,9 +151,10 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> 
     return xp.linspace(first, last, steps, dtype=exact)
 
 
+@converting
 def linspace(
-    start: Any,
-    end: Any,
+    start: Tensor | Number,
+    end: Tensor | Number,
     steps: int,
     *,
     dtype: DTypeLike | None = None,
@@ -175,9 +187,10 @@ def _default_spaced(start: Any, end: Any, dtype: Any) -> dtypes.dtype:
     return dtypes.default_complex() if any_complex else dtypes.get_default_dtype()
 
 
+@converting
 def logspace(
-    start: Any,
-    end: Any,
+    start: Tensor | Number,
+    end: Tensor | Number,
     steps: int,
     base: float = 10.0,
     *,
@@ -203,6 +216,9 @@ def logspace(
 
 
 def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: Any) -> Any:
+    for name, value in (("row", row), ("col", col)):
+        if value < 0:
+            raise RuntimeError(f"{name} must be non-negative, got {value}")
     wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if resolve(device).type == "meta":
         below = int(np.clip(np.arange(row) + offset + (1 if lower else 0), 0, col).sum())
@@ -211,6 +227,7 @@ def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: 
     return place(np.stack(rows).astype(wanted.numpy), device, wanted)
 
 
+@converting
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
@@ -218,6 +235,7 @@ def tril_indices(
     return _triangle(True, row, col, offset, dtype, device)  # type: ignore[no-any-return]
 
 
+@converting
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:

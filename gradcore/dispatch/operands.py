@@ -105,6 +105,8 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
     if t is None:
         if device.levels:
             device = device.real
+        if value.__class__ is int and not -(2**63) <= value < 2**64:
+            raise OverflowError("int too big to convert")
         t = new(tensor_type.cls)
         t._array = local.state.run(device.backend.scalar, value, dtype.numpy)
         t._device, t._dtype = device, dtype

@@ -23,7 +23,7 @@ from gradcore.autograd.variables import Variable
 from gradcore.ops.parameters import Parameter
 from gradcore.ops.table import Op
 
-__all__ = ["Setting", "converting", "settings_of", "settled"]
+__all__ = ["Setting", "converting", "setting", "settings_of", "settled"]
 
 
 class Unfit(TypeError):
@@ -86,6 +86,14 @@ def number(value: Any) -> Any:
     raise Unfit
 
 
+def scalar(value: Any) -> Any:
+    """A number that a dtype has room for."""
+    found = number(value)
+    if isinstance(found, int) and not -(2**63) <= found < 2**64:
+        raise OverflowError("int too big to convert")
+    return found
+
+
 def _float(value: Any) -> float:
     """NumPy's floating-point numbers, bfloat16 among them; strings and dates are none."""
     if value.dtype.kind not in "f" and value.dtype not in dtypes.FROM_NUMPY:
@@ -98,7 +106,7 @@ def real(value: Any) -> Any:
     found = number(value)
     if isinstance(found, complex):
         raise Unfit
-    return found
+    return found if isinstance(found, bool) or -(2**63) <= found < 2**63 else float(found)
 
 
 def _real_or_points(value: Any) -> Any:
@@ -173,7 +181,7 @@ class Kind(NamedTuple):
 
 
 _INT = "type({}) is int"
-_REAL = f"type({{}}) is float or {_INT}"
+_REAL = f"type({{}}) is float or {_INT} and -0x8000000000000000 <= {{}} < 0x8000000000000000"
 _INTS = Kind("tuple of ints", "", each(index))
 
 #: What a word of an annotation takes: one of these.
@@ -184,14 +192,15 @@ KINDS = {
     "int": [Kind("int", f"{_INT} and -0x8000000000000000 <= {{}} < 0x8000000000000000", index)],
     "dim": [Kind("int", _INT, dim)],
     "float": [Kind("float", _REAL, real)],
-    "Number": [Kind("Number", _REAL, number)],
+    "Number": [Kind("Number", _REAL, scalar)],
     "str": [Kind("str", "type({}) is str", text)],
     "dtype": [Kind("torch.dtype", "type({}) is dtype_class", dtype)],
     "Sequence[int]": [_INTS],
     "tuple[int, ...]": [_INTS],
     "Sequence[float]": [Kind("tuple of floats", "", each(real))],
 }  # fmt: skip
-KINDS["Ints"] = KINDS["Steps"] = KINDS["Sizes"] = [*KINDS["int"], _INTS]
+KINDS["Ints"] = KINDS["Steps"] = [*KINDS["int"], _INTS]
+KINDS["Sizes"] = KINDS["Sequence[int]"]
 KINDS["Dims"] = [*KINDS["None"], *KINDS["dim"], Kind("tuple of ints", "", each(dim))]
 KINDS["DType"] = [*KINDS["None"], *KINDS["dtype"]]
 KINDS["Spacing"] = [*KINDS["None"], *KINDS["float"], Kind("tuple of floats", "", each(_real_or_points))]
@@ -254,6 +263,12 @@ class Setting:
         given = "" if reason.startswith(", but") else f", not {type(value).__name__}"
         name = "input" if self.name == "self" else self.name
         raise TypeError(f"{self.function}(): argument '{name}'{where} must be {wanted}{given}{reason}")
+
+
+@functools.cache
+def setting(function: str, name: str, annotation: str, position: int | None = None) -> Setting:
+    """A parameter of a function whose signature does not say all."""
+    return Setting(function, name, position, _kinds(annotation, name))
 
 
 def settings_of(op: Op) -> dict[int, Setting]:

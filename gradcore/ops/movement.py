@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from gradcore.dtypes import dtype
@@ -111,7 +112,7 @@ def alias(F, self):
 
 
 @composite(samples=lambda: [case(floats(2, 6), 1, (2, -1)), case(floats(4), 0, (2, 2))])
-def unflatten(F, self, dim: int, sizes: Ints):
+def unflatten(F, self, dim: int, sizes: Sequence[int]):
     """One dim split into `sizes`, one of which may be -1."""
     return F.view_shape(self, unflattened(self.shape, dim, sizes))
 
@@ -180,7 +181,7 @@ def expand_as(F, self, other):
 
 
 @composite(samples=lambda: [case(floats(3, 1), (3, 4))])
-def broadcast_to(F, self, size: Ints):
+def broadcast_to(F, self, size: Sequence[int]):
     """A view expanded to `size`."""
     return F.expand(self, size)
 

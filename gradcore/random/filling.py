@@ -13,6 +13,7 @@ from gradcore.autograd.modes import local
 from gradcore.backends.batching.messages import RANDOM_INPLACE
 from gradcore.backends.random import philox
 from gradcore.dispatch import check_inplace, write
+from gradcore.dispatch.settings import setting
 from gradcore.ops.table import camel_case
 from gradcore.random.drawing import check_bounds, depending, different_levels, integers, sample
 from gradcore.random.functions import bernoulli, check_probability, multinomial
@@ -44,7 +45,8 @@ def _filler(
             )
         if "p" in defaults and not (values or named):
             raise TypeError(f'{fill.__name__}() missing 1 required positional arguments: "p"')
-        parameters = (defaults | dict(zip(defaults, values, strict=False)) | named).values()
+        given = defaults | dict(zip(defaults, values, strict=False)) | named
+        parameters = [setting(fill.__name__, each, "float").take(value) for each, value in given.items()]
         if check is not None:
             check(*parameters)
         dtype, shape = self._dtype, self._array.shape
@@ -61,27 +63,27 @@ def _filler(
 
 
 def _check_uniform(low: float, high: float) -> None:
-    if low > high:
+    if not low <= high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
 
 
 def _check_std(mean: float, std: float) -> None:
-    if std < 0:
+    if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
 
 
 def _check_log_std(mean: float, std: float) -> None:
-    if std <= 0:
+    if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
 
 
 def _check_width(median: float, sigma: float) -> None:
-    if sigma <= 0:
+    if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
 
 
 def _check_rate(rate: float) -> None:
-    if rate <= 0:
+    if not rate > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate}")
 
 
@@ -92,7 +94,10 @@ def _check_geometric(p: float) -> None:
 
 def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **named: Any) -> Tensor:
     """Fill with random integers: from 0 to the dtype's largest, to a bound (exclusive), or between two bounds."""
-    values = [*bounds, *named.values()]
+    if len(bounds) > 2 or named.keys() - {"from", "to"} or (bounds and "from" in named):
+        raise TypeError(f"random_() takes from, to and generator, but got {(*bounds, *named)}")
+    values = [*bounds, *(named[name] for name in ("from", "to") if name in named)]
+    values = [setting("random_", name, "int").take(v) for name, v in zip(("from", "to"), values, strict=False)]
     if len(values) == 2:
         low, high = values
     elif values:
@@ -104,8 +109,8 @@ def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **n
             largest = 1 if self._dtype is dtypes.bool_ else int(np.iinfo(self._dtype.numpy).max)
         low, high = 0, largest + 1
     if values:
-        check_bounds(int(low), int(high), self._dtype)
-    made = integers(int(low), int(high), self._array.shape, dtypes.int64, self._device, generator)
+        check_bounds(low, high, self._dtype)
+    made = integers(low, high, self._array.shape, dtypes.int64, self._device, generator)
     return _fill(self, made, f"RandomBackward{(2, 1, 0)[len(values)]}")
 
 
@@ -114,6 +119,7 @@ def _bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = Non
     if isinstance(p, Tensor):
         made = bernoulli(p.detach().expand(self._array.shape).clone(), generator=generator)
         return _fill(self, made, "BernoulliBackward1", p)
+    p = setting("bernoulli_", "p", "float").take(p)
     check_probability(p)
     made = sample(philox.bernoulli, self._array.shape, dtypes.float32, self._device, generator, p)
     return _fill(self, made, "BernoulliBackward2")

@@ -18,10 +18,11 @@ from gradcore.backends.batching import all_samples, over
 from gradcore.backends.random import gammas, philox, sampling
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
-from gradcore.creation.filled import sizes
+from gradcore.creation.filled import given_sizes, sizes
 from gradcore.creation.placing import finished
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import overridable
+from gradcore.dispatch.settings import converting, setting
 from gradcore.dtypes import DTypeLike
 from gradcore.ops.checks import check_floating, fitting
 from gradcore.ops.geometry import broadcast_shape
@@ -88,9 +89,8 @@ def rand(
     dtype, device, requires_grad
         As in `gradcore.zeros`.
     """
-    made = _floating(
-        "rand", sizes((named["size"],) if "size" in named else size), dtype, device, generator, requires_grad
-    )
+    shape = sizes(given_sizes("rand", size, named), "rand")
+    made = _floating("rand", shape, dtype, device, generator, requires_grad)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
@@ -107,9 +107,8 @@ def randn(
     **named: Any,
 ) -> Tensor:
     """Numbers from the normal distribution with mean 0 and variance 1; parameters as in `rand`."""
-    made = _floating(
-        "randn", sizes((named["size"],) if "size" in named else size), dtype, device, generator, requires_grad
-    )
+    shape = sizes(given_sizes("randn", size, named), "randn")
+    made = _floating("randn", shape, dtype, device, generator, requires_grad)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
@@ -139,7 +138,7 @@ rand_like, randn_like = _like("rand"), _like("randn")
 
 @overridable
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
@@ -154,22 +153,32 @@ def randint(
     """Integers from ``low`` (0 if only one bound is given) to ``high``, exclusive: ``randint(high, size)``."""
     if size is None:
         low, high, size = 0, low, high
-    made = finished(integers(int(low), int(high), sizes((size,)), dtype, resolve(device), generator), requires_grad)
+    elif low is None or high is None:
+        low, high = 0, low if high is None else high
+    low, high = (setting("randint", name, "int").take(value) for name, value in (("low", low), ("high", high)))
+    shape = sizes((setting("randint", "size", "Sequence[int]").take(size),), "randint")
+    made = finished(integers(low, high, shape, dtype, resolve(device), generator), requires_grad)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 
 @overridable
+@converting
 def randint_like(
-    input: Tensor, low: int, high: int | None = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, layout: Any = None, memory_format: Any = None, pin_memory: bool = False,
+    input: Tensor, low: int | None = None, high: int | None = None, *, generator: Any = None, dtype: Any = None,
+    device: Any = None, requires_grad: bool = False, layout: Any = None, memory_format: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """As `randint`, with the shape, and by default the dtype and device, of another tensor."""
-    low, high = (0, low) if high is None else (low, high)
+    if low is None or high is None:
+        low, high = 0, low if high is None else high
+    if high is None:
+        raise TypeError("randint_like() missing required argument: 'high'")
     where = input._device if device is None else resolve(device)
     return finished(integers(low, high, input._array.shape, dtype or input._dtype, where, generator), requires_grad)  # type: ignore[no-any-return]
 
 
 @overridable
+@converting
 def randperm(
     n: int, *, generator: Any = None, dtype: Any = dtypes.int64, device: Any = None, requires_grad: bool = False,
     out: Tensor | None = None, layout: Any = None, pin_memory: bool = False,
@@ -189,9 +198,10 @@ def randperm(
 
 
 @overridable
+@converting
 def normal(
-    mean: Any,
-    std: Any = 1.0,
+    mean: Tensor | float = 0.0,
+    std: Tensor | float = 1.0,
     size: Sequence[int] | None = None,
     *,
     generator: Generator | None = None,
@@ -203,15 +213,19 @@ def normal(
     pin_memory: bool = False,
 ) -> Tensor:
     """Numbers from normal distributions with the given means and standard deviations (numbers or tensors)."""
+    if size is not None:
+        mean, std = (setting("normal", name, "float").take(v) for name, v in (("mean", mean), ("std", std)))
     tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
     if isinstance(std, Tensor):
         if std._dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
         _refuse_where(std < 0, "normal expects all elements of std >= 0.0")
-    elif std < 0:
+    elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if not tensors:
-        made = mean + std * randn(sizes((size,)), generator=generator, dtype=dtype, device=device)
+        made = mean + std * randn(
+            sizes((() if size is None else size,), "normal"), generator=generator, dtype=dtype, device=device
+        )
         made = finished(made, requires_grad)
     else:
         shape = broadcast_shape([t._array.shape for t in tensors])
@@ -224,6 +238,7 @@ def normal(
 
 
 @overridable
+@converting
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor:
     """Zeros and ones, one with the probability that `input` holds (or with `p`)."""
     if not input._dtype.is_floating_point and p is None:
@@ -284,6 +299,7 @@ def bernoulli_mask(shape: Sequence[int], p: float, device: Any, generator: Gener
 
 
 @overridable
+@converting
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Any = None
 ) -> Tensor:

@@ -14,6 +14,7 @@ from gradcore.backends.random.recording import again, present
 from gradcore.backends.registry import resolve
 from gradcore.creation import from_numpy
 from gradcore.device import DeviceLike
+from gradcore.dispatch.settings import setting
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -96,7 +97,7 @@ class Generator:
         RuntimeError
             If a CUDA graph is recorded, unless the seed is the present one: then nothing is changed.
         """
-        wanted = PhiloxState(int(seed))
+        wanted = PhiloxState(seed if type(seed) is int else setting("manual_seed", "seed", "int", 0).take(seed))
         if present() is not None and wanted.seed == self._state.seed:
             return self
         return self._go_to(wanted)
@@ -243,7 +244,7 @@ def manual_seed(seed: int) -> Generator:
     Generator
         The default generator.
     """
-    return default_generator.manual_seed(seed)
+    return default_generator.manual_seed(int(seed))
 
 
 def seed() -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.dispatch.settings import setting
 from gradcore.signal import windows
 from gradcore.tensor import Tensor
 
@@ -26,6 +27,8 @@ def _function(name: str, what: str, formula: Callable[..., Any], **defaults: flo
         requires_grad: bool = False,
         **named: float,
     ) -> Tensor:
+        window_length = setting(name, "window_length", "int", 0).take(window_length)
+        periodic = setting(name, "periodic", "bool", 1).take(periodic)
         if window_length < 0:
             raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
         wanted = dtypes.as_dtype(dtype or dtypes.get_default_dtype())
@@ -34,7 +37,8 @@ def _function(name: str, what: str, formula: Callable[..., Any], **defaults: flo
         unknown = named.keys() - defaults.keys()
         if unknown or len(given) > len(defaults):
             raise TypeError(f"{name}() takes window_length, periodic{''.join(f', {each}' for each in defaults)}")
-        values = {**defaults, **dict(zip(defaults, given, strict=False)), **named}.values()
+        chosen = {**defaults, **dict(zip(defaults, given, strict=False)), **named}
+        values = [setting(name, each, "float").take(value) for each, value in chosen.items()]
         made = windows.sampled(window_length, not periodic, wanted, device, lambda k, n: formula(k, n, *values))
         return made.requires_grad_(requires_grad)
 

@@ -17,6 +17,7 @@ from typing import Any, TypedDict, Unpack
 from gradcore import dtypes, paths
 from gradcore.autograd.formulas import TENSORS
 from gradcore.creation import arange, empty, full, ones
+from gradcore.dispatch.settings import converting
 from gradcore.layouts import layout as Layout
 from gradcore.layouts import strided
 from gradcore.tensor import Tensor
@@ -73,6 +74,7 @@ def sampled(M: int, sym: bool, dtype: dtypes.dtype, device: Any, formula: Callab
     return formula(arange(M, dtype=dtype, device=device), M - 1 if sym else M)  # type: ignore[no-any-return]
 
 
+@converting
 def general_cosine(M: int, *, a: Iterable[float], **options: Unpack[Options]) -> Tensor:
     """A sum of cosines: ``a[0] - a[1] * cos(x) + a[2] * cos(2 * x) - ...`` over one period.
 
@@ -103,31 +105,37 @@ def cosines(k: Any, distance: int, *a: float) -> Any:
 HANN, HAMMING, BLACKMAN = (0.5, 0.5), (0.54, 0.46), (0.42, 0.5, 0.08)
 
 
+@converting
 def general_hamming(M: int, *, alpha: float = HAMMING[0], **options: Unpack[Options]) -> Tensor:
     """``alpha - (1 - alpha) * cos(x)`` over one period."""
     return _cosines("general_hamming", M, options, (alpha, 1 - alpha))
 
 
+@converting
 def hamming(M: int, **options: Unpack[Options]) -> Tensor:
     """R. W. Hamming's window: ``0.54 - 0.46 * cos(x)`` over one period."""
     return _cosines("hamming", M, options, HAMMING)
 
 
+@converting
 def hann(M: int, **options: Unpack[Options]) -> Tensor:
     """J. von Hann's window: ``(1 - cos(x)) / 2`` over one period."""
     return _cosines("hann", M, options, HANN)
 
 
+@converting
 def blackman(M: int, **options: Unpack[Options]) -> Tensor:
     """R. B. Blackman's window: ``0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)`` over one period."""
     return _cosines("blackman", M, options, BLACKMAN)
 
 
+@converting
 def nuttall(M: int, **options: Unpack[Options]) -> Tensor:
     """A. H. Nuttall's window with four terms, whose first derivative is continuous too."""
     return _cosines("nuttall", M, options, (0.3635819, 0.4891775, 0.1365995, 0.0106411))
 
 
+@converting
 def bartlett(M: int, **options: Unpack[Options]) -> Tensor:
     """A triangle, 0 at both ends and 1 in the middle."""
     return _window("bartlett", M, options, triangle)
@@ -138,11 +146,13 @@ def triangle(k: Any, distance: int) -> Any:
     return 1 - TENSORS.abs(k * (2 / distance) - 1)
 
 
+@converting
 def cosine(M: int, **options: Unpack[Options]) -> Tensor:
     """Half a period of a sine, of which the window has the middles of as many intervals as elements."""
     return _window("cosine", M, options, lambda k, distance: TENSORS.sin((k + 0.5) * (math.pi / (distance + 1))))
 
 
+@converting
 def exponential(M: int, *, center: float | None = None, tau: float = 1.0, **options: Unpack[Options]) -> Tensor:
     """``exp(-abs(k - center) / tau)``: highest at `center`, by default the middle, which a symmetric window has."""
     if tau <= 0:
@@ -157,6 +167,7 @@ def exponential(M: int, *, center: float | None = None, tau: float = 1.0, **opti
     return _window("exponential", M, options, formula)
 
 
+@converting
 def gaussian(M: int, *, std: float = 1.0, **options: Unpack[Options]) -> Tensor:
     """``exp(-((k - middle) / std) ** 2 / 2)``."""
     if std <= 0:
@@ -164,6 +175,7 @@ def gaussian(M: int, *, std: float = 1.0, **options: Unpack[Options]) -> Tensor:
     return _window("gaussian", M, options, lambda k, distance: TENSORS.exp(((k - distance / 2) / std) ** 2 / -2))
 
 
+@converting
 def kaiser(M: int, *, beta: float = 12.0, **options: Unpack[Options]) -> Tensor:
     """J. F. Kaiser's window, of which `beta` tells how fast it falls: ``i0(beta * sqrt(1 - x**2)) / i0(beta)``."""
     if beta < 0:

@@ -56,8 +56,9 @@ def set_num_threads(num_threads: int) -> None:
     1
     >>> gradcore.set_num_threads(before)
     """
-    if num_threads.__class__ is not int:
+    if isinstance(num_threads, bool) or not hasattr(num_threads, "__index__"):
         raise TypeError(f"set_num_threads expects an int, but got {type(num_threads).__name__}")
+    num_threads = num_threads.__index__()
     if num_threads < 1:
         raise RuntimeError("set_num_threads expects a positive integer")
     _pool.resize(num_threads - 1)
