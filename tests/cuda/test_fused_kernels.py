@@ -194,6 +194,9 @@ class HostBackend(CupyBackend):
     def compile_kernel(self, source: str, name: str) -> Any:
         return self.batch.compile(source, name)
 
+    def address(self, x: Any) -> int:
+        return int(x.ctypes.data)
+
 
 def _wanted(request: pytest.FixtureRequest) -> set[str]:
     """The operations whose kernels the chosen tests launch: of a few there are few to compile."""

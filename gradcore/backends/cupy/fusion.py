@@ -22,6 +22,7 @@ class CudaFusion(CudaKernels):
     array_type: type
     bodies: dict[str, Callable[..., Any]]
     elementwise: dict[str, tuple[str, ...]]
+    address: Callable[[Any], int]
 
     @property
     def fuses(self) -> bool:
@@ -31,7 +32,7 @@ class CudaFusion(CudaKernels):
     @cached_property
     def fusion(self) -> Fusion:
         """The traced formulas and their kernels."""
-        return Fusion(self.xp, self.array_type, self.bodies, self.compile_kernel)
+        return Fusion(self.xp, self.array_type, self.bodies, self.compile_kernel, self.address)
 
     def evaluated(self, name: str, formula: Callable[..., Any], **operands: Any) -> Any:
         """An elementwise formula, ``(F, *operands) -> result``, as one kernel if formulas are fused."""

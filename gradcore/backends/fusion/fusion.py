@@ -18,6 +18,8 @@ __all__ = ["Fusion"]
 
 #: Threads of a block, and blocks at most: each thread goes on with what is left.
 THREADS, MOST_BLOCKS = 256, 1 << 16
+#: The largest index, and number of elements, for kernels with indices of 32 bits: a grid's last threads may exceed it.
+MOST_OF_32_BITS = 2**31 - 1 - 8 * THREADS
 
 _BLOCK = (THREADS,)
 
@@ -38,6 +40,8 @@ class Fusion:
         Bodies of the operations by name.
     compile : callable
         ``(source, name) -> kernel``, which is launched as ``kernel(grid, block, arguments)``.
+    address : callable
+        From an array to the address of its first element.
     """
 
     def __init__(
@@ -46,11 +50,12 @@ class Fusion:
         array_type: Any,
         bodies: dict[str, Callable[..., Any]],
         compile: Callable[[str, str], Callable[..., Any]],
+        address: Callable[[Any], int],
     ) -> None:
-        self.xp, self.array_type, self.bodies, self.compile = xp, array_type, bodies, compile
+        self.xp, self.array_type, self.bodies, self.compile, self.address = xp, array_type, bodies, compile, address
         self._ready: dict[Any, _Ready | None] = {}
         #: Compiled kernels by program, so that formulas that come to the same share them.
-        self._kernels: dict[Program, dict[int, Callable[..., Any]]] = {}
+        self._kernels: dict[Program, dict[tuple[int, int], Callable[..., Any]]] = {}
         #: How many kernels were compiled and launched, and formulas traced.
         self.counts: Counter[str] = Counter()
 
@@ -136,6 +141,8 @@ class Fusion:
             outputs = [self._empty(launch.layout, dtype) for _, dtype in found.program.outputs]
             if launch.kernel is not None:
                 read = [values[i] for i in launch.arrays]
+                if launch.packs and any(self.address(a) % n for a, n in zip(read, launch.packs, strict=True)):
+                    launch = self._one_by_one(ready, launch)
                 numbers = [part for i in launch.numbers for part in _parts(values[i])]
                 launch.kernel(launch.grid, _BLOCK, (launch.size, *read, *outputs, *numbers, *launch.rest))
                 self.counts["launched"] += 1
@@ -155,35 +162,60 @@ class Fusion:
         is_array = [isinstance(v, self.array_type) for v in values]
         chosen = [i for i in found.used if is_array[i]]
         steps = [n for i in chosen for n in (layout.steps[sum(is_array[:i])] if dims else ())]
+        width = 0 if max(size, _reach(layout)) > MOST_OF_32_BITS else 1 if dims else program.width
+        index, extent = (np.int32, np.uint32) if width else (np.int64, np.int64)
         rest = [dtype.type(p) for p, dtype in zip(found.parameters, program.parameters, strict=True)]
-        rest += [np.int64(n) for n in (*layout.extents[1:], *steps)]
-        kernel = ready.kernels.get(dims)
-        if kernel is None and size:
-            kernel = ready.kernels[dims] = self.compile(program.source(dims), program.name)
-            self.counts["compiled"] += 1
+        rest += [*map(extent, layout.extents[1:]), *map(index, steps)]
+        packs = [values[i].dtype.itemsize * width for i in chosen] if width > 1 else []
         return _Launch(
             layout=layout,
-            kernel=kernel if size else None,
-            grid=(min(-(-size // THREADS), MOST_BLOCKS),),
-            size=np.int64(size),
+            kernel=self._kernel(ready, dims, width) if size else None,
+            grid=_grid(size, width),
+            size=index(size),
             arrays=chosen,
             numbers=[i for i in found.used if not is_array[i]],
             rest=rest,
+            packs=packs,
         )
+
+    def _one_by_one(self, ready: _Ready, launch: _Launch) -> _Launch:
+        """The same launch for arrays that do not begin at a multiple of what is loaded together."""
+        return launch._replace(kernel=self._kernel(ready, 0, 1), grid=_grid(int(launch.size), 1))
+
+    def _kernel(self, ready: _Ready, dims: int, width: int) -> Callable[..., Any]:
+        kernel = ready.kernels.get((dims, width))
+        if kernel is None:
+            program = ready.found.program
+            kernel = ready.kernels[dims, width] = self.compile(program.source(dims, width), program.name)
+            self.counts["compiled"] += 1
+        return kernel
+
+
+def _reach(layout: Layout) -> int:
+    """The largest distance of an element from the first one."""
+    return max(
+        (sum((n - 1) * abs(s) for n, s in zip(layout.extents, row, strict=True)) for row in layout.steps), default=0
+    )
+
+
+def _grid(size: int, width: int) -> tuple[int]:
+    """Blocks: enough for all elements where each thread computes `width` of them, or has a loop (0)."""
+    return (-(-size // (THREADS * width)) if width else min(-(-size // THREADS), MOST_BLOCKS),)
 
 
 class _Ready(NamedTuple):
-    """A traced formula, its compiled kernels by the number of dims they run over, and prepared launches by layout."""
+    """A traced formula, its compiled kernels by dims and elements of a thread, and prepared launches by layout."""
 
     found: Traced
-    kernels: dict[int, Callable[..., Any]]
+    kernels: dict[tuple[int, int], Callable[..., Any]]
     launches: dict[Any, _Launch]
 
 
 class _Launch(NamedTuple):
     """Everything about a launch but the operands; no kernel where there are no elements.
 
-    `arrays` and `numbers` are the positions of the operands that the kernel reads, `rest` its further arguments.
+    `arrays` and `numbers` are the positions of the operands that the kernel reads, `rest` its further arguments,
+    `packs` the bytes of each array that it loads together, if it does.
     """
 
     layout: Layout
@@ -193,6 +225,7 @@ class _Launch(NamedTuple):
     arrays: list[int]
     numbers: list[int]
     rest: list[Any]
+    packs: list[int]
 
 
 def _parts(value: Any) -> list[Any]:

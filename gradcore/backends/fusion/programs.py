@@ -52,7 +52,7 @@ class Program(NamedTuple):
     functions: int
     differs: bool = False
 
-    def source(self, dims: int) -> str:
+    def source(self, dims: int, width: int = 0) -> str:
         """CUDA source of the kernel ``name``.
 
         Parameters
@@ -60,41 +60,91 @@ class Program(NamedTuple):
         dims : int
             0 if all arrays are dense and in the same order, so that one index serves for all; otherwise the number of
             dims over which the kernel runs, with strides for each operand. Results are dense in any case.
+        width : int
+            0 for indices of 64 bits, in a loop; otherwise indices have 32 bits, and each thread computes so many
+            neighbours, which are loaded and stored together: 1 unless `dims` is 0.
         """
         arrays = [o for o in self.operands if o.is_array]
         types = [o.dtype for o in self.operands] + [dtype for _, dtype in self.outputs] + list(self.parameters)
         complex_inside = needs_complex(types) or any("complex<" in line for line in self.body)
         header = "complex.cuh" if complex_inside else "elementwise.cuh"
-        arguments = ["const i64 size"]
-        arguments += [f"const {C_TYPES[o.dtype.name]}* {o.name}_array" for o in arrays]
-        arguments += [f"{C_TYPES[dtype.name]}* {name}_out" for name, dtype in self._named_outputs()]
+        index, extent = ("i32", "u32") if width else ("i64", "i64")
+        arguments = [f"const {index} size"]
+        arguments += [f"const {C_TYPES[o.dtype.name]}* __restrict__ {o.name}_array" for o in arrays]
+        arguments += [f"{C_TYPES[dtype.name]}* __restrict__ {name}_out" for name, dtype in self._named_outputs()]
         for o in self.operands:
             if not o.is_array:
                 arguments += _number_arguments(o.name, o.dtype)
         arguments += [f"const {C_TYPES[dtype.name]} p{i}" for i, dtype in enumerate(self.parameters)]
-        arguments += [f"const i64 n{d}" for d in range(1, dims)]
-        arguments += [f"const i64 {o.name}_step{d}" for o in arrays for d in range(dims)]
+        arguments += [f"const {extent} n{d}" for d in range(1, dims)]
+        arguments += [f"const {index} {o.name}_step{d}" for o in arrays for d in range(dims)]
         lines = [f'#include "{header}"', "using namespace gradcore;", ""]
         lines += [f'extern "C" __global__ void {self.name}({", ".join(arguments)}) {{']
-        lines += ["    for (i64 i = first_index(); i < size; i += index_step()) {"]
-        lines += [f"        {line}" for line in (*_places(dims), *self._loads(dims), *self.body)]
-        for (name, dtype), (value, _) in zip(self._named_outputs(), self.outputs, strict=True):
-            lines.append(f"        {name}_out[i] = store<{C_TYPES[dtype.name]}>({value});")
-        return "\n".join([*lines, "    }", "}", ""])
+        lines += self._vectors(width) if width > 1 else self._elements(dims, width)
+        return "\n".join([*lines, "}", ""])
+
+    def _elements(self, dims: int, width: int) -> list[str]:
+        """One element after the other, or one for each thread."""
+        each = "i64 i = first_index(); i < size; i += index_step()"
+        head = "const i32 i = first_index_32();\n    if (i < size) {" if width else f"GRADCORE_ROLLED for ({each}) {{"
+        place = _place_32 if width else _place
+        lines = [*_places(dims, "u32" if width else "i64"), *self._loads(lambda o: place(o.name, dims)), *self.body]
+        return [f"    {head}", *(f"        {line}" for line in (*lines, *self._stores("{}_out[i]"))), "    }"]
+
+    def _vectors(self, width: int) -> list[str]:
+        """Neighbours that are loaded and stored together, and one by one at the end."""
+        arrays = [o for o in self.operands if o.is_array]
+        outputs = [(name, C_TYPES[dtype.name]) for name, dtype in self._named_outputs()]
+        packed = [*self._loads(lambda o: f"{o.name}_pack.items[k]"), *self.body, *self._stores("{}_pack.items[k]")]
+        single = [*self._loads(lambda o: f"{o.name}_array[i]"), *self.body, *self._stores("{}_out[i]")]
+        packs = [(f"const Pack<{C_TYPES[o.dtype.name]}, {width}>", o.name) for o in arrays]
+        lines = [f"const i32 start = {width} * first_index_32();", f"if (start + {width} <= size) {{"]
+        lines += [f"    {kind} {name}_pack = pack<{width}>({name}_array + start);" for kind, name in packs]
+        lines += [f"    Pack<{kind}, {width}> {name}_pack;" for name, kind in outputs]
+        lines += [f"    GRADCORE_UNROLL for (i32 k = 0; k < {width}; ++k) {{", *(f"        {line}" for line in packed)]
+        lines += ["    }", *(f"    unpack({name}_out + start, {name}_pack);" for name, _ in outputs), "} else {"]
+        lines += [
+            "    GRADCORE_ROLLED for (i32 i = start; i < size; ++i) {",
+            *(f"        {line}" for line in single),
+            "    }",
+            "}",
+        ]
+        return [f"    {line}" for line in lines]
+
+    @property
+    def width(self) -> int:
+        """Neighbouring elements that make 16 bytes of the widest array."""
+        sizes = [o.dtype.itemsize for o in self.operands if o.is_array]
+        return min(8, max(1, 16 // max(sizes + [dtype.itemsize for _, dtype in self.outputs])))
 
     def _named_outputs(self) -> list[tuple[str, np.dtype[Any]]]:
         return [(f"r{i}", dtype) for i, (_, dtype) in enumerate(self.outputs)]
 
-    def _loads(self, dims: int) -> list[str]:
+    def _loads(self, place: Callable[[Operand], str]) -> list[str]:
+        """The operands of one element, arrays from a place of theirs."""
         lines = []
         for o in self.operands:
             kind = C_TYPES[computed(o.dtype).name]
             if o.is_array:
-                place = " + ".join(f"i{d} * {o.name}_step{d}" for d in range(dims)) or "i"
-                lines.append(f"const {kind} {o.name} = load({o.name}_array[{place}]);")
+                lines.append(f"const {kind} {o.name} = load({place(o)});")
             elif o.dtype.kind == "c":
                 lines.append(f"const {kind} {o.name}({o.name}_real, {o.name}_imag);")
         return lines
+
+    def _stores(self, place: str) -> list[str]:
+        named = zip(self._named_outputs(), self.outputs, strict=True)
+        return [f"{place.format(name)} = store<{C_TYPES[dtype.name]}>({value});" for (name, dtype), (value, _) in named]
+
+
+def _place(name: str, dims: int) -> str:
+    """An element of an array."""
+    return f"{name}_array[{' + '.join(f'i{d} * {name}_step{d}' for d in range(dims)) or 'i'}]"
+
+
+def _place_32(name: str, dims: int) -> str:
+    """The same by indices of 32 bits, whose sums may wrap around."""
+    index = " + ".join(f"i{d} * {name}_step{d}" for d in range(dims))
+    return f"{name}_array[static_cast<i32>({index})]" if index else f"{name}_array[i]"
 
 
 def _number_arguments(name: str, dtype: np.dtype[Any]) -> list[str]:
@@ -105,18 +155,18 @@ def _number_arguments(name: str, dtype: np.dtype[Any]) -> list[str]:
     return [f"const {C_TYPES[computed(dtype).name]} {name}"]
 
 
-def _places(dims: int) -> list[str]:
+def _places(dims: int, kind: str) -> list[str]:
     """The index of each dim, the last one running fastest."""
     if dims == 0:
         return []
     if dims == 1:
-        return ["const i64 i0 = i;"]
-    lines = [f"const i64 i{dims - 1} = i % n{dims - 1};"]
-    rest = f"i / n{dims - 1}"
+        return [f"const {kind} i0 = i;"]
+    lines = [f"const {kind} i{dims - 1} = {kind}(i) % n{dims - 1};"]
+    rest = f"{kind}(i) / n{dims - 1}"
     for d in range(dims - 2, 0, -1):
-        lines += [f"const i64 rest{d} = {rest};", f"const i64 i{d} = rest{d} % n{d};"]
+        lines += [f"const {kind} rest{d} = {rest};", f"const {kind} i{d} = rest{d} % n{d};"]
         rest = f"rest{d} / n{d}"
-    return [*lines, f"const i64 i0 = {rest};"]
+    return [*lines, f"const {kind} i0 = {rest};"]
 
 
 # -- from a formula to a program ---------------------------------------------------------------------------------
@@ -231,7 +281,7 @@ def _assembled(
 
 #: Names that kernels use themselves, and words of C++.
 _TAKEN = re.compile(
-    r"[nvpr]\d+|i\d*|rest\d+|size|"
+    r"[nvpr]\d+|i\d*|k|rest\d+|size|start|"
     + "|".join(sorted(FUNCTION_NAMES))
     + "|bool|char|class|const|double|float|for|if|else|int|"
     "long|new|delete|return|short|signed|unsigned|static|struct|template|this|typename|using|void|while|switch|case|default"

@@ -7,8 +7,12 @@
 
 #ifdef __CUDACC__
 #define GRADCORE_FUNCTION __device__ __forceinline__
+#define GRADCORE_UNROLL _Pragma("unroll")
+#define GRADCORE_ROLLED _Pragma("unroll 1")
 #else
 #define GRADCORE_FUNCTION inline
+#define GRADCORE_UNROLL
+#define GRADCORE_ROLLED
 #endif
 
 namespace gradcore {
@@ -150,5 +154,26 @@ struct Computed<bfloat16> {
 GRADCORE_FUNCTION i64 first_index() { return static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
 GRADCORE_FUNCTION i64 index_step() { return static_cast<i64>(gridDim.x) * blockDim.x; }
+
+// The same where 32 bits suffice.
+GRADCORE_FUNCTION i32 first_index_32() { return static_cast<i32>(blockIdx.x * blockDim.x + threadIdx.x); }
+
+// ---------------------------------------------------------------------------------------------------- neighbours
+
+// Elements that are loaded and stored by one instruction; their address is a multiple of their size.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+    T items[N];
+};
+
+template <int N, class T>
+GRADCORE_FUNCTION Pack<T, N> pack(const T* source) {
+    return *reinterpret_cast<const Pack<T, N>*>(source);
+}
+
+template <class T, int N>
+GRADCORE_FUNCTION void unpack(T* target, const Pack<T, N>& values) {
+    *reinterpret_cast<Pack<T, N>*>(target) = values;
+}
 
 }  // namespace gradcore
