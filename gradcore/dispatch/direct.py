@@ -66,7 +66,7 @@ from gradcore.autograd.saved import refuse_inference
 from gradcore.autograd.variables import Subclasses, VersionCounter, new, tensor_type, tick, wrap
 from gradcore.autograd.views import link
 from gradcore.dispatch.operands import NUMBERS, constant, shape_error
-from gradcore.dispatch.recording import OUTPUT_TYPES, saved_result
+from gradcore.dispatch.recording import OUTPUT_TYPES, in_order, saved_result
 from gradcore.dispatch.settings import settings_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
@@ -116,7 +116,7 @@ def scope_of(op: Op, general: Any) -> dict[str, Any]:
         "not_differentiable": not_differentiable,
         "VersionCounter": VersionCounter, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
         "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge, "link": link,
-        "refuse_inference": refuse_inference,
+        "refuse_inference": refuse_inference, "in_order": in_order,
         "new": new, "saved_result": saved_result, "shape_error": shape_error, "tick": tick, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
         "output_type": OUTPUT_TYPES.get(op.output_type or ""), "TENSORS": TENSORS, "numbers": frozenset(NUMBERS),
@@ -251,12 +251,15 @@ def _result(op: Op, first: int) -> Iterator[str]:
         yield f"    {line.replace('state.enter', 'enter')}"
     settings = _tuple(raw[1:])
     if not _single(op):
-        yield "outs = [wrap(each, device) for each in results]"
+        each = "in_order(each, device)" if op.contiguous else "each"
+        yield f"outs = [wrap({each}, device) for each in results]"
         if op.view:
             yield from ("for i, out in enumerate(outs):", f"    link(out, a0, op, {settings}, i, state)")
         return
     like = "x0[0]" if _several(op, first) else f"x{first}"
     yield from (f"if type(array) is not type({like}):", "    array = device.backend.asarray(array)")
+    if op.contiguous:
+        yield from ("if not array.flags.c_contiguous:", '    array = device.kernels["contiguous"](array)')
     if not _keeps_dtype(op):
         yield from (f"if array.dtype is not {like}.dtype:", "    dtype = from_numpy(array.dtype)")
     yield "out = new(Tensor)"

@@ -34,7 +34,8 @@ def finish(
 ) -> Any:
     """Wrap raw results as tensors and record the node."""
     single = len(op.outputs) == 1 and not op.variadic
-    outs = [wrap(results, device)] if single else [wrap(r, device) for r in results]
+    results = (results,) if single else results
+    outs = [wrap(in_order(r, device) if op.contiguous else r, device) for r in results]
     if op.view:
         for i, out in enumerate(outs):
             views.link(out, args[0], op, args[1:], i if op.variadic else None, state)
@@ -52,6 +53,12 @@ def finish(
     if op.output_type is None:
         return tuple(outs)
     return OUTPUT_TYPES[op.output_type](*outs)
+
+
+def in_order(array: Any, device: Any) -> Any:
+    """The array, or a copy in C order if it lies otherwise; numbers of the array library are left alone."""
+    flags = getattr(array, "flags", None)
+    return array if flags is None or flags.c_contiguous else device.kernels["contiguous"](array)
 
 
 def check_differentiable(op: Op, edges: Sequence[Any]) -> None:

@@ -179,6 +179,8 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {names[0]} key.dtype: "
             f"{names[1]} and value.dtype: {names[2]} instead."
         )
+    if query.dtype.category < 2:
+        raise NotImplementedError(f"\"softmax_lastdim_kernel_impl\" not implemented for '{query.dtype.scalar_name}'")
     if attn_mask is not None:
         if attn_mask.dtype not in (dtypes.bool_, dtypes.float32, query.dtype):
             raise RuntimeError(
@@ -247,7 +249,9 @@ def scaled_dot_product_attention(
             for t in (key, value)
         )
     if scale is None:
-        scale = 1 / sqrt(query.shape[-1])
+        scale = 1 / sqrt(query.shape[-1] or 1)
+    if not key.shape[-2]:  # nothing to attend to: zeros, and zeros as gradients
+        return F.matmul(F.matmul(query, F.transpose(key, -1, -2)), value)
     if not dropout_p:
         mask = _additive(F, query, key, attn_mask, False)
         return attended(F, query, key, value, mask, scale, is_causal)

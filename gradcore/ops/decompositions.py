@@ -307,7 +307,7 @@ def svd(F, self, some: bool = True, compute_uv: bool = True):
     """``self = U @ diag(S) @ V.mH``; see `gradcore.linalg.svd`."""
     if compute_uv:
         U, S, Vh = F.linalg_svd(self, full_matrices=not some)
-        return U, S, F.hermitian(Vh)
+        return U, S, F.contiguous(F.hermitian(Vh))
     *batch, m, n = self.shape
     return F.new_zeros(self, (*batch, m, m)), F.linalg_svdvals(self), F.new_zeros(self, (*batch, n, n))
 

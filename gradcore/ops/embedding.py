@@ -246,8 +246,10 @@ def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
     places = [[*span, *[bounds[-1]] * (longest - len(span))] for span in spans]
     lowest = rows.new_full((1, rows.shape[1]), float("-inf"))
     kept = F.where(F.unsqueeze(counted, -1) > 0, rows, float("-inf"))
-    best = F.max(F.embedding_rows(F.cat([kept, lowest]), F.index_tensor(places, rows)), 1)[0]
-    return F.where(best == float("-inf"), 0, best)
+    places = F.index_tensor(places, rows)
+    best = F.max(F.embedding_rows(F.cat([kept, lowest]), places), 1)[0]
+    counted = F.unsqueeze(F.cat([counted, counted.new_zeros(1)]), -1)
+    return F.where(F.amax(F.embedding_rows(counted, places), 1) > 0, best, 0)
 
 
 # -- one hot -------------------------------------------------------------------------------------------------

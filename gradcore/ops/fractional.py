@@ -78,7 +78,7 @@ def _pool(
     flat = F.reshape(input.detach(), (*lead, prod(sizes)))
     values = F.reshape(F.gather(flat, 2, F.reshape(places, (*lead, prod(places.shape[2:])))), tuple(places.shape))
     indices = F.gather(places, 3, F.unsqueeze(F.max(values, 3)[1], 3))
-    indices = F.reshape(indices, (*(lead if batched else lead[1:]), *outputs))
+    indices = F.unsafe_view(indices, (*(lead if batched else lead[1:]), *outputs))
     return F.max_pool_chosen(input, indices, n), indices
 
 

@@ -499,6 +499,8 @@ def _masked_source(F, grad, shape, mask):
 )
 def masked_first(F, self, mask, n: int):
     """The elements where the mask holds, in a vector of `n`, which ends in zeros."""
+    if not n:
+        return F.xp.zeros(0, self.dtype)
     mask = mask.reshape(-1)
     chosen = F.where(mask, self.reshape(-1), F.xp.zeros((), self.dtype))
     return F.sum_into_rows(n, F.xp.maximum(mask.cumsum() - 1, 0), chosen[:, None]).reshape(n)

@@ -120,6 +120,8 @@ def moved(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
         )
     sources = distinct(source, ndim, f"movedim: repeated dim in `source` ({list(source)})")
     places = distinct(destination, ndim, f"movedim: repeated dim in `destination` ({list(destination)})")
+    if not ndim:
+        return ()
     order = [d for d in range(ndim) if d not in sources]
     for place, d in sorted(zip(places, sources, strict=True)):
         order.insert(place, d)

@@ -202,7 +202,7 @@ def grid_sample(
     else:
         positions = [_inside(F, p, size, padding_mode, align) for p, size in zip(positions, image.sizes, strict=True)]
         out = (_linear if mode == "bilinear" else _nearest)(F, image, positions)
-    return F.reshape(out, (*input.shape[:2], *grid.shape[1:-1]))
+    return F.unsafe_view(out, (*input.shape[:2], *grid.shape[1:-1]))
 
 
 @composite(
@@ -243,7 +243,7 @@ def affine_grid(F, theta, size: Sequence[int], align_corners: bool | None = None
     coordinates = [F.reshape(x, (-1, 1)) for x in F.meshgrid(lines, indexing="ij")[::-1]]
     points = F.cat([*coordinates, F.ones_like(coordinates[0])], 1)
     out = F.matmul(points, F.transpose(theta, 1, 2))
-    return F.reshape(out, (size[0], *size[2:], n))
+    return F.unsafe_view(out, (size[0], *size[2:], n))
 
 
 def _line(size: int, align_corners: bool) -> list[float]:

@@ -242,6 +242,7 @@ def chunk(F, self, chunks: int, dim: int = 0):
 
 @linear(
     lambda F, grads, dim: F.cat(grads, dim),
+    contiguous=False,
     variadic=True,
     node=lambda *args: f"Unsafe{_split_node(*args)}",
     samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 4), dim=-1)],
@@ -450,4 +451,4 @@ def combinations(F, input, r: int = 2, with_replacement: bool = False):
         return F.new_zeros(input, (0,))
     draw = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     chosen = list(itertools.chain.from_iterable(draw(range(input.shape[0]), r)))
-    return F.reshape(F.index_select(input, 0, F.index_tensor(chosen, input)), (-1, r) if chosen else (0, r))
+    return F.unsafe_view(F.index_select(input, 0, F.index_tensor(chosen, input)), (-1, r) if chosen else (0, r))

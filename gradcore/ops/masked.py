@@ -110,7 +110,7 @@ def _variance(F, self, dim, unbiased, correction, keepdim, dtype, mask):
     total = F.sum(F.real(squares) if wanted.is_complex else squares, dims, True)
     degrees = max(count - correction, 0) if mask is None else F.clamp(F.to(count, total.dtype) - correction, 0)
     result = total / degrees if mask is not None or degrees else total * math.nan
-    return result if keepdim else F.squeeze(result, dims)
+    return result if keepdim else F.unsafe_view(F.squeeze(result, dims))
 
 
 @composite(path="masked.var", samples=_reductions)

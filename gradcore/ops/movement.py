@@ -120,7 +120,7 @@ def unflatten(F, self, dim: int, sizes: Sequence[int]):
 @composite(samples=lambda: [case(floats(2, 3)), case(floats())])
 def ravel(F, self):
     """All dims made into one."""
-    return F.reshape(self, (-1,))
+    return F.reshape(F.contiguous(self), (-1,))
 
 
 def _squeezed_node(self, dim=None):
@@ -375,7 +375,7 @@ def rot90(F, self, k: int = 1, dims: Ints = (0, 1)):
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
-@linear(lambda F, grad: grad, samples=lambda: [case(floats(2, 3)), case(floats())])
+@linear(lambda F, grad: grad, contiguous=False, samples=lambda: [case(floats(2, 3)), case(floats())])
 def clone(F, self, *, memory_format: Any = None):
     """A copy, with its elements in the same order in memory (or, with a `memory_format`, in that of the indices)."""
     return self.copy("K" if memory_format is None or "preserve" in str(memory_format) else "C")
@@ -385,6 +385,15 @@ def clone(F, self, *, memory_format: Any = None):
 def contiguous(F, self, memory_format: Any = None):
     """The tensor itself if its elements lie in memory in the order of their indices, else such a copy."""
     return self if self.is_contiguous() else F.clone(self, memory_format="contiguous")
+
+
+@linear(
+    lambda F, grad, self_shape: F.reshape(grad, self_shape), contiguous=False, function=False, method=False,
+    node="UnsafeViewBackward0", samples=lambda: [case(floats(2, 3), (3, 2)), case(floats(2, 3)), case(floats(0, 3))],
+)  # fmt: skip
+def unsafe_view(F, self, shape: Any = None):
+    """A tensor that nothing else refers to, in another shape: not a view, so that it may be detached in place."""
+    return self.reshape(self.shape if shape is None else tuple(shape))
 
 
 @composite(function=False, samples=lambda: [case(floats(2, 3), floats(2, 3))])

@@ -175,12 +175,12 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     if ord in ("nuc", 2, -2):
         sizes = F.linalg_svdvals(F.movedim(A, (rows, columns), (-2, -1)))
         found = F.sum(sizes, -1) if ord == "nuc" else F.amax(sizes, -1) if ord == 2 else F.amin(sizes, -1)
-        return F.reshape(found, kept(A.shape, (rows, columns))) if keepdim else found
+        return F.unsafe_view(found, kept(A.shape, (rows, columns))) if keepdim else found
     if abs(ord) == inf:
         rows, columns = columns, rows
     sums = F.linalg_vector_norm(A, 1, rows, True)
     found = F.amax(sums, columns, True) if ord > 0 else F.amin(sums, columns, True)
-    return found if keepdim else F.squeeze(found, (rows, columns))
+    return found if keepdim else F.unsafe_view(F.squeeze(found, (rows, columns)))
 
 
 @composite(path="linalg.norm", method=False, samples=lambda: [

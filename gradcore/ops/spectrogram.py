@@ -72,7 +72,7 @@ def stft(
     frames = F.unfold_dim(x, -1, n_fft, hop) * window
     transform = F.fft_rfft if onesided else F.fft_fft
     out = F.transpose(transform(frames, norm="ortho" if normalized else "backward"), -1, -2)
-    return out if return_complex or is_complex else F.view_as_real(out)
+    return F.unsafe_view(out if return_complex or is_complex else F.view_as_real(out))
 
 
 @composite(

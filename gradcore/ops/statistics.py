@@ -298,7 +298,7 @@ def _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan):
         found = F.reshape(found, points.shape)
     elif keepdim:
         found = F.reshape(found, (1,) * self.ndim + points.shape) if dim is None else F.unsqueeze(found, dim)
-    return F.squeeze(found, -1) if q.ndim == 0 else F.movedim(found, -1, 0)
+    return F.unsafe_view(F.squeeze(found, -1) if q.ndim == 0 else F.movedim(found, -1, 0))
 
 
 _QUANTILE = """

@@ -171,6 +171,11 @@ class Op:
         return "results are bools" if "compare" in rules else "tensors are of integers" if "-float" in rules else {}
 
     @_Option
+    def contiguous(self) -> bool:
+        """Whether results lie in memory in the order of their indices, however the inputs lie."""
+        return self.kind != "elementwise" and not self.view
+
+    @_Option
     def differentiable(self) -> tuple[int, ...]:
         """Positions of the outputs that carry derivatives."""
         return tuple(range(len(self.outputs)))

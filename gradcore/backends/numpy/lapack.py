@@ -187,6 +187,8 @@ class Lapack(LinearAlgebra):
                     vectors[i] = found
 
     def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
+        if not np.isfinite(a).all():  # on which LAPACK may not end
+            raise self._no_convergence("linalg.svd", a)
         if not _is_slow_in_numpy(a):
             return super().factor_svd(a, full_matrices)
         *batch, m, n = a.shape
@@ -205,6 +207,8 @@ class Lapack(LinearAlgebra):
         return u, values, vh
 
     def singular_values(self, a: Any) -> Any:
+        if not np.isfinite(a).all():
+            raise self._no_convergence("linalg.svd", a)
         if not _is_slow_in_numpy(a):
             return super().singular_values(a)
         values = np.empty((*a.shape[:-2], min(a.shape[-2:])), a.real.dtype)
@@ -220,7 +224,11 @@ class Lapack(LinearAlgebra):
 
     def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
         try:
-            return np.linalg.cholesky(a), np.zeros(a.shape[:-2], "int32")
+            factor = np.linalg.cholesky(a)
+            spoilt = np.isnan(np.diagonal(factor, 0, -2, -1))  # which LAPACK does not notice
+            if not spoilt.any():
+                return factor, np.zeros(a.shape[:-2], "int32")
+            return factor, np.where(spoilt.any(-1), spoilt.argmax(-1) + 1, 0).astype("int32")
         except np.linalg.LinAlgError:
             potrf = _routine("lapack", "potrf", a.dtype.char)
             factor, info = np.empty_like(a), np.zeros(a.shape[:-2], "int32")
