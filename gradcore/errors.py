@@ -26,8 +26,8 @@ class OutOfBoundsError(IndexError, RuntimeError):
     """An index is outside of its dim: PyTorch raises an error of one or the other kind, by the operation."""
 
 
-class OutOfMemoryError(RuntimeError):
-    """A device had no memory left for an allocation."""
+class OutOfMemoryError(RuntimeError, MemoryError):
+    """There was no memory left for an allocation."""
 
 
 class Unavailable(Exception):

@@ -16,6 +16,7 @@ from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created, overloaded
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dtypes import DTypeLike
+from gradcore.errors import OutOfMemoryError
 from gradcore.ops.annotations import Number
 from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor
@@ -78,11 +79,16 @@ def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires
     if value:
         value = (fitting(value[0], wanted),)
     make, run = getattr(where.backend.xp, maker), local.state.run
-    if where.guarded:
-        with where.backend.use_index(where.index):
+    try:
+        if where.guarded:
+            with where.backend.use_index(where.index):
+                array = run(make, shape, *value, dtype=wanted.numpy)
+        else:
             array = run(make, shape, *value, dtype=wanted.numpy)
-    else:
-        array = run(make, shape, *value, dtype=wanted.numpy)
+    except MemoryError as error:
+        raise OutOfMemoryError(f"{maker}(): not enough memory: {error}") from error
+    except ValueError as error:  # NumPy's of a size that no memory has
+        raise RuntimeError(f"{maker}(): invalid size {list(shape)}: {error}") from error
     return finished(wrap(array, where, wanted), requires_grad)
 
 

@@ -14,11 +14,13 @@ from gradcore.autograd.variables import Subclasses, Variable, wrap
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.operands import (
+    KERNEL_ERRORS,
     Number,
     common_device,
     constant,
     in_batches_of,
     index_array,
+    kernel_error,
     no_tensors,
     on_device,
     shape_error,
@@ -118,10 +120,13 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         device = in_batches_of(args[p], device)
         raw[p] = tuple(index_array(t, device) for t in args[p])
     backend = device.backend
-    if reduced and op.upcast and backend.upcasts and not backend.takes_half(op.name, [raw[p] for p in op.tensors]):
-        results = _upcast_call(op, raw, device, state)
-    else:
-        results = state.run(device.kernels[op.kernel], *raw)
+    try:
+        if reduced and op.upcast and backend.upcasts and not backend.takes_half(op.name, [raw[p] for p in op.tensors]):
+            results = _upcast_call(op, raw, device, state)
+        else:
+            results = state.run(device.kernels[op.kernel], *raw)
+    except KERNEL_ERRORS as error:
+        raise kernel_error(op, tensors, error) from error
     return finish(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
 
 
@@ -226,6 +231,8 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
             result = state.run(device.kernels[op.kernel], *raw)
     except ValueError as error:
         raise shape_error(tensors) or error from None
+    except KERNEL_ERRORS as error:
+        raise kernel_error(op, tensors, error) from error
     if result_type is not None and result.dtype != result_type.numpy:
         result = state.run(device.kernels["astype"], device.kernels["asarray"](result), result_type.numpy)
     out = wrap(result, device, result_type)

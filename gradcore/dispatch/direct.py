@@ -24,6 +24,8 @@ keep::
         array = state.enter(device.kernels[kernel], x0, x1)
     except ValueError as error:
         raise shape_error((a0, a1)) or error from None
+    except kernel_errors as error:
+        raise kernel_error(op, (a0, a1), error) from error
     except RuntimeError as error:
         enter = state.reenter(error)
         array = enter(device.kernels[kernel], x0, x1)
@@ -65,7 +67,7 @@ from gradcore.autograd.modes import local
 from gradcore.autograd.saved import refuse_inference
 from gradcore.autograd.variables import Subclasses, VersionCounter, new, tensor_type, tick, wrap
 from gradcore.autograd.views import link
-from gradcore.dispatch.operands import NUMBERS, constant, shape_error
+from gradcore.dispatch.operands import KERNEL_ERRORS, NUMBERS, constant, kernel_error, shape_error
 from gradcore.dispatch.recording import OUTPUT_TYPES, in_order, saved_result
 from gradcore.dispatch.settings import settings_of
 from gradcore.ops.promotion import keeps_floats
@@ -116,7 +118,8 @@ def scope_of(op: Op, general: Any) -> dict[str, Any]:
         "not_differentiable": not_differentiable,
         "VersionCounter": VersionCounter, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
         "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge, "link": link,
-        "refuse_inference": refuse_inference, "in_order": in_order,
+        "refuse_inference": refuse_inference, "in_order": in_order, "kernel_error": kernel_error,
+        "kernel_errors": KERNEL_ERRORS,
         "new": new, "saved_result": saved_result, "shape_error": shape_error, "tick": tick, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
         "output_type": OUTPUT_TYPES.get(op.output_type or ""), "TENSORS": TENSORS, "numbers": frozenset(NUMBERS),
@@ -243,10 +246,11 @@ def _result(op: Op, first: int) -> Iterator[str]:
     if op.view:
         yield line.replace("state.enter(device.kernels[kernel], ", "device.kernels[kernel](")
     else:
+        tensors = _tuple(f"a{p}" for p in op.tensors)
         yield from ("try:", f"    {line}")
         if op.kind == "elementwise" and len(op.tensors) > 1:
-            operands = _tuple(f"a{p}" for p in op.tensors)
-            yield from ("except ValueError as error:", f"    raise shape_error({operands}) or error from None")
+            yield from ("except ValueError as error:", f"    raise shape_error({tensors}) or error from None")
+        yield from ("except kernel_errors as error:", f"    raise kernel_error(op, {tensors}, error) from error")
         yield from ("except RuntimeError as error:", "    enter = state.reenter(error)")
         yield f"    {line.replace('state.enter', 'enter')}"
     settings = _tuple(raw[1:])

@@ -13,15 +13,18 @@ from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable, new, tensor_type
 from gradcore.backends.batching.devices import over
 from gradcore.backends.registry import CPU
+from gradcore.errors import OutOfMemoryError
 from gradcore.ops.table import Op
 
 __all__ = [
+    "KERNEL_ERRORS",
     "NUMBERS",
     "Number",
     "common_device",
     "constant",
     "in_batches_of",
     "index_array",
+    "kernel_error",
     "no_tensors",
     "on_device",
     "shape_error",
@@ -124,6 +127,22 @@ def index_array(index: Any, device: Any) -> Any:
     if not isinstance(index, Variable):
         return index
     return index._array if index._device.real is device.real else TENSORS.to(index, device)._array
+
+
+#: What array libraries raise where they have no loop for a dtype, or no memory.
+KERNEL_ERRORS = (TypeError, KeyError, MemoryError)
+_NO_LOOP = ("ufunc ", "numpy boolean", "The numpy boolean", "Cannot cast", "data type")
+
+
+def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
+    """PyTorch's words for what the array library said of a call; errors that are gradcore's own stay as they are."""
+    if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
+        return OutOfMemoryError(f"{op.path}(): not enough memory: {error}")
+    if not isinstance(error, KeyError) and not str(error).startswith(_NO_LOOP):
+        return error
+    given = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, Variable)]
+    unlike = next((t for t in given if t._dtype.category != dtypes.FLOATING), given[0])
+    return NotImplementedError(f"\"{op.name}_{unlike._device.type}\" not implemented for '{unlike._dtype.scalar_name}'")
 
 
 def shape_error(tensors: Sequence[Any]) -> Exception | None:
