@@ -31,6 +31,11 @@ HistoryLoss = Literal["default", "error", "warn"]
 IndexChecks = Literal["later", "now", "off"]
 Fusion = Literal["on", "off", "1", "0"]
 Precision = Literal["highest", "high", "medium"]
+
+#: Kernels of the package that CuPy's functions can take the place of, by what they are for.
+CUDA_KERNELS = (
+    "attention", "cross_entropy", "elementwise", "lists", "normalization", "segments", "softmax", "windows",
+)  # fmt: skip
 Traceback = Literal["short", "full"]
 
 
@@ -45,6 +50,23 @@ def _from_environment(choices: Any, name: str) -> Any:
     """The setting of an environment variable; the first choice if there is none."""
     return _checked(choices, os.environ.get(name, get_args(choices)[0]), name)
 
+
+def _kernels_left_out(text: str) -> frozenset[str]:
+    """The kernels that ``GRADCORE_CUDA_KERNELS`` leaves out: all by ``off``, single ones by ``-softmax,-windows``."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names in ([], ["on"]):
+        return frozenset()
+    if names == ["off"]:
+        return frozenset(CUDA_KERNELS)
+    known = {f"-{name}" for name in CUDA_KERNELS}
+    if not known.issuperset(names):
+        choices = ", ".join(sorted(known))
+        raise ValueError(f"GRADCORE_CUDA_KERNELS must be 'on', 'off' or a list of {choices}, but got {text!r}")
+    return frozenset(name[1:] for name in names)
+
+
+#: Kernels of the package that are not used: CuPy's functions do their work.
+CUDA_KERNELS_LEFT_OUT = _kernels_left_out(os.environ.get("GRADCORE_CUDA_KERNELS", "on"))
 
 _cuda_fallback: Fallback = _from_environment(Fallback, "GRADCORE_CUDA_FALLBACK")
 _history_loss: HistoryLoss = _from_environment(HistoryLoss, "GRADCORE_HISTORY_LOSS")

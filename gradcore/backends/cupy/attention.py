@@ -30,7 +30,7 @@ class CudaAttention(CudaKernels, Normalization):
     matmul: Any
 
     def keeps_weights(self, scores: int, dtype: str) -> bool:
-        return not (scores and self.own_kernels and dtype in C_NAMES and flash_sdp_enabled())
+        return not (scores and self.uses("attention") and dtype in C_NAMES and flash_sdp_enabled())
 
     def flash_attention(
         self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
@@ -64,7 +64,8 @@ class CudaAttention(CudaKernels, Normalization):
             body: Any = self.bodies["flash_attention_backward"]
             wide = (x.astype(_summed(x), copy=False) for x in (grad, query, key, value, mask))
             found = body(self, *wide, logsumexp, scale, causal, needs)
-            return tuple(None if x is None else x.astype(grad.dtype, copy=False) for x in found)
+            narrow = [None if x is None else x.astype(grad.dtype, copy=False) for x in found]
+            return narrow[0], narrow[1], narrow[2], narrow[3]
         xp = self.xp
         of = Heads.of(xp, query, key, value, mask, grad)
         grad, logs = (in_heads(xp, x, of.lead) for x in (grad, logsumexp))

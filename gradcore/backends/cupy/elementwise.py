@@ -68,7 +68,7 @@ class CudaElementwise(CudaFusion):
     # -- selection: CuPy has no bfloat16 there, but numbers that are only moved can be any of that size ------------
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        kinds = {v.dtype for v in (x, y) if isinstance(v, (self.array_type, np.generic))}
+        kinds: set[Any] = {v.dtype for v in (x, y) if isinstance(v, (self.array_type, np.generic))}
         if len(kinds) != 1 or not _is_bfloat16(*kinds):
             return self.xp.where(condition, x, y)
         (dtype,) = kinds
@@ -131,5 +131,5 @@ class CudaElementwise(CudaFusion):
         return self.from_host(scipy.special.airy(self.to_host(x))[1])
 
 
-def _is_bfloat16(dtype: np.dtype[Any]) -> bool:
-    return dtype.char == "E"
+def _is_bfloat16(dtype: Any) -> bool:
+    return bool(dtype.char == "E")

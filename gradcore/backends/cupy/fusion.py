@@ -27,7 +27,7 @@ class CudaFusion(CudaKernels):
     @property
     def fuses(self) -> bool:
         """Whether elementwise formulas become kernels; see `gradcore.cuda.set_fusion`."""
-        return config.fusion()
+        return config.fusion() and "elementwise" not in config.CUDA_KERNELS_LEFT_OUT
 
     @cached_property
     def fusion(self) -> Fusion:

@@ -134,7 +134,7 @@ class CudaIndexing(CudaKernels, Indexing):
 
     def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
         """Sums in an order that is always the same, without atomic additions: equal calls give equal bits."""
-        if not self.takes(rows):
+        if not self.takes("segments", rows):
             return super().sum_into_rows(height, index, rows)
         return self._reduced("sum", self.xp.zeros((height, rows.shape[1]), rows.dtype), index, rows)
 
@@ -156,7 +156,7 @@ class CudaIndexing(CudaKernels, Indexing):
             return self.add_rows(out.view(out.real.dtype), index, parts.view(out.real.dtype)).view(dtype)
         if determinism.are_deterministic_algorithms_enabled() and dtype.kind not in "biu" and rows.size:
             rows = rows.astype(dtype, copy=False)
-            if self.takes(rows):
+            if self.takes("segments", rows):
                 return self._reduced("sum", out, index, rows)
             determinism.alert("index_add_cuda_")
         if dtype == np.int64:  # the bits of a sum do not depend on the sign
@@ -168,7 +168,7 @@ class CudaIndexing(CudaKernels, Indexing):
 
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
         """As on the CPU; extrema by sorting, as CuPy's atomic ones round float64 and overlook NaN."""
-        if self.takes(values, out):
+        if self.takes("segments", values, out):
             return self._reduced(reduce, out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
         if reduce == "prod":
             return super().reduce_at(out, places, values, reduce)

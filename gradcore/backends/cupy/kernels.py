@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore import config
+
 __all__ = ["C_NAMES", "INCLUDE", "NULL", "CudaKernels", "compile_options", "dense", "elements", "rows_of"]
 
 #: The folder of CUDA sources.
@@ -41,12 +43,15 @@ def compile_options() -> tuple[str, ...]:
     return ("-std=c++17", "-fmad=false", f"-I{INCLUDE}", f"-DGRADCORE_SOURCES=0x{digest}")
 
 
-#: Operations that compute float16 and bfloat16 in float32 inside their kernels, and round once.
-_IN_HALF = frozenset({
-    "softmax", "log_softmax", "native_layer_norm", "native_group_norm", "fused_rms_norm", "avg_pool",
-    "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm", "addmm_relu", "addmm_gelu",
-    "flash_attention",
-})  # fmt: skip
+#: Operations that compute float16 and bfloat16 in float32 inside their kernels, and round once; by what they are for.
+_IN_HALF = {
+    "softmax": "softmax", "log_softmax": "softmax", "native_layer_norm": "normalization",
+    "native_group_norm": "normalization", "fused_rms_norm": "normalization", "avg_pool": "windows",
+    "flash_attention": "attention",
+    **dict.fromkeys((
+        "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm", "addmm_relu", "addmm_gelu",
+    ), "products"),
+}  # fmt: skip
 
 
 class CudaKernels:
@@ -58,13 +63,18 @@ class CudaKernels:
 
     def takes_half(self, name: str, arrays: list[Any]) -> bool:
         """Whether an operation computes these float16 or bfloat16 arrays in float32 inside its kernels."""
-        return name in _IN_HALF and self.takes(*[a for a in arrays if a is not None])
+        family = _IN_HALF.get(name)
+        return family is not None and self.takes(family, *[a for a in arrays if a is not None])
 
-    def takes(self, *arrays: Any) -> bool:
+    def uses(self, family: str) -> bool:
+        """Whether the kernels of the package for something are used; see ``GRADCORE_CUDA_KERNELS``."""
+        return self.own_kernels and family not in config.CUDA_KERNELS_LEFT_OUT
+
+    def takes(self, family: str, *arrays: Any) -> bool:
         """Whether own kernels take these arrays: of one real floating-point dtype, and not empty; None is left out."""
         first = arrays[0]
         return (
-            self.own_kernels
+            self.uses(family)
             and first.size > 0
             and first.dtype.name in C_NAMES
             and all(a is None or a.dtype == first.dtype for a in arrays)

@@ -28,10 +28,10 @@ class CudaLists(CudaKernels, Lists):
         return self._launched("unscale", arrays, (factor, found))
 
     def adapt_scale(self, scale: Any, steps: Any, found: Any, growth: float, backoff: float, interval: int) -> bool:
-        if self.own_kernels:
+        if self.uses("lists"):
             numbers = np.float32(growth), np.float32(backoff), np.int32(interval)
             self.cuda_kernel("lists", "adapt_scale", type="float")((1,), (1,), (scale, steps, found, *numbers))
-        return self.own_kernels
+        return self.uses("lists")
 
     def norm_list(self, arrays: Arrays, order: float) -> tuple[list[Any], list[int]]:
         if order not in _ORDERS or (order == float("inf") and not all(a.size for a in arrays)):
@@ -84,7 +84,7 @@ class CudaLists(CudaKernels, Lists):
             dtype, flags = array.dtype, array.flags
             if complex_numbers and dtype.kind == "c":
                 dtype = np.dtype(f"float{dtype.itemsize * 4}")
-            if self.own_kernels and dtype.name in C_NAMES and (flags.c_contiguous or flags.f_contiguous):
+            if self.uses("lists") and dtype.name in C_NAMES and (flags.c_contiguous or flags.f_contiguous):
                 groups.setdefault(dtype, []).append(array)
             else:
                 left.append(place)

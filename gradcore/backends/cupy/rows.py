@@ -31,18 +31,18 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     # -- softmax -------------------------------------------------------------------------------------------------
 
     def softmax_along(self, x: Any, dim: int) -> Any:
-        return self._softmax(x, dim, False) if self.takes(x) else super().softmax_along(x, dim)
+        return self._softmax(x, dim, False) if self.takes("softmax", x) else super().softmax_along(x, dim)
 
     def log_softmax_along(self, x: Any, dim: int) -> Any:
-        return self._softmax(x, dim, True) if self.takes(x) else super().log_softmax_along(x, dim)
+        return self._softmax(x, dim, True) if self.takes("softmax", x) else super().log_softmax_along(x, dim)
 
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
-        if not self.takes(t, y) or t.shape != y.shape:
+        if not self.takes("softmax", t, y) or t.shape != y.shape:
             return super().softmax_product(t, y, dim)
         return self._softmax(t, dim, False, y)
 
     def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
-        if not self.takes(t, y) or t.shape != y.shape:
+        if not self.takes("softmax", t, y) or t.shape != y.shape:
             return super().log_softmax_transposed(t, y, dim)
         return self._softmax(t, dim, True, y)
 
@@ -66,7 +66,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     # -- layers and groups ---------------------------------------------------------------------------------------
 
     def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
-        if not self.takes(x, weight, bias):
+        if not self.takes("normalization", x, weight, bias):
             return super().native_layer_norm(x, weight, bias, ndims, eps)
         lead = x.shape[: x.ndim - ndims]
         out, mean, var = self._normalized(x, weight, bias, prod(lead), 1, 1, eps)
@@ -74,7 +74,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return out, mean.reshape(kept), var.reshape(kept)
 
     def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
-        if not self.takes(x, weight, bias):
+        if not self.takes("normalization", x, weight, bias):
             return super().native_group_norm(x, weight, bias, groups, eps)
         batch = x.shape[0]
         out, mean, var = self._normalized(x, weight, bias, batch * groups, groups, prod(x.shape[2:]), eps)
@@ -104,7 +104,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         needs: Sequence[bool],
     ) -> Triple:
         arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
-        if not self.takes(*arrays):
+        if not self.takes("normalization", *arrays):
             return super().layer_norm_backward(*arrays, ndims, eps, needs)
         lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
         to_x = self._normalized_backward(arrays, prod(lead), 1, 1, eps) if needs[0] else None
@@ -127,7 +127,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         needs: Sequence[bool],
     ) -> Triple:
         arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
-        if not self.takes(*arrays):
+        if not self.takes("normalization", *arrays):
             return super().group_norm_backward(*arrays, groups, eps, needs)
         points = prod(x.shape[2:])
         to_x = self._normalized_backward(arrays, x.shape[0] * groups, groups, points, eps) if needs[0] else None
@@ -166,7 +166,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     # -- root mean squares ---------------------------------------------------------------------------------------
 
     def fused_rms_norm(self, x: Any, weight: Any, ndims: int, eps: float) -> tuple[Any, Any]:
-        if not self.takes(x, weight):
+        if not self.takes("normalization", x, weight):
             return super().fused_rms_norm(x, weight, ndims, eps)
         xp, lead = self.xp, x.shape[: x.ndim - ndims]
         rows = prod(lead)
@@ -180,7 +180,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         self, grad: Any, grad_scale: Any, x: Any, weight: Any, scale: Any, ndims: int, needs: Sequence[bool]
     ) -> tuple[Any, Any]:
         arrays = (grad, grad_scale, x, weight, scale)
-        if not self.takes(*arrays):
+        if not self.takes("normalization", *arrays):
             return super().rms_norm_backward(*arrays, ndims, needs)
         rows, to_x, to_weight = prod(x.shape[: x.ndim - ndims]), None, None
         width = x.size // rows
@@ -197,7 +197,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     # -- channels ------------------------------------------------------------------------------------------------
 
     def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
-        if not self.takes(x, weight, bias):
+        if not self.takes("normalization", x, weight, bias):
             return super().native_batch_norm(x, weight, bias, eps)
         xp, (batch, channels), points = self.xp, x.shape[:2], prod(x.shape[2:])
         mean, var = xp.empty(channels, x.dtype), xp.empty(channels, x.dtype)
@@ -219,7 +219,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         needs: Sequence[bool],
     ) -> Triple:
         arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
-        if not self.takes(*arrays):
+        if not self.takes("normalization", *arrays):
             return super().batch_norm_backward(*arrays, eps, needs)
         total, product = self._channel_sums(grad, x, mean, var, 0, eps)
         r = 1 / self.xp.sqrt(var + eps)
@@ -239,7 +239,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return result, product * r if needs[1] else None, total if needs[2] else None
 
     def batch_norm_given(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
-        if not self.takes(x, mean, var, weight, bias):
+        if not self.takes("normalization", x, mean, var, weight, bias):
             return super().batch_norm_given(x, mean, var, weight, bias, eps)
         column = (-1, *(1,) * (x.ndim - 2))
         scale = 1 / self.xp.sqrt(var + eps)
@@ -264,7 +264,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def softmax_nll(
         self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
     ) -> tuple[Any, Any, Any, Any]:
-        if not self.takes(x, weight) or target.dtype.name not in _TARGETS:
+        if not self.takes("cross_entropy", x, weight) or target.dtype.name not in _TARGETS:
             return super().softmax_nll(x, target, weight, reduction, ignore_index)
         xp, dim = self.xp, min(x.ndim, 2) - 1
         classes, points = x.shape[dim], prod(x.shape[2:])
@@ -298,7 +298,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     ) -> Any:
         settings = (target, weight, total_weight, powers, total, reduction, ignore_index)
         plain = grad is not None and grad_powers is None and grad_total is None
-        if not plain or not self.takes(powers, grad, weight, total_weight) or target.dtype.name not in _TARGETS:
+        if not plain or not self.takes("cross_entropy", powers, grad, weight, total_weight) or target.dtype.name not in _TARGETS:
             return super().softmax_nll_backward(grad, grad_powers, grad_total, *settings)
         xp, dim = self.xp, min(powers.ndim, 2) - 1
         divisor = total_weight if reduction == "mean" else None

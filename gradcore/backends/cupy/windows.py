@@ -48,7 +48,7 @@ class CudaWindows(CudaKernels, Windows):
     def max_pool(
         self, x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
     ) -> tuple[Any, Any]:
-        if not self.takes(x):
+        if not self.takes("windows", x):
             return super().max_pool(x, kernel, stride, padding, dilation, ceil_mode)
         size = x.shape[x.ndim - len(kernel) :]
         outputs = _outputs(size, kernel, stride, padding, dilation, ceil_mode)
@@ -59,7 +59,7 @@ class CudaWindows(CudaKernels, Windows):
         return out, indices
 
     def adaptive_max_pool(self, x: Any, size: Ints) -> tuple[Any, Any]:
-        if not self.takes(x):
+        if not self.takes("windows", x):
             return super().adaptive_max_pool(x, size)
         shape = (*x.shape[: x.ndim - len(size)], *size)
         out, indices = self.xp.empty(shape, x.dtype), self.xp.empty(shape, "int64")
@@ -69,7 +69,7 @@ class CudaWindows(CudaKernels, Windows):
     def max_pool_spread(self, x: Any, indices: Any, size: Ints, windows: Ints = ()) -> Any:
         n = len(size)
         lead, outputs = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
-        if not self.takes(x):
+        if not self.takes("windows", x):
             return super().max_pool_spread(x, indices, size, windows)
         if not windows:
             planes, volume = prod(lead), prod(size)
@@ -86,14 +86,14 @@ class CudaWindows(CudaKernels, Windows):
         return out
 
     def adaptive_avg_pool(self, x: Any, size: Ints) -> Any:
-        if not self.takes(x):
+        if not self.takes("windows", x):
             return super().adaptive_avg_pool(x, size)
         out = self.xp.empty((*x.shape[: x.ndim - len(size)], *size), x.dtype)
         self._run("adaptive_avg_pool", x, (out,), out.size, (), _parts(x.shape, size))
         return out
 
     def adaptive_avg_pool_spread(self, x: Any, size: Ints) -> Any:
-        if not self.takes(x):
+        if not self.takes("windows", x):
             return super().adaptive_avg_pool_spread(x, size)
         n = len(size)
         out = self.xp.empty((*x.shape[: x.ndim - n], *size), x.dtype)
@@ -110,7 +110,7 @@ class CudaWindows(CudaKernels, Windows):
         count_include_pad: bool,
         divisor: int | None,
     ) -> Any:
-        if not self.takes(x):
+        if not self.takes("windows", x):
             return super().avg_pool(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
         size, ones = x.shape[x.ndim - len(kernel) :], (1,) * len(kernel)
         outputs = _outputs(size, kernel, stride, padding, ones, ceil_mode)
@@ -130,7 +130,7 @@ class CudaWindows(CudaKernels, Windows):
         count_include_pad: bool,
         divisor: int | None,
     ) -> Any:
-        if not self.takes(x):
+        if not self.takes("windows", x):
             return super().avg_pool_spread(x, size, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
         n = len(kernel)
         out = self.xp.empty((*x.shape[: x.ndim - n], *size), x.dtype)
@@ -141,7 +141,7 @@ class CudaWindows(CudaKernels, Windows):
     # -- columns -------------------------------------------------------------------------------------------------
 
     def im2col(self, x: Any, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
-        if not self.takes(x):
+        if not self.takes("windows", x):
             return super().im2col(x, kernel, dilation, padding, stride)
         (*lead, channels), size = x.shape[: x.ndim - len(kernel)], x.shape[x.ndim - len(kernel) :]
         counts = blocks(size, kernel, dilation, padding, stride)
@@ -151,7 +151,7 @@ class CudaWindows(CudaKernels, Windows):
         return out
 
     def col2im(self, x: Any, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
-        if not self.takes(x):
+        if not self.takes("windows", x):
             return super().col2im(x, size, kernel, dilation, padding, stride)
         counts = blocks(size, kernel, dilation, padding, stride)
         out = self.xp.empty((*x.shape[:-2], x.shape[-2] // prod(kernel), *size), x.dtype)

@@ -1,0 +1,500 @@
+"""Whether CUDA computes what the CPU does: ``python -m gradcore.cuda.check``.
+
+It says what was found (driver, libraries, devices), then compares every operation, the kernels of the package in every
+dtype, streams, graphs and random numbers with the CPU, on every device. The report can be pasted into an issue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import platform
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import gradcore as gc
+from gradcore.backends import registry
+from gradcore.cuda.cases import Drawn, cases
+from gradcore.ops.table import OPS
+
+__all__ = ["main"]
+
+#: How far apart results may be, of the size of the numbers: sums are in another order.
+TOLERANCES = {
+    gc.float64: 1e-8, gc.complex128: 1e-8, gc.float32: 5e-4, gc.complex64: 5e-4, gc.float16: 2e-2, gc.bfloat16: 1e-1,
+}  # fmt: skip
+REAL = (gc.float32, gc.float64, gc.float16, gc.bfloat16)
+
+#: Results that are not one only: signs of vectors, the order of eigenvalues.
+UNLIKE = ("eig", "lowrank", "svd")
+
+#: Seconds of a run, and of a quick one, and the parts of them that the sections may take.
+SECONDS, QUICK_SECONDS = 175.0, 9.0
+SHARES = {"kernels": 0.25, "products": 0.1, "streams": 0.05, "graphs": 0.15, "devices": 0.05, "operations": 0.4}
+
+#: Which kernels of the package an operation uses, by the file that they are in: what can be left out.
+FAMILIES = {
+    "attention": "attention", "cross_entropy": "cross_entropy", "lists": "lists", "normalization": "normalization",
+    "segments": "segments", "softmax": "softmax", "windows": "windows", "generated": "elementwise",
+}  # fmt: skip
+
+
+class Item(NamedTuple):
+    """One comparison: `run` is called with a device."""
+
+    label: str
+    run: Callable[[str], Sequence[Any]]
+    tolerance: float | None = None
+
+
+class Failure(NamedTuple):
+    """What went wrong, and the kernels that had been launched."""
+
+    section: str
+    label: str
+    device: str
+    words: str
+    kernels: tuple[str, ...]
+
+
+# -- what is compared -------------------------------------------------------------------------------------------------
+
+
+def _with_gradients(outs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """The results, and the gradients by the inputs that require grad."""
+    wanted = [t for t in inputs if t.requires_grad]
+    roots = [o for o in outs if o.requires_grad]
+    if not (wanted and roots):
+        return list(outs)
+    ones = [gc.ones_like(o) for o in roots]
+    return [*outs, *gc.autograd.grad(roots, wanted, ones, allow_unused=True)]
+
+
+def _operation(case: Drawn, dtype: Any) -> Callable[[str], Sequence[Any]]:
+    def run(device: str) -> Sequence[Any]:
+        inputs = [gc.tensor(np.asarray(a), device=device) for a in case.arrays()]
+        inputs = [t.to(dtype) if t.is_floating_point() else t for t in inputs]
+        which = case.differentiable()
+        inputs = [t.requires_grad_(i in which and dtype in TOLERANCES) for i, t in enumerate(inputs)]
+        gc.manual_seed(0)
+        return _with_gradients(case.outputs(inputs), inputs)
+
+    return run
+
+
+def operations(quick: bool) -> Iterator[Item]:
+    """Every operation as it is declared, with gradients: the first call of each, then the others, then other dtypes."""
+    chosen = [op for op in OPS.values() if op.function or op.method or op.samples]
+    drawn = [cases(op) for op in chosen if not any(word in op.name for word in UNLIKE)]
+    rounds: list[Any] = [[group[0] for group in drawn if group]]
+    if not quick:
+        rounds.append([case for group in drawn for case in group[1:]])
+    for dtype in (gc.float32,) if quick else (gc.float32, gc.float64, gc.bfloat16, gc.float16):
+        for part in rounds:
+            for case in random.Random(0).sample(part, len(part)):
+                yield Item(f"{case.label}, {dtype}", _operation(case, dtype))
+
+
+F: Any = gc.nn.functional
+
+#: Functions with kernels of their own, and the shapes that take each of their ways: short and long rows, columns.
+KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "softmax": (lambda x: x.softmax(-1), ((5, 7), (3, 3000), (2, 40_000))),
+    "softmax of columns": (lambda x: x.softmax(0), ((7, 5), (900, 33))),
+    "log_softmax": (lambda x: x.log_softmax(-1), ((5, 7), (3, 3000))),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (x.shape[-1],), w, b), ((6, 33), (4, 2049))),
+    "rms_norm": (lambda x, w, b: F.rms_norm(x, (x.shape[-1],), w), ((6, 33), (4, 2049))),
+    "group_norm": (lambda x, w, b: F.group_norm(x.unflatten(1, (4, -1)), 2), ((3, 64), (2, 4096))),
+    "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), ((9, 33), (200, 65))),
+    "cross_entropy": (lambda x: F.cross_entropy(x, x.detach().float().argmax(-1)), ((6, 11), (5, 5000))),
+    "max_pool2d": (lambda x: F.max_pool2d(x.unflatten(0, (1, 1, -1)), 3, 2, 1), ((17, 19), (64, 64))),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x.unflatten(0, (1, 1, -1)), 3, 2, 1), ((17, 19), (64, 64))),
+    "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x.unflatten(0, (1, 1, -1)), (5, 4)), ((17, 19),)),
+    "adaptive_max_pool2d": (lambda x: F.adaptive_max_pool2d(x.unflatten(0, (1, 1, -1)), (5, 4)), ((17, 19),)),
+    "unfold": (lambda x: F.unfold(x.unflatten(0, (1, 1, -1)), 3, padding=1), ((9, 11),)),
+    "conv2d": (lambda x: F.conv2d(x.unflatten(0, (1, 1, -1)), x[None, None, :3, :3], padding=1), ((9, 11), (33, 31))),
+    "embedding": (lambda x: F.embedding(gc.arange(40, device=x.device) % 3, x), ((7, 5), (50, 300))),
+    "index_add": (lambda x: x.index_add(0, gc.arange(len(x), device=x.device) // 2, x), ((8, 5), (400, 33))),
+    "scatter_reduce": (
+        lambda x: x.scatter_reduce(0, (x > 0).long(), x, "amax", include_self=False), ((8, 5), (400, 33)),
+    ),
+    "attention": (
+        lambda x: F.scaled_dot_product_attention(*[x.unflatten(0, (2, -1))] * 3, is_causal=True), ((12, 8), (256, 64)),
+    ),
+    "gelu": (lambda x: F.gelu(x) * x + x, ((6, 33), (400, 333))),
+    "broadcast": (lambda x: gc.addcmul(x.T, x.T, x[0].unsqueeze(1)), ((6, 33), (400, 33))),
+    "remainder": (lambda x: x.remainder(0.3) + gc.div(x, 0.7, rounding_mode="floor"), ((6, 33),)),
+    "sums": (lambda x: (x.sum(0), x.mean(), x.var(-1), x.logsumexp(0)), ((6, 33), (700, 301))),
+    "sort": (lambda x: (x.sort(-1).values, x.topk(3).values, x.cumsum(0)), ((6, 33), (20, 3000))),
+    "dropout": (lambda x: F.dropout(x, 0.3), ((6, 33), (100, 301))),
+    "fft": (lambda x: gc.fft.rfft(x if x.element_size() > 2 else x.float()).abs(), ((6, 32), (5, 600))),
+    "norms and clipping": (lambda x: gc.linalg.vector_norm(x) * x.clamp(-1, 1), ((6, 33), (400, 33))),
+}  # fmt: skip
+
+
+def _kernel(function: Callable[..., Any], shape: tuple[int, ...], dtype: Any) -> Callable[[str], Sequence[Any]]:
+    def run(device: str) -> Sequence[Any]:
+        rng = np.random.default_rng(0)
+        count = 3 if function.__code__.co_argcount == 3 else 1
+        sizes = [shape, (shape[-1],), (shape[-1],)][:count]
+        inputs = [gc.tensor(rng.standard_normal(size), device=device).to(dtype).requires_grad_() for size in sizes]
+        gc.manual_seed(0)
+        found = function(*inputs)
+        return _with_gradients(found if isinstance(found, tuple) else (found,), inputs)
+
+    return run
+
+
+def _optimizer(name: str, dtype: Any) -> Callable[[str], Sequence[Any]]:
+    def run(device: str) -> Sequence[Any]:
+        gc.manual_seed(0)
+        p = gc.randn(37, 5, dtype=gc.float64, device=device).to(dtype).requires_grad_()
+        optimizer = getattr(gc.optim, name)([p], lr=0.01)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (p.float() ** 2).sum().backward()
+            gc.nn.utils.clip_grad_norm_([p], 1.0)
+            optimizer.step()
+        return [p.detach()]
+
+    return run
+
+
+def kernels(quick: bool) -> Iterator[Item]:
+    """The kernels of the package, each in every dtype and way."""
+    for i in range(1 if quick else 3):
+        for dtype in REAL:
+            for name, (function, shapes) in KERNELS.items():
+                if i < len(shapes):
+                    yield Item(f"{name}, {dtype}, {list(shapes[i])}", _kernel(function, shapes[i], dtype))
+    for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"):
+        for dtype in (gc.float32, gc.float64):
+            yield Item(f"{name}, {dtype}, [37, 5]", _optimizer(name, dtype))
+
+
+def products(quick: bool) -> Iterator[Item]:
+    """Products of matrices that lie in memory in all ways, in all dtypes."""
+    sizes = [(5, 7, 3), (64, 128, 96)] if quick else [(5, 7, 3), (1, 9, 1), (64, 128, 96), (257, 513, 129)]
+    dtypes = (*REAL, gc.complex64, gc.complex128, gc.int64)
+    for (m, k, n), dtype, ways in itertools.product(sizes, dtypes, itertools.product((False, True), repeat=2)):
+
+        def run(device: str, m: int = m, k: int = k, n: int = n, dtype: Any = dtype, ways: Any = ways) -> Any:
+            rng = np.random.default_rng(0)
+            a, b = (
+                gc.tensor(rng.standard_normal((3, *(shape[::-1] if turned else shape))) * 3, device=device).to(dtype)
+                for shape, turned in zip(((m, k), (k, n)), ways, strict=True)
+            )
+            a, b = (x.mT if turned else x for x, turned in zip((a, b), ways, strict=True))
+            return [a @ b, a[0] @ b[0], (a.reshape(-1, k) if not ways[0] else a[0]) @ b[1]]
+
+        yield Item(f"{m}x{k} @ {k}x{n}, {dtype}, transposed: {ways}", run)
+
+
+# -- streams, graphs, devices -----------------------------------------------------------------------------------------
+
+
+def streams(quick: bool) -> Iterator[Item]:
+    """Work in several streams, and copies from page-locked memory."""
+
+    def side(device: str) -> Any:
+        x = gc.linspace(0, 1, 1 << 20, device=device, requires_grad=True)
+        if device == "cpu":
+            y = (x * 2).exp().square() + x
+        else:
+            first, second = gc.cuda.Stream(device), gc.cuda.Stream(device)
+            first.wait_stream(gc.cuda.current_stream(device))
+            with gc.cuda.stream(first):
+                inner = (x * 2).exp()
+            second.wait_stream(first)
+            with gc.cuda.stream(second):
+                y = inner.square() + x
+                inner.record_stream(second)
+            gc.cuda.current_stream(device).wait_stream(second)
+        y.sum().backward()
+        return [y.detach(), x.grad]
+
+    def pinned(device: str) -> Any:
+        source = gc.arange(1 << 20, dtype=gc.float32)
+        if device != "cpu":
+            source = source.pin_memory()
+        x = source.to(device) if device != "cpu" else source.clone()
+        source.zero_()
+        return [x]
+
+    def random_numbers(device: str) -> Any:
+        gc.manual_seed(3)
+        return [gc.rand(1001, device=device), gc.randint(0, 99, (1001,), device=device), gc.randperm(99, device=device)]
+
+    yield Item("backward of work in two streams", side)
+    yield Item("memory that is overwritten after a copy", pinned)
+    yield Item("random numbers are those of the CPU", random_numbers, 1e-6)
+
+
+def _model(name: str) -> tuple[Any, Any]:
+    nn = gc.nn
+    gc.manual_seed(0)
+    if name == "perceptron":
+        return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 8)), gc.randn(12, 16)
+    if name == "convolutional":
+        first = nn.Sequential(nn.Conv2d(2, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
+        return nn.Sequential(first, nn.Conv2d(8, 4, 3), nn.Flatten()), gc.randn(3, 2, 16, 16)
+    return nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True), gc.randn(2, 5, 16)
+
+
+def graphs(quick: bool) -> Iterator[Item]:
+    """Steps of training: recorded ones on the device are compared with plain ones there, and these with the CPU."""
+
+    def training(name: str, recorded: bool) -> Callable[[str], Sequence[Any]]:
+        def run(device: str) -> Sequence[Any]:
+            model, x = _model(name)
+            model, x = model.to(device), x.to(device)
+            optimizer = gc.optim.AdamW(model.parameters(), lr=0.01, capturable=True)
+            gc.manual_seed(1)
+
+            def step(x: Any) -> Any:
+                optimizer.zero_grad()
+                loss = model(x).square().mean()
+                loss.backward()
+                optimizer.step()
+                return loss.detach()
+
+            if recorded and device != "cpu":
+                step = gc.cuda.graph(step, warmup=2)
+                return [step(x).clone() for _ in range(3)]
+            return [step(x) for _ in range(5)][2:]
+
+        return run
+
+    for name in ("perceptron", "convolutional", "transformer"):
+        yield Item(f"{name}, without a graph", training(name, False), 5e-3)
+        yield Item(f"{name}, as a graph", training(name, True), 5e-3)
+
+
+def devices(quick: bool) -> Iterator[Item]:
+    """Copies from each device to each other one."""
+    count = gc.cuda.device_count()
+    for a, b in itertools.permutations(range(count), 2):
+
+        def run(device: str, a: int = a, b: int = b) -> Any:
+            x = gc.arange(40.0, device=device if device == "cpu" else f"cuda:{a}", requires_grad=True)
+            part = x.view(5, 8)[::2, 1:4]
+            y = part if device == "cpu" else part.to(f"cuda:{b}")
+            z = (y * y).sum()
+            z.backward()
+            return [y.detach(), x.grad]
+
+        yield Item(f"cuda:{a} to cuda:{b}", run)
+
+
+SECTIONS: dict[str, Callable[[bool], Iterator[Item]]] = {
+    "kernels": kernels, "products": products, "streams": streams, "graphs": graphs, "devices": devices,
+    "operations": operations,
+}  # fmt: skip
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | None) -> str | None:
+    """How results on a device differ from those on the CPU; None if they do not."""
+    if len(there) != len(here):
+        return f"{len(there)} results for {len(here)}"
+    for i, (a, b) in enumerate(zip(there, here, strict=True)):
+        if a is None or b is None:
+            if a is not b:
+                return f"result {i} is {'missing' if a is None else 'one too many'}"
+            continue
+        if a.dtype is not b.dtype or a.shape != b.shape or a._array.dtype != a.dtype.numpy:
+            return f"result {i} is of {a._array.dtype} and {list(a.shape)} for {b.dtype} and {list(b.shape)}"
+        bound = TOLERANCES.get(a.dtype, 0.0) if tolerance is None else tolerance
+        wide = gc.complex128 if a.is_complex() else gc.float64
+        x, y = (t.detach().resolve_conj().cpu().to(wide).numpy() for t in (a, b))
+        with np.errstate(all="ignore"):
+            bad = ~((x == y) | ((x != x) & (y != y)) | (np.abs(x - y) <= bound * (1 + np.abs(y))))
+        if bad.any():
+            place = int(np.flatnonzero(bad)[0])
+            at, of = x.reshape(-1)[place], y.reshape(-1)[place]
+            return f"result {i}, {bad.sum()} of {bad.size} numbers of shape {list(a.shape)}: {at} for {of} at {place}"
+    return None
+
+
+class _Watched:
+    """The kernels of the package that are asked for, by file and name."""
+
+    def __init__(self, backend: Any) -> None:
+        self.names: list[str] = []
+        own, generated = backend.cuda_kernel, backend.fusion.compile
+
+        def cuda_kernel(file: str, name: str, **defines: str) -> Any:
+            self.names.append(f"{file}/{name}" + "".join(f" <{value}>" for value in defines.values()))
+            return own(file, name, **defines)
+
+        def compile(source: str, name: str) -> Any:
+            self.names.append(f"generated/{name}")
+            return generated(source, name)
+
+        backend.cuda_kernel, backend.fusion.compile = cuda_kernel, compile
+
+
+def _compared(item: Item, device: str, watched: _Watched) -> tuple[str, tuple[str, ...]] | None:
+    """What is wrong with an item on a device, and which kernels it used; None if nothing is."""
+    watched.names.clear()
+    with np.errstate(all="ignore"):
+        try:
+            here: Any = item.run("cpu")
+        except Exception as error:
+            here = error
+        try:
+            with gc.cuda.device(device):
+                there: Any = item.run(device)
+                gc.cuda.synchronize()
+        except Exception as error:
+            there = error
+        if isinstance(here, Exception):
+            fits = isinstance(there, Exception)  # both refuse it
+            return None if fits else (f"only the CPU refuses it: {here!r}", tuple(watched.names))
+        if isinstance(there, Exception):
+            return f"{type(there).__name__}: {str(there)[:300]}", tuple(dict.fromkeys(watched.names))
+        words = _difference(there, here, item.tolerance)
+    return None if words is None else (words, tuple(dict.fromkeys(watched.names)))
+
+
+class Progress:
+    """A bar on a terminal, and nothing elsewhere."""
+
+    def __init__(self, seconds: float) -> None:
+        self._begin, self._seconds, self._shown = time.monotonic(), seconds, sys.stderr.isatty()
+
+    def show(self, words: str) -> None:
+        """How much of the time has passed, and what is being done."""
+        if self._shown:
+            part = min((time.monotonic() - self._begin) / self._seconds, 1.0)
+            print(f"\r\033[K[{'#' * int(30 * part):30}] {words[:80]}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+# -- the report -------------------------------------------------------------------------------------------------------
+
+
+def found() -> list[str]:
+    """Lines about versions, the driver, libraries and devices."""
+    lines = [
+        f"gradcore {gc.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, {platform.platform()}"
+    ]
+    for names in (("cupy-cuda12x", "cupy-cuda13x", "cupy"), ("nvmath-python",), ("cutensor-cu12", "cutensor-cu13")):
+        for name in names:
+            try:
+                lines.append(f"{name} {version(name)}")
+                break
+            except PackageNotFoundError:
+                continue
+        else:
+            lines.append(f"no {names[0]}")
+    reason = registry.unavailable("cuda")
+    if reason:
+        return [*lines, f"CUDA cannot be used: {reason}"]
+    xp: Any = registry.find("cuda").xp
+    runtime = xp.cuda.runtime
+    lines.append(f"CUDA driver {runtime.driverGetVersion()}, runtime {runtime.runtimeGetVersion()}")
+    for name, function in (
+        ("nvrtc", "getVersion"),
+        ("cublas", "getVersion"),
+        ("cufft", "getVersion"),
+        ("cusolver", "_getVersion"),
+    ):
+        lines.append(f"{name} {_library_version(xp, name, function)}")
+    for index in range(gc.cuda.device_count()):
+        free, total = gc.cuda.mem_get_info(index)
+        capability = ".".join(map(str, gc.cuda.get_device_capability(index)))
+        lines.append(
+            f"cuda:{index} {gc.cuda.get_device_name(index)}, compute capability {capability}, "
+            f"{free >> 20} of {total >> 20} MiB free"
+        )
+    return lines
+
+
+def _library_version(xp: Any, name: str, function: str) -> str:
+    try:
+        module = import_module(f"cupy_backends.cuda.libs.{name}" if name != "cufft" else "cupy.cuda.cufft")
+        read = getattr(module, function)
+        return str(read(xp.cuda.device.get_cublas_handle()) if name == "cublas" else read())
+    except Exception as error:
+        return f"of unknown version ({type(error).__name__})"
+
+
+def run(
+    quick: bool = False, sections: Sequence[str] = tuple(SECTIONS), seconds: float | None = None
+) -> tuple[list[str], bool]:
+    """The lines of the report, and whether nothing was wrong."""
+    lines = found()
+    if registry.unavailable("cuda"):
+        return lines, False
+    total = (QUICK_SECONDS if quick else SECONDS) if seconds is None else seconds
+    watched, progress = _Watched(registry.find("cuda")), Progress(total)
+    failures: list[Failure] = []
+    share = sum(SHARES[name] for name in sections)
+    begin, planned = time.monotonic(), 0.0
+    for section in sections:
+        planned += total * SHARES[section] / share
+        done = left = 0
+        for item in SECTIONS[section](quick):
+            for index in range(1 if section == "devices" else gc.cuda.device_count()):
+                if time.monotonic() - begin > planned:
+                    left += 1
+                    continue
+                progress.show(f"{section}: {item.label}")
+                wrong = _compared(item, f"cuda:{index}", watched)
+                done += 1
+                if wrong:
+                    failures.append(Failure(section, item.label, f"cuda:{index}", *wrong))
+        bad = sum(f.section == section for f in failures)
+        lines.append(f"{section}: {done} compared, {bad} wrong" + (f", {left} not reached in time" if left else ""))
+    progress.clear()
+    return [*lines, *_explained(failures)], not failures
+
+
+def _explained(failures: list[Failure]) -> list[str]:
+    lines = []
+    for f in failures[:40]:
+        card = gc.cuda.get_device_name(f.device)
+        lines += [f"WRONG {f.section}: {f.label}, on {f.device} ({card})", f"    {f.words}"]
+        if f.kernels:
+            lines.append(f"    kernels: {', '.join(f.kernels[:8])}")
+        families = sorted({FAMILIES[k.partition("/")[0]] for k in f.kernels if k.partition("/")[0] in FAMILIES})
+        if families:
+            lines.append(f"    to go on without: GRADCORE_CUDA_KERNELS={','.join(f'-{name}' for name in families)}")
+    if len(failures) > 40:
+        lines.append(f"... and {len(failures) - 40} more")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the report; the exit code is 0 if nothing was wrong, 1 if something was, 2 if there is no CUDA."""
+    parser = argparse.ArgumentParser(prog="python -m gradcore.cuda.check", description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--quick", action="store_true", help="in ten seconds: the first call of each operation")
+    parser.add_argument("--only", choices=sorted(SECTIONS), action="append", help="a section, or several")
+    parser.add_argument("--seconds", type=float, help=f"at most so many ({SECONDS:.0f})")
+    given = parser.parse_args(arguments)
+    chosen = [name for name in SECTIONS if not given.only or name in given.only]
+    lines, fine = run(given.quick, chosen, given.seconds)
+    print("\n".join(lines))
+    if registry.unavailable("cuda"):
+        return 2
+    print("everything is as on the CPU" if fine else "please report this with all lines above")
+    if fine:
+        print("next: python -m benchmarks.compare --device cuda")
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
