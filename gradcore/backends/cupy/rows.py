@@ -298,7 +298,11 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     ) -> Any:
         settings = (target, weight, total_weight, powers, total, reduction, ignore_index)
         plain = grad is not None and grad_powers is None and grad_total is None
-        if not plain or not self.takes("cross_entropy", powers, grad, weight, total_weight) or target.dtype.name not in _TARGETS:
+        if (
+            not plain
+            or not self.takes("cross_entropy", powers, grad, weight, total_weight)
+            or target.dtype.name not in _TARGETS
+        ):
             return super().softmax_nll_backward(grad, grad_powers, grad_total, *settings)
         xp, dim = self.xp, min(powers.ndim, 2) - 1
         divisor = total_weight if reduction == "mean" else None
