@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc as _collector
+import types as _types
 from math import e, inf, nan, pi
 
 import numpy as _numpy  # without it the import ends here, and nothing has been changed
@@ -91,7 +92,7 @@ newaxis = None
 namespaces.install()
 _paths.install()
 _functions = namespaces.functions("")
-__getattr__, _dir = namespaces.looked_up(_functions, globals())
+__getattr__, _ = namespaces.looked_up(_functions, globals())
 globals().update(dtypes.DTYPES)
 globals().update(dtypes.ALIASES)
 globals().update(conversion.legacy_classes())
@@ -113,12 +114,19 @@ from gradcore.cuda import amp as _cuda_amp
 from gradcore.func import vmap
 from gradcore.kernels import from_kernel
 
-
-def __dir__() -> list[str]:
-    return sorted({*_dir(), *_paths.later("")})
-
-
-__all__ = [_name for _name in _dir() if not _name.startswith("_")]
+#: The modules for users; the others are how gradcore is made.
+_MODULES = {
+    "amp", "autograd", "backends", "cuda", "errors", "fft", "func", "kernels", "linalg", "masked", "overrides",
+    "random", "return_types", "special", "utils",
+}  # fmt: skip
+__all__ = sorted(
+    _name
+    for _name, _value in {**globals(), **_functions}.items()
+    if not _name.startswith("_")
+    and _name != "annotations"
+    and (not isinstance(_value, _types.ModuleType) or _name in _MODULES)
+)
+_paths.show_public("gradcore")
 
 
 if _collected:

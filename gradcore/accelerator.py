@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gradcore import cuda
+from gradcore import cuda, paths
 from gradcore.device import device as Device
 
 __all__ = [
@@ -104,3 +104,5 @@ memory_stats = _required(cuda.memory_stats)
 reset_peak_memory_stats = _required(cuda.reset_peak_memory_stats)
 #: Context in which a device of that number is the current one.
 device_index = _required(cuda.device)
+
+paths.show_public(__name__)

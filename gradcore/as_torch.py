@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import Any
 
 import gradcore
+from gradcore import paths
 from gradcore.torch_version import TorchVersion
 
 __all__ = ["install", "main"]
@@ -161,6 +162,8 @@ def main(arguments: Sequence[str]) -> None:
         sys.path[0] = str(Path(program[0]).resolve().parent)
         runpy.run_path(program[0], run_name="__main__")
 
+
+paths.show_public(__name__)
 
 if __name__ == "__main__":
     from gradcore import as_torch  # the module that programs import, not this copy of it

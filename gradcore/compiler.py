@@ -16,6 +16,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gradcore import paths
+
 __all__ = [
     "allow_in_graph",
     "assume_constant_result",
@@ -126,3 +128,6 @@ maybe_mark_dynamic = mark_static = mark_dynamic
 def set_stance(stance: str = "default", **settings: Any) -> contextlib.AbstractContextManager[None]:
     """A context that changes nothing."""
     return contextlib.nullcontext()
+
+
+paths.show_public(__name__)

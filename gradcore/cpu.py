@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from gradcore import paths
+
 __all__ = [
     "Stream",
     "current_device",
@@ -67,3 +69,6 @@ def current_stream(device: Any = None) -> Stream:
 def stream(stream: Any) -> contextlib.AbstractContextManager[Any]:
     """A context that changes nothing."""
     return contextlib.nullcontext(stream)
+
+
+paths.show_public(__name__)

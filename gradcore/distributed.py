@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore import paths
+
 __all__ = [
     "get_rank",
     "get_world_size",
@@ -43,3 +45,6 @@ def __getattr__(name: str) -> Any:
         f"module {__name__!r} has no attribute {name!r}: gradcore runs in one process, and is_available() is False; "
         "nn.DataParallel uses several devices"
     )
+
+
+paths.show_public(__name__)

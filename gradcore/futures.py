@@ -6,6 +6,8 @@ import concurrent.futures
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from gradcore import paths
+
 __all__ = ["Future", "collect_all", "wait_all"]
 
 Result = TypeVar("Result")
@@ -98,3 +100,6 @@ def collect_all(futures: list[Future[Any]]) -> Future[Any]:
 def wait_all(futures: list[Future[Any]]) -> list[Any]:
     """The results of all futures."""
     return [future.wait() for future in futures]
+
+
+paths.show_public(__name__)

@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from gradcore import serialization
+from gradcore import paths, serialization
 
 __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
 
@@ -120,3 +120,6 @@ def __getattr__(name: str) -> Any:
             "run it with `python -m gradcore.as_torch`, and load the state with load_state_dict_from_url"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+paths.show_public(__name__)

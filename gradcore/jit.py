@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from gradcore import paths
 from gradcore.futures import Future
 from gradcore.nn.module import Module
 
@@ -131,3 +132,6 @@ def save(m: Any, f: Any, **settings: Any) -> None:
 def load(f: Any, **settings: Any) -> Any:
     """An error: programs are not read from files, `gradcore.load` reads the state of a module."""
     raise RuntimeError("torch.jit.load: gradcore cannot run TorchScript; load a state_dict with torch.load(file)")
+
+
+paths.show_public(__name__)

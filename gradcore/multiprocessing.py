@@ -12,6 +12,7 @@ from multiprocessing import pool
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+from gradcore import paths
 from gradcore.nn.parameter import Parameter
 from gradcore.sharing import shared_with_processes
 from gradcore.tensor import Tensor
@@ -136,3 +137,6 @@ def spawn(
 ) -> ProcessContext | None:
     """`start_processes` with new interpreters."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
+
+
+paths.show_public(__name__)

@@ -252,4 +252,4 @@ def looked_up(
             return others(name)
         return scope.setdefault(name, makers[name]())
 
-    return module_getattr, lambda: sorted({*scope, *makers})
+    return module_getattr, lambda: sorted(scope["__all__"])

@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["ABSENT", "NAMES", "absence", "further", "install", "later"]
+__all__ = ["ABSENT", "NAMES", "absence", "further", "install", "later", "show_public"]
 
 #: Where names are found: path, where they are defined (by default the module above), names (``new=defined``).
 _TABLE = """
@@ -281,7 +282,7 @@ def _look_up(path: str, name: str) -> Any:
 
 def later(path: str) -> list[str]:
     """The public names that the tables add to those of a module."""
-    return sorted({*_INNER.get(path, ()), *_public(path)})
+    return sorted({*(name for name in _INNER.get(path, ()) if not name.startswith("_")), *_public(path)})
 
 
 def further(module: str) -> Callable[[str], Any]:
@@ -312,6 +313,18 @@ def further(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
+def show_public(package: str) -> None:
+    """Let `dir` show the public names alone, and errors suggest no others: of a package and its modules so far."""
+    for name, module in list(sys.modules.items()):
+        if (name == package or name.startswith(f"{package}.")) and "__all__" in vars(module):
+            vars(module)["__dir__"] = partial(_shown, module)
+
+
+def _shown(module: ModuleType) -> list[str]:
+    names = {*module.__all__, *later(module.__name__.partition(".")[2])}
+    return sorted(name for name in names if not name.startswith("_"))
+
+
 class _Maker(Loader):
     """Makes the module of a path, in which the public names of the package above it are found too.
 
@@ -336,7 +349,7 @@ class _Maker(Loader):
                     raise
                 return getattr(_module(above), name)
 
-        scope.update(__getattr__=__getattr__, __dir__=lambda: sorted({*scope, *_public(path)}))
+        scope.update(__getattr__=__getattr__, __dir__=lambda: later(path))
 
 
 class _Finder(MetaPathFinder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore import dtypes
+from gradcore import dtypes, paths
 from gradcore.creation import from_numpy
 from gradcore.random import randint
 from gradcore.tensor import Tensor
@@ -95,3 +95,6 @@ class SobolEngine:
         settings += ["scramble=True"] if self.scramble else []
         settings += [f"seed={self.seed}"] if self.seed is not None else []
         return f"SobolEngine({', '.join(settings)})"
+
+
+paths.show_public(__name__)

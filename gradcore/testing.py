@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import creation, dtypes, random
+from gradcore import creation, dtypes, paths, random
 from gradcore.creation.filled import sizes
 from gradcore.tensor import Tensor
 
@@ -296,3 +296,6 @@ def make_tensor(
     if exclude_zero:
         made[made == 0] = 1 if whole else dtypes.finfo(dtype).tiny
     return (made[..., ::2] if apart else made).requires_grad_(requires_grad)
+
+
+paths.show_public(__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from gradcore import paths
+
 __all__ = ["TorchVersion"]
 
 
@@ -55,3 +57,6 @@ class TorchVersion(str):
         return _release(self) >= _release(other)
 
     __hash__ = str.__hash__
+
+
+paths.show_public(__name__)

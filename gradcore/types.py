@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import IO, TypeAlias
 
+from gradcore import paths
 from gradcore.device import device as _device
 from gradcore.size import Size as _Size
 from gradcore.storage import TypedStorage, UntypedStorage
@@ -24,3 +25,5 @@ _symsize: TypeAlias = _Size | Sequence[int]
 _TensorOrTensors: TypeAlias = Tensor | Sequence[Tensor]
 _TensorOrOptionalTensors: TypeAlias = Tensor | Sequence[Tensor | None]
 _dispatchkey: TypeAlias = str
+
+paths.show_public(__name__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore import paths
+
 __all__ = ["cuda", "debug", "git_version", "hip", "rocm", "xpu"]
 
 #: CUDA comes with CuPy, see `gradcore.show_config`.
@@ -21,3 +23,6 @@ def __getattr__(name: str) -> Any:
 
         return gradcore.__version__
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+paths.show_public(__name__)

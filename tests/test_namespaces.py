@@ -18,8 +18,7 @@ MODULES = [(path, functools.reduce(getattr, filter(None, path.split(".")), gc)) 
 )
 def test_every_function_is_listed_and_stays_the_same(path, module):
     for name in namespaces.functions(path):
-        assert name in dir(module)
-        assert (name in module.__all__) == (not name.startswith("_"))
+        assert (name in dir(module)) == (name in module.__all__) == (not name.startswith("_"))
         assert getattr(module, name) is vars(module)[name]
 
 

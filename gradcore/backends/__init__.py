@@ -14,7 +14,7 @@ from gradcore.backends.base import Backend
 from gradcore.backends.registry import find, register
 from gradcore.backends.switches import ProductPrecision, Switches, install
 
-__all__ = ["Backend", "find", "register"]
+__all__ = ["Backend", "cpu", "cuda", "cudnn", "find", "mkl", "mkldnn", "mps", "openmp", "register"]
 
 
 class _Module(Switches):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gradcore import paths
 from gradcore.backends.compiled import building, cache_folder, library, state, workplaces
 from gradcore.backends.compiled.building import BuildError
 from gradcore.backends.registry import CPU
@@ -71,3 +72,6 @@ def remove() -> int:
     if folder is not None:
         workplaces.remove_abandoned(Path(folder))
     return len(found)
+
+
+paths.show_public(__name__)

@@ -75,3 +75,4 @@ __all__ = [
 ]
 
 __getattr__ = paths.further(__name__)
+paths.show_public(__name__)

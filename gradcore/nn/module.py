@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -171,7 +172,8 @@ class Module(Calls, State, Conversion, ShortErrors):
         object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
-        names = {*object.__dir__(self), *self._parameters, *self._buffers, *self._modules}
+        names = {*object.__dir__(self)} - _private_names()
+        names |= {*self._parameters, *self._buffers, *self._modules}
         return sorted(name for name in names if not name[0].isdigit())
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -437,3 +439,9 @@ class Module(Calls, State, Conversion, ShortErrors):
         if not lines and len(extra) < 2:
             return f"{self._get_name()}({text})"
         return f"{self._get_name()}(\n  " + "\n  ".join(extra + lines) + "\n)"
+
+
+@functools.cache
+def _private_names() -> frozenset[str]:
+    """Names that every module has and that are not for users."""
+    return frozenset(name for name in (*dir(Module), *vars(Module())) if name[0] == "_" and name[:2] != "__")

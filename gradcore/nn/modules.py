@@ -5,3 +5,7 @@ from __future__ import annotations
 from gradcore import paths
 
 __getattr__ = paths.further(__name__)
+
+
+def __dir__() -> list[str]:
+    return paths.later("nn.modules")

@@ -257,3 +257,5 @@ class DistributedDataParallel(Module):
 
 
 __getattr__ = paths.further(__name__)
+
+paths.show_public(__name__)

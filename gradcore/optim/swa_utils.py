@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gradcore import dtypes
+from gradcore import dtypes, paths
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import tensor
 from gradcore.nn.module import Module
@@ -277,3 +277,6 @@ class SWALR(LRScheduler):
             first = last if before == 1 else (rate - before * last) / (1 - before)
             rates.append(now * last + (1 - now) * first)
         return rates
+
+
+paths.show_public(__name__)

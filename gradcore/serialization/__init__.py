@@ -12,3 +12,4 @@ from gradcore.serialization.writing import save
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
 
 __getattr__ = paths.further(__name__)
+paths.show_public(__name__)

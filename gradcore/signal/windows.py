@@ -192,3 +192,5 @@ def bessel(k: Any, distance: int, beta: float) -> Any:
 
 
 __getattr__ = paths.further(__name__)
+
+paths.show_public(__name__)

@@ -58,3 +58,4 @@ __all__ = [
 ]
 
 __getattr__ = paths.further(__name__)
+paths.show_public(__name__)

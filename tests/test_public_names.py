@@ -1,0 +1,92 @@
+"""What users see of modules and objects: the public names, and no others, also where a name is misspelt."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+import traceback
+import types
+import typing
+from collections.abc import Iterator
+
+import pytest
+
+import gradcore as gc
+
+#: Modules of which gradcore is made; all others are for users.
+INTERNAL = {
+    "assertions", "assignment", "config", "conversion", "copying", "creation", "determinism", "diagnostics", "dispatch",
+    "dtypes", "flags", "indexing", "interop", "layouts", "locks", "methods", "namespaces", "ops", "paths", "printing",
+    "queries", "representation", "shaping", "sharing", "size", "storage", "stubs", "subclasses", "symbolic", "tensor",
+    "tracebacks", "transfer",
+}  # fmt: skip
+#: Packages whose modules are for users; those of others are of which they are made.
+PACKAGES = ("amp", "autograd", "backends", "cuda", "distributions", "nn", "nn.utils", "optim", "signal", "utils")
+
+
+def modules() -> Iterator[str]:
+    yield "gradcore"
+    for found in pkgutil.iter_modules(gc.__path__):
+        if found.name not in {*INTERNAL, "multiprocessing"} and not found.name.startswith("_"):
+            yield f"gradcore.{found.name}"
+    for path in PACKAGES:
+        package = importlib.import_module(f"gradcore.{path}")
+        for name in dir(package):
+            if isinstance(vars(package).get(name), types.ModuleType):
+                yield f"{package.__name__}.{name}"
+
+
+@pytest.mark.parametrize("path", sorted(set(modules())))
+def test_modules_list_their_public_names_alone(path: str) -> None:
+    module = importlib.import_module(path)
+    names = dir(module)
+    assert names
+    assert not [name for name in names if name.startswith("_")]
+    assert {name for name in getattr(module, "__all__", names) if name[0] != "_"} <= set(names)
+    for name in names:
+        try:
+            value = getattr(module, name)
+        except ImportError:  # what is said of it has a test of its own
+            continue
+        if isinstance(value, types.ModuleType):
+            assert value.__name__.partition(".")[0] not in {"numpy", *sys.stdlib_module_names}, name
+            assert value.__name__.removeprefix("gradcore.") not in INTERNAL, name
+        elif path != "gradcore.types":
+            assert not any(value is foreign for foreign in (typing.Any, typing.TypeVar, typing.cast)), name
+
+
+def test_everything_that_is_listed_at_the_top_is_there() -> None:
+    assert {"tensor", "sin", "nn", "float32", "no_grad", "load", "Tensor", "pi"} <= set(dir(gc))
+    assert not [name for name in INTERNAL & set(gc.__all__) if isinstance(getattr(gc, name), types.ModuleType)]
+    assert "annotations" not in gc.__all__
+
+
+def suggestion(target: object, name: str) -> str:
+    try:
+        getattr(target, name)
+    except AttributeError as error:
+        return traceback.format_exception_only(error)[-1]
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("private", ["_collector", "_numpy", "_paths", "_functions", "_parameters", "_modules"])
+def test_misspelt_names_are_not_corrected_to_private_ones(private: str) -> None:
+    """As close to a private name as can be; tensors list internal names, as PyTorch's do."""
+    targets = (gc, gc.linalg, gc.nn, gc.optim, gc.nn.Linear(1, 1))
+    for misspelt in (private[1:] + "x", private[1:-1], private[1:3] + private[4:]):
+        for target in targets:
+            if not hasattr(target, misspelt):
+                said = suggestion(target, misspelt)
+                assert "'_" not in said, said
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("gc.tensr", "tensor"), ("gc.linalg.solv", "solve"), ("gc.nn.Liner", "Linear"), ("gc.ones(1).reshap", "reshape")],
+)
+def test_misspelt_names_are_corrected(code: str, expected: str) -> None:
+    program = f"import gradcore as gc; {code}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert f"Did you mean: '{expected}'?" in done.stderr
