@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import subprocess
 import sys
 import traceback
 import types
 import typing
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -28,9 +28,9 @@ PACKAGES = ("amp", "autograd", "backends", "cuda", "distributions", "nn", "nn.ut
 
 def modules() -> Iterator[str]:
     yield "gradcore"
-    for found in pkgutil.iter_modules(gc.__path__):
-        if found.name not in {*INTERNAL, "multiprocessing"} and not found.name.startswith("_"):
-            yield f"gradcore.{found.name}"
+    for name in dir(gc):
+        if name not in ("multiprocessing", "tensor") and find_spec(f"gradcore.{name}") is not None:
+            yield f"gradcore.{name}"
     for path in PACKAGES:
         package = importlib.import_module(f"gradcore.{path}")
         for name in dir(package):
