@@ -134,6 +134,12 @@ def cuda_fallback() -> Fallback:
     -------
     str
         ``'warn'`` (use the CPU and warn once), ``'silent'`` (use the CPU) or ``'error'`` (raise).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda_fallback() in ("warn", "error", "silent")
+    True
     """
     return _cuda_fallback
 
@@ -292,7 +298,14 @@ _precision: Precision = "highest"
 
 
 def get_float32_matmul_precision() -> Precision:
-    """How precise products of float32 matrices are on CUDA; see `set_float32_matmul_precision`."""
+    """How precise products of float32 matrices are on CUDA; see `set_float32_matmul_precision`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.get_float32_matmul_precision()
+    'highest'
+    """
     return _precision
 
 

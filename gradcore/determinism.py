@@ -47,12 +47,26 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether operations must give equal bits in equal calls; see `use_deterministic_algorithms`."""
+    """Whether operations must give equal bits in equal calls; see `use_deterministic_algorithms`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.are_deterministic_algorithms_enabled()
+    False
+    """
     return _mode > 0
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether operations that cannot give equal bits in equal calls warn; see `use_deterministic_algorithms`."""
+    """Whether operations that cannot give equal bits in equal calls warn; see `use_deterministic_algorithms`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
     return _mode == 1
 
 
@@ -70,6 +84,14 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
         If it is neither a number nor a word.
     RuntimeError
         If it is none of these.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.set_deterministic_debug_mode("warn")
+    >>> gc.get_deterministic_debug_mode()
+    1
+    >>> gc.set_deterministic_debug_mode("default")
     """
     global _mode
     if not isinstance(debug_mode, (int, str)):
@@ -86,7 +108,14 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0, 1 or 2; see `set_deterministic_debug_mode`."""
+    """0, 1 or 2; see `set_deterministic_debug_mode`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.get_deterministic_debug_mode()
+    0
+    """
     return _mode
 
 

@@ -129,7 +129,14 @@ _default_device = device("cpu")
 
 
 def get_default_device() -> device:
-    """The device on which tensors are created when none is named."""
+    """The device on which tensors are created when none is named.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.get_default_device()
+    device(type='cpu')
+    """
     return _defaults.stack[-1] if _defaults.stack else _default_device
 
 

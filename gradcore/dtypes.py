@@ -75,6 +75,12 @@ class dtype:
         As in PyTorch; a complex type is not a floating-point type.
     is_reduced : bool
         Whether it is float16 or bfloat16, which are computed in float32.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.float32, gc.float32.itemsize, gc.float32.is_floating_point
+    (torch.float32, 4, True)
     """
 
     __slots__ = (
@@ -298,7 +304,14 @@ _NUMPY_KINDS = ((np.bool_, bool), (np.integer, int), (np.floating, float), (np.c
 
 
 def get_default_dtype() -> dtype:
-    """Return the type of tensors made from Python floats: float32 unless `set_default_dtype` changed it."""
+    """Return the type of tensors made from Python floats: float32 unless `set_default_dtype` changed it.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.get_default_dtype()
+    torch.float32
+    """
     return _SCALAR_DTYPES[float]
 
 
@@ -314,6 +327,14 @@ def set_default_dtype(d: dtype) -> None:
     ------
     TypeError
         If ``d`` is not a floating-point type.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.set_default_dtype(gc.float64)
+    >>> gc.tensor(1.5).dtype
+    torch.float64
+    >>> gc.set_default_dtype(gc.float32)
     """
     if not isinstance(d, dtype):
         raise TypeError("invalid dtype object: only floating-point types are supported as the default type")
@@ -384,7 +405,14 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> dtype:
 
 
 def can_cast(from_: DTypeLike, to: DTypeLike) -> bool:
-    """Tell whether the category permits it: not complex to real, floating to integer, or number to bool."""
+    """Tell whether the category permits it: not complex to real, floating to integer, or number to bool.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.can_cast(gc.float64, gc.float32), gc.can_cast(gc.float32, gc.int64)
+    (True, False)
+    """
     return as_dtype(from_).category <= as_dtype(to).category
 
 

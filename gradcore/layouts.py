@@ -22,6 +22,12 @@ class layout:
     """How a tensor's elements lie in memory: ``gradcore.strided`` for every tensor.
 
     There are the others of PyTorch too, to compare with.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.zeros(1).layout
+    torch.strided
     """
 
     def __init__(self, name: str) -> None:
@@ -35,7 +41,14 @@ class layout:
 
 
 class memory_format(layout):
-    """An order of dims in memory, accepted where PyTorch accepts it."""
+    """An order of dims in memory, accepted where PyTorch accepts it.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.channels_last
+    torch.channels_last
+    """
 
 
 strided = layout("strided")

@@ -84,17 +84,37 @@ def has_torch_function(relevant_args: Sequence[Any]) -> bool:
     ----------
     relevant_args : sequence
         The arguments that may.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.overrides.has_torch_function((gc.ones(1),))
+    False
     """
     return bool(local.state.mode & FUNCTIONS) or bool(overloaded(relevant_args))
 
 
 def has_torch_function_unary(relevant_arg: Any) -> bool:
-    """`has_torch_function` of one argument."""
+    """`has_torch_function` of one argument.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.overrides.has_torch_function_unary(gc.ones(1))
+    False
+    """
     return has_torch_function((relevant_arg,))
 
 
 def has_torch_function_variadic(*relevant_args: Any) -> bool:
-    """`has_torch_function` of arguments given one by one."""
+    """`has_torch_function` of arguments given one by one.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.overrides.has_torch_function_variadic(gc.ones(1), 2.0)
+    False
+    """
     return has_torch_function(relevant_args)
 
 
@@ -158,7 +178,14 @@ def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Whether an object is a tensor, or takes calls over as one."""
+    """Whether an object is a tensor, or takes calls over as one.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.overrides.is_tensor_like(gc.ones(1)), gc.overrides.is_tensor_like(1.0)
+    (True, False)
+    """
     return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
@@ -169,7 +196,14 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 
 @functools.cache
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """The functions that arguments can take over, by the module or class that has them."""
+    """The functions that arguments can take over, by the module or class that has them.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.sin in gc.overrides.get_overridable_functions()[gc]
+    True
+    """
     import gradcore
 
     found: dict[Any, list[Callable[..., Any]]] = {}
@@ -195,7 +229,14 @@ def _calls_of_tensors() -> dict[Any, str]:
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Whether a function that is handed over is a method of `Tensor`, or the getter of an attribute."""
+    """Whether a function that is handed over is a method of `Tensor`, or the getter of an attribute.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.overrides.is_tensor_method_or_property(gc.Tensor.add)
+    True
+    """
     return func in _calls_of_tensors() or getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__")
 
 

@@ -43,48 +43,106 @@ TENSORS.holds_anywhere = holds_anywhere
 
 
 def is_tensor(obj: Any) -> bool:
-    """Whether an object is a tensor."""
+    """Whether an object is a tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_tensor(gc.zeros(1)), gc.is_tensor([0.0])
+    (True, False)
+    """
     return isinstance(obj, Tensor)
 
 
 def is_storage(obj: Any) -> bool:
-    """Whether an object is a storage, as `Tensor.storage` and `Tensor.untyped_storage` return them."""
+    """Whether an object is a storage, as `Tensor.storage` and `Tensor.untyped_storage` return them.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_storage(gc.zeros(1).storage())
+    True
+    """
     return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
 @overridable
 def is_inference(input: Tensor) -> bool:
-    """Whether a tensor was made in inference mode."""
+    """Whether a tensor was made in inference mode.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.inference_mode():
+    ...     x = gc.ones(2)
+    >>> gc.is_inference(x)
+    True
+    """
     return input.is_inference()
 
 
 @overridable
 def is_conj(input: Tensor) -> bool:
-    """False: conjugates are computed at once."""
+    """False: conjugates are computed at once.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_conj(gc.tensor([1 + 2j]).conj())
+    False
+    """
     return input.is_conj()
 
 
 @overridable
 def is_neg(input: Tensor) -> bool:
-    """False: negatives are computed at once."""
+    """False: negatives are computed at once.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_neg(gc.tensor([1.0]))
+    False
+    """
     return input.is_neg()
 
 
 @overridable
 def is_signed(input: Tensor) -> bool:
-    """Whether a tensor's dtype has negative numbers."""
+    """Whether a tensor's dtype has negative numbers.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_signed(gc.zeros(1, dtype=gc.uint8))
+    False
+    """
     return input.is_signed()
 
 
 @overridable
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the only element of a tensor is not zero."""
+    """Whether the only element of a tensor is not zero.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_nonzero(gc.tensor([0.5]))
+    True
+    """
     return bool(input)
 
 
 @overridable
 def numel(input: Tensor) -> int:
-    """The number of elements of a tensor."""
+    """The number of elements of a tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.numel(gc.zeros(2, 3))
+    6
+    """
     return input.numel()
 
 
@@ -112,6 +170,12 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     ------
     RuntimeError
         If they do not.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.broadcast_shapes((2, 1), (3,))
+    torch.Size([2, 3])
     """
     try:
         return Size(np.broadcast_shapes(*shapes))
@@ -120,7 +184,14 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 
 
 def typename(obj: Any) -> str:
-    """The name of a tensor's old class, or of any object's class."""
+    """The name of a tensor's old class, or of any object's class.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.typename(gc.zeros(1))
+    'torch.FloatTensor'
+    """
     if isinstance(obj, Tensor):
         return str(obj.type())
     cls = obj if isinstance(obj, type) else type(obj)

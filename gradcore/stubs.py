@@ -44,7 +44,9 @@ Dims: TypeAlias = Ints | None
 #: Types of settings by the annotation in a declaration; what is not here is checked when it is called only.
 TYPES = {
     "Arrays": "Sequence[Tensor]", "Dims": "Dims", "DType": "dtype | None", "Ints": "Ints", "Ints | None": "Ints | None",
-    "Number": "Number", "Number | None": "Number | None", "Sizes": "Sequence[builtins.int]", "Steps": "Ints",
+    "Number": "Number", "Number | None": "Number | None",
+    "OutputSizes": "builtins.int | Sequence[builtins.int | None] | None",
+    "Sizes": "Sequence[builtins.int]", "Steps": "Ints",
     "Steps | None": "Ints | None", "Tensor | None": "Tensor | None",
 }  # fmt: skip
 BUILTIN = re.compile(r"\b(bool|int|float|complex|str|tuple)\b")

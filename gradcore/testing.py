@@ -219,6 +219,11 @@ def assert_close(
         For what cannot be compared.
     ValueError
         If only one tolerance is given.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.testing.assert_close(gc.tensor([1.0]), gc.tensor([1.0 + 1e-7]))
     """
     checks = {"device": check_device, "dtype": check_dtype, "layout": check_layout, "stride": check_stride}
     attributes = ("shape", *(name for name, wanted in checks.items() if wanted))

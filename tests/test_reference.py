@@ -33,6 +33,7 @@ def test_every_function_is_described_and_has_an_example_that_runs(op):
     assert summary.endswith(".")
     assert "Parameters\n----------\n" in rest
     session = rest.partition("Examples\n--------\n")[2]
+    assert f"{op.path.rpartition('.')[2]}(" in session
     assert _failures(session, op.path) == 0
 
 
@@ -59,7 +60,8 @@ def test_a_docstring_follows_from_the_declaration():
         "Parameters\n----------\n"
         "input : Tensor\nother : Tensor\nout : Tensor, optional\n    A tensor for the result.\n\n"
         "Returns\n-------\nTensor\n    Of the shape to which the tensors broadcast.\n\n"
-        "Raises\n------\nNotImplementedError\n    For bools, floating-point numbers and complex numbers.\n"
+        "Raises\n------\nNotImplementedError\n    For bools, floating-point numbers and complex numbers.\n\n"
+        "Examples\n--------\n>>> gc.gcd(gc.tensor([6, 4, 9]), gc.tensor([4, 10, 6]))\ntensor([2, 2, 3])\n"
     )
 
 

@@ -39,7 +39,14 @@ def _checked(device_type: Any) -> str:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is autocasting for a type of device: for ``'cpu'`` and ``'cuda'``."""
+    """Whether there is autocasting for a type of device: for ``'cpu'`` and ``'cuda'``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.amp.is_autocast_available("cpu")
+    True
+    """
     return _checked(device_type) in POLICIES
 
 
@@ -53,7 +60,15 @@ def _known(device_type: Any) -> str:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether autocasting is on for a type of device."""
+    """Whether autocasting is on for a type of device.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.autocast("cpu"):
+    ...     print(gc.is_autocast_enabled("cpu"))
+    True
+    """
     return casting().enabled[_known(device_type)]
 
 
@@ -63,7 +78,14 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
-    """The lower precision of a type of device: by default bfloat16 on the CPU, float16 on CUDA."""
+    """The lower precision of a type of device: by default bfloat16 on the CPU, float16 on CUDA.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.get_autocast_dtype("cpu")
+    torch.bfloat16
+    """
     return casting().dtypes[_known(device_type)]
 
 
@@ -73,7 +95,14 @@ def set_autocast_dtype(device_type: str, dtype: DTypeLike) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether parameters in the lower precision are kept until the outermost `autocast` ends."""
+    """Whether parameters in the lower precision are kept until the outermost `autocast` ends.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_autocast_cache_enabled()
+    True
+    """
     return casting().cache_enabled
 
 
@@ -83,7 +112,13 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Forget the parameters in the lower precision."""
+    """Forget the parameters in the lower precision.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.clear_autocast_cache()
+    """
     casting().cache.clear()
 
 

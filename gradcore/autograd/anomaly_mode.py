@@ -145,12 +145,26 @@ def _report(node: Any) -> None:
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly detection is on in this thread."""
+    """Whether anomaly detection is on in this thread.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_anomaly_enabled()
+    False
+    """
     return bool(local.state.mode & ANOMALY)
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether anomaly detection, where it is on, takes nan in a gradient for an error."""
+    """Whether anomaly detection, where it is on, takes nan in a gradient for an error.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.is_anomaly_check_nan_enabled()
+    True
+    """
     return local.state.check_nan
 
 

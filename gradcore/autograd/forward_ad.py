@@ -21,7 +21,18 @@ class UnpackedDualTensor(NamedTuple):
 
 
 def enter_dual_level() -> int:
-    """Open a forward-mode level in this thread, inside those that are open; returns its number."""
+    """Open a forward-mode level in this thread, inside those that are open; returns its number.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> fw = gc.autograd.forward_ad
+    >>> level = fw.enter_dual_level()
+    >>> y = fw.make_dual(gc.tensor([2.0]), gc.tensor([1.0])) ** 2
+    >>> fw.unpack_dual(y).tangent
+    tensor([4.])
+    >>> fw.exit_dual_level()
+    """
     return _open(Level())
 
 
@@ -32,6 +43,13 @@ def exit_dual_level(*, level: int | None = None) -> None:
     ------
     RuntimeError
         If no level is open, or if `level` is not the innermost.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> fw = gc.autograd.forward_ad
+    >>> level = fw.enter_dual_level()
+    >>> fw.exit_dual_level(level=level)
     """
     levels = local.state.levels
     if not levels:
@@ -132,6 +150,16 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     -------
     UnpackedDualTensor
         ``(primal, tangent)``; the primal is a view of the tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> fw = gc.autograd.forward_ad
+    >>> with fw.dual_level():
+    ...     y = fw.make_dual(gc.tensor([2.0]), gc.tensor([1.0])) ** 2
+    ...     primal, tangent = fw.unpack_dual(y)
+    >>> primal, tangent
+    (tensor([4.]), tensor([4.]))
     """
     if not isinstance(tensor, Variable):
         raise TypeError(f"unpack_dual(): argument 'tensor' must be Tensor, not {type(tensor).__name__}")

@@ -29,12 +29,28 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations are recorded in this thread."""
+    """Whether operations are recorded in this thread.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.no_grad():
+    ...     print(gc.is_grad_enabled())
+    False
+    """
     return recording()
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is in inference mode."""
+    """Whether this thread is in inference mode.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.inference_mode():
+    ...     print(gc.is_inference_mode_enabled())
+    True
+    """
     return bool(local.state.mode & INFERENCE)
 
 
@@ -127,7 +143,17 @@ class no_grad(_Mode):
 
 
 class enable_grad(no_grad):
-    """Operations inside are recorded, also within `no_grad`."""
+    """Operations inside are recorded, also within `no_grad`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> x = gc.ones(1, requires_grad=True)
+    >>> with gc.no_grad(), gc.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     _on = True
 
@@ -139,6 +165,15 @@ class set_grad_enabled(_Mode):
     ----------
     mode : bool
         Whether operations are recorded.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> x = gc.ones(1, requires_grad=True)
+    >>> with gc.set_grad_enabled(False):
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
     """
 
     def __init__(self, mode: bool) -> None:
@@ -169,6 +204,15 @@ class inference_mode(_Mode):
     ----------
     mode : bool
         Whether inference mode is on.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> x = gc.ones(1, requires_grad=True)
+    >>> with gc.inference_mode():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
     """
 
     def __new__(cls, mode: Any = True) -> Any:
@@ -206,6 +250,13 @@ class set_multithreading_enabled(_Mode):
     ----------
     mode : bool
         What `is_multithreading_enabled` says.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.autograd.set_multithreading_enabled(False):
+    ...     print(gc.autograd.is_multithreading_enabled())
+    False
     """
 
     def __init__(self, mode: bool) -> None:
@@ -229,7 +280,14 @@ class _Threads:
 
 
 def is_multithreading_enabled() -> bool:
-    """What `set_multithreading_enabled` was given last; by default True."""
+    """What `set_multithreading_enabled` was given last; by default True.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.autograd.is_multithreading_enabled()
+    True
+    """
     return _Threads.wished
 
 

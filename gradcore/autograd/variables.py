@@ -156,7 +156,14 @@ class Meta:
 
 
 class Variable:
-    """The slots of a tensor; `gradcore.Tensor` adds the methods."""
+    """The slots of a tensor; `gradcore.Tensor` adds the methods.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.autograd.Variable(gc.ones(2), requires_grad=True)
+    tensor([1., 1.], requires_grad=True)
+    """
 
     __slots__ = ("__dict__", "__weakref__", "_array", "_device", "_dtype", "_edge", "_meta", "_vc")
 

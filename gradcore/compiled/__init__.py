@@ -51,6 +51,12 @@ def is_used() -> bool:
     -------
     bool
         True if they were built when gradcore was imported, and not switched off by ``GRADCORE_COMPILED=0``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.compiled.is_used() in (True, False)
+    True
     """
     return hasattr(CPU.backend, "library")
 

@@ -265,6 +265,16 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     ------
     TypeError
         If it is no array, or of a dtype that tensors do not have.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> import numpy as np
+    >>> array = np.zeros(2)
+    >>> t = gc.from_numpy(array)
+    >>> array[0] = 5
+    >>> t
+    tensor([5., 0.], dtype=torch.float64)
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
@@ -277,7 +287,14 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
 def frombuffer(
     buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A 1-dim CPU tensor of an object's buffer, whose memory it shares."""
+    """A 1-dim CPU tensor of an object's buffer, whose memory it shares.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.frombuffer(bytearray([1, 2, 3]), dtype=gc.uint8)
+    tensor([1, 2, 3], dtype=torch.uint8)
+    """
     wanted = dtypes.as_dtype(dtype)
     return finished(wrap(np.frombuffer(buffer, wanted.numpy, count, offset), CPU, wanted), requires_grad)  # type: ignore[no-any-return]
 

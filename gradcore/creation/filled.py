@@ -252,7 +252,15 @@ def full(
     pin_memory: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """A tensor of shape `size` whose elements are all `fill_value` (its dtype is that of the value if not given)."""
+    """A tensor of shape `size` whose elements are all `fill_value` (its dtype is that of the value if not given).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.full((2, 2), 7.0)
+    tensor([[7., 7.],
+            [7., 7.]])
+    """
     if local.state.mode & FUNCTIONS:
         return created(full, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
     wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
@@ -272,7 +280,14 @@ def full_like(
     memory_format: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor like another one, with all elements `fill_value`."""
+    """A tensor like another one, with all elements `fill_value`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.full_like(gc.zeros(2), 7.0)
+    tensor([7., 7.])
+    """
     return _full_like("full", input, dtype, device, requires_grad, fill_value)  # type: ignore[no-any-return]
 
 
@@ -281,7 +296,14 @@ def scalar_tensor(
     s: Number, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A number as a 0-dim tensor of the default dtype."""
+    """A number as a 0-dim tensor of the default dtype.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.scalar_tensor(3.5)
+    tensor(3.5000)
+    """
     return filled("full", (), dtype, device, requires_grad, s)  # type: ignore[no-any-return]
 
 

@@ -36,7 +36,15 @@ def eye(
     pin_memory: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """A matrix with ones on the diagonal and zeros elsewhere, `n` by `m` (`n` by `n` if `m` is None)."""
+    """A matrix with ones on the diagonal and zeros elsewhere, `n` by `m` (`n` by `n` if `m` is None).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.eye(2, 3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     if local.state.mode & FUNCTIONS:
         given = (n,) if m is None else (n, m)
         return created(eye, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
@@ -164,7 +172,14 @@ def linspace(
     pin_memory: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """`steps` numbers, evenly spaced from `start` to `end`, both included."""
+    """`steps` numbers, evenly spaced from `start` to `end`, both included.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.linspace(0, 1, 5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     if local.state.mode & FUNCTIONS:
         return created(linspace, start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
     if _differentiated(start, end):
@@ -201,7 +216,14 @@ def logspace(
     pin_memory: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """`steps` numbers, evenly spaced on a logarithmic scale from ``base**start`` to ``base**end``."""
+    """`steps` numbers, evenly spaced on a logarithmic scale from ``base**start`` to ``base**end``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    """
     if _differentiated(start, end):
         powers = TENSORS.pow(base, _moving(start, end, steps, dtype, device, None))
         return powers if out is None else into(out, powers)
@@ -231,7 +253,15 @@ def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: 
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
-    """Row and column indices (2 by n) of the lower triangle of a `row` by `col` matrix."""
+    """Row and column indices (2 by n) of the lower triangle of a `row` by `col` matrix.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]])
+    """
     return _triangle(True, row, col, offset, dtype, device)  # type: ignore[no-any-return]
 
 
@@ -239,5 +269,13 @@ def tril_indices(
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
-    """Row and column indices (2 by n) of the upper triangle of a `row` by `col` matrix."""
+    """Row and column indices (2 by n) of the upper triangle of a `row` by `col` matrix.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """
     return _triangle(False, row, col, offset, dtype, device)  # type: ignore[no-any-return]

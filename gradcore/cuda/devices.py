@@ -32,12 +32,25 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether tensors can live on a CUDA device here."""
+    """Whether tensors can live on a CUDA device here.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> device = "cuda" if gc.cuda.is_available() else "cpu"
+    """
     return registry.unavailable("cuda") is None
 
 
 def device_count() -> int:
-    """The number of usable CUDA devices; 0 where CUDA cannot be used."""
+    """The number of usable CUDA devices; 0 where CUDA cannot be used.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.device_count() >= 0
+    True
+    """
     return registry.find("cuda").device_count() if is_available() else 0
 
 
@@ -53,7 +66,14 @@ def init() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether CUDA has been made ready for use by this process."""
+    """Whether CUDA has been made ready for use by this process.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.is_initialized() in (True, False)
+    True
+    """
     return registry.is_connected("cuda")
 
 

@@ -63,6 +63,10 @@ def index(value: Any) -> int:
         raise Unfit from None
 
 
+def _index_or_none(value: Any) -> int | None:
+    return None if value is None else index(value)
+
+
 def dim(value: Any) -> int:
     """The number of a dim: as `index`, of a single number only."""
     if isinstance(value, (int, np.integer)) or (isinstance(value, Variable) and not value._array.ndim):
@@ -200,6 +204,7 @@ KINDS = {
     "Sequence[float]": [Kind("tuple of floats", "", each(real))],
 }  # fmt: skip
 KINDS["Ints"] = KINDS["Steps"] = [*KINDS["int"], _INTS]
+KINDS["OutputSizes"] = [*KINDS["None"], *KINDS["int"], Kind("tuple of ints", "", each(_index_or_none))]
 KINDS["Sizes"] = KINDS["Sequence[int]"]
 KINDS["Dims"] = [*KINDS["None"], *KINDS["dim"], Kind("tuple of ints", "", each(dim))]
 KINDS["DType"] = [*KINDS["None"], *KINDS["dtype"]]

@@ -135,6 +135,12 @@ class OneHotCategorical(OfCategories):
         Logarithms of these; one of both must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.OneHotCategorical(gc.tensor([0.0, 1.0])).sample()
+    tensor([0., 1.])
     """
 
     def __init__(
@@ -184,6 +190,12 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         Logarithms of these; one of both must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.OneHotCategoricalStraightThrough(gc.tensor([0.0, 1.0])).rsample()
+    tensor([0., 1.])
     """
 
     has_rsample = True
@@ -205,6 +217,12 @@ class Multinomial(OfCategories):
         Logarithms of these; one of both must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Multinomial(4, gc.tensor([0.25, 0.75])).mean
+    tensor([1., 3.])
     """
 
     def __init__(

@@ -30,6 +30,12 @@ class VonMises(Distribution):
         How near to it the angles are.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.VonMises(0.0, 1.0).variance
+    tensor(0.5536)
     """
 
     arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
@@ -94,6 +100,12 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         Between these, near 1/2, Taylor series take the place of formulas that cancel there.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.ContinuousBernoulli(0.5).mean
+    tensor(0.5000)
     """
 
     support = constraints.unit_interval

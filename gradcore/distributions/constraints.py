@@ -63,6 +63,12 @@ class Constraint:
         Whether the set is discrete.
     event_dim : int
         How many of the last dims make one value.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.positive.check(gc.tensor([1.0, -1.0]))
+    tensor([ True, False])
     """
 
     is_discrete: bool = False
@@ -109,7 +115,14 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint: Any) -> bool:
-    """Whether a constraint depends on other parameters."""
+    """Whether a constraint depends on other parameters.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.is_dependent(gc.distributions.constraints.positive)
+    False
+    """
     return isinstance(constraint, _Dependent)
 
 
@@ -140,7 +153,16 @@ class dependent_property(property, _Dependent):
 
 
 class _Independent(Constraint):
-    """Values of more dims, all of whose parts belong to a set."""
+    """Values of more dims, all of whose parts belong to a set.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.independent(
+    ...     gc.distributions.constraints.positive, 1).check(gc.tensor([1.0, -1.0])
+    ... )
+    tensor(False)
+    """
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
@@ -236,7 +258,14 @@ class _From(_Elementwise):
 
 
 class _GreaterThan(_From):
-    """The numbers above a bound."""
+    """The numbers above a bound.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.greater_than(1).check(gc.tensor([1.0, 2.0]))
+    tensor([False,  True])
+    """
 
     def check(self, value: Tensor) -> Tensor:
         """Which numbers lie above the bound."""
@@ -244,7 +273,14 @@ class _GreaterThan(_From):
 
 
 class _GreaterThanEq(_From):
-    """The numbers from a bound on."""
+    """The numbers from a bound on.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.greater_than_eq(1).check(gc.tensor([1.0, 0.0]))
+    tensor([ True, False])
+    """
 
     def check(self, value: Tensor) -> Tensor:
         """Which numbers lie above the bound or on it."""
@@ -262,7 +298,14 @@ class _IntegerGreaterThan(_From):
 
 
 class _LessThan(_Elementwise):
-    """The numbers below a bound."""
+    """The numbers below a bound.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.less_than(1).check(gc.tensor([0.5, 2.0]))
+    tensor([ True, False])
+    """
 
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
@@ -280,7 +323,14 @@ class _Between(_Elementwise):
 
 
 class _Interval(_Between):
-    """The numbers between two bounds, and these."""
+    """The numbers between two bounds, and these.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.interval(0, 1).check(gc.tensor([0.5, 2.0]))
+    tensor([ True, False])
+    """
 
     def check(self, value: Tensor) -> Tensor:
         """Which numbers lie between the bounds or on them."""
@@ -288,7 +338,14 @@ class _Interval(_Between):
 
 
 class _HalfOpenInterval(_Between):
-    """The numbers between two bounds, and the lower one."""
+    """The numbers between two bounds, and the lower one.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.half_open_interval(0, 1).check(gc.tensor([0.0, 1.0]))
+    tensor([ True, False])
+    """
 
     def check(self, value: Tensor) -> Tensor:
         """Which numbers lie between the bounds or on the lower one."""
@@ -296,7 +353,14 @@ class _HalfOpenInterval(_Between):
 
 
 class _IntegerInterval(_Between):
-    """The whole numbers between two bounds, and these."""
+    """The whole numbers between two bounds, and these.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.integer_interval(0, 3).check(gc.tensor([1.0, 1.5]))
+    tensor([ True, False])
+    """
 
     is_discrete = True
 
@@ -312,6 +376,12 @@ class multinomial(Constraint):
     ----------
     upper_bound : int
         The sum.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.multinomial(3).check(gc.tensor([1.0, 2.0]))
+    tensor(True)
     """
 
     is_discrete = True
@@ -395,6 +465,15 @@ class cat(_Parts):
     dim : int
     lengths : sequence of int, optional
         By default, all are 1.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.cat(
+    ...
+    ...     [gc.distributions.constraints.positive, gc.distributions.constraints.real]).check(gc.tensor([1.0, -1.0])
+    ... )
+    tensor([True, True])
     """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
@@ -419,6 +498,15 @@ class stack(_Parts):
     ----------
     cseq : sequence of Constraint
     dim : int
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.stack(
+    ...
+    ...     [gc.distributions.constraints.positive, gc.distributions.constraints.real]).check(gc.tensor([1.0, -1.0])
+    ... )
+    tensor([True, True])
     """
 
     @property

@@ -120,6 +120,12 @@ class Laplace(_LocationScale):
         The mean distance from it.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Laplace(0.0, 1.0).log_prob(gc.tensor(0.0))
+    tensor(-0.6931)
     """
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
@@ -166,6 +172,12 @@ class Cauchy(_LocationScale):
         Half the width at half the greatest density.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Cauchy(0.0, 1.0).log_prob(gc.tensor(0.0))
+    tensor(-1.1447)
     """
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
@@ -205,6 +217,12 @@ class Exponential(ExponentialFamily):
         One over the mean.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Exponential(2.0).mean
+    tensor(0.5000)
     """
 
     arg_constraints = {"rate": constraints.positive}
@@ -264,6 +282,12 @@ class Uniform(Distribution):
         The bounds, of which the upper one is not reached.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Uniform(0.0, 2.0).mean
+    tensor(1.)
     """
 
     has_rsample = True
@@ -327,6 +351,12 @@ class GeneralizedPareto(Distribution):
         How heavy the tail is; for negative ones, there is an upper bound.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.GeneralizedPareto(0.0, 1.0, 0.5).mean
+    tensor(2.)
     """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}

@@ -33,6 +33,12 @@ class Bernoulli(WithProbabilities, ExponentialFamily):
         The logarithm of its odds; one of both must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Bernoulli(0.25).log_prob(gc.tensor(1.0))
+    tensor(-1.3863)
     """
 
     def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
@@ -85,6 +91,12 @@ class Geometric(WithProbabilities):
         The logarithm of its odds; one of both must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Geometric(0.25).mean
+    tensor(3.)
     """
 
     support = constraints.nonnegative_integer
@@ -151,6 +163,12 @@ class Binomial(_OfTrials):
         The logarithm of its odds; one of both must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Binomial(10, 0.5).mean
+    tensor(5.)
     """
 
     arg_constraints = {
@@ -221,6 +239,12 @@ class NegativeBinomial(_OfTrials):
         The logarithm of its odds; one of both must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.NegativeBinomial(2.0, 0.5).mean
+    tensor(2.)
     """
 
     def __init__(
@@ -273,6 +297,12 @@ class Poisson(ExponentialFamily):
         The mean.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Poisson(2.0).log_prob(gc.tensor(0.0))
+    tensor(-2.)
     """
 
     arg_constraints = {"rate": constraints.nonnegative}

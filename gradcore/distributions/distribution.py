@@ -64,6 +64,13 @@ class Distribution(ShortErrors):
     ------
     ValueError
         If a parameter is not in the set of its constraint.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> normal = gc.distributions.Normal(gc.zeros(3), 1.0)
+    >>> isinstance(normal, gc.distributions.Distribution), normal.batch_shape
+    (True, torch.Size([3]))
     """
 
     has_rsample: Any = False
@@ -274,7 +281,14 @@ class Distribution(ShortErrors):
 
 
 class ExponentialFamily(Distribution):
-    """A distribution with the density ``exp(<t(x), theta> - F(theta) + k(x))``, whose entropy follows from F."""
+    """A distribution with the density ``exp(<t(x), theta> - F(theta) + k(x))``, whose entropy follows from F.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> isinstance(gc.distributions.Normal(0.0, 1.0), gc.distributions.ExponentialFamily)
+    True
+    """
 
     @property
     def _mean_carrier_measure(self) -> Any:

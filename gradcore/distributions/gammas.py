@@ -102,6 +102,12 @@ class Chi2(Gamma):
         The degrees of freedom.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Chi2(3.0).mean
+    tensor(3.)
     """
 
     arg_constraints = {"df": constraints.positive}
@@ -124,6 +130,12 @@ class Beta(ExponentialFamily):
         The larger the first, the nearer to 1; the larger the second, the nearer to 0.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Beta(2.0, 2.0).mean
+    tensor(0.5000)
     """
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
@@ -189,6 +201,12 @@ class Dirichlet(ExponentialFamily):
         Of each share, along the last dim.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Dirichlet(gc.tensor([1.0, 3.0])).mean
+    tensor([0.2500, 0.7500])
     """
 
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
@@ -250,6 +268,12 @@ class StudentT(Distribution):
         How wide it is.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.StudentT(3.0).variance
+    tensor(3.)
     """
 
     arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
@@ -303,6 +327,12 @@ class FisherSnedecor(Distribution):
         The degrees of freedom above and below.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.FisherSnedecor(3.0, 4.0).mean
+    tensor(2.)
     """
 
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}

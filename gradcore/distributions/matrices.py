@@ -32,6 +32,12 @@ class LKJCholesky(Distribution):
         At 1 all correlation matrices are equally likely; above, those near the unit matrix are likelier.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.LKJCholesky(3, 1.0).sample().shape
+    torch.Size([3, 3])
     """
 
     arg_constraints = {"concentration": constraints.positive}
@@ -81,6 +87,13 @@ class Wishart(OfCovariance, ExponentialFamily):
         The covariance of the vectors, its inverse, or its Cholesky factor; one must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Wishart(gc.tensor(3.0), gc.eye(2)).mean
+    tensor([[3., 0.],
+            [0., 3.]])
     """
 
     support = constraints.positive_definite

@@ -183,6 +183,13 @@ class LowRankMultivariateNormal(Distribution):
         What the diagonal has besides.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.LowRankMultivariateNormal(gc.zeros(2), gc.ones(2, 1), gc.ones(2)).covariance_matrix
+    tensor([[2., 1.],
+            [1., 2.]])
     """
 
     arg_constraints = {

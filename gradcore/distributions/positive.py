@@ -57,6 +57,12 @@ class LogNormal(_OfBase):
         Mean and standard deviation of the logarithms.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.LogNormal(0.0, 1.0).mean
+    tensor(1.6487)
     """
 
     arg_constraints = Normal.arg_constraints
@@ -91,6 +97,12 @@ class LogisticNormal(TransformedDistribution):
         Mean and standard deviation of the numbers, of which there is one less than shares.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.LogisticNormal(gc.zeros(2), gc.ones(2)).sample().shape
+    torch.Size([3])
     """
 
     arg_constraints = Normal.arg_constraints
@@ -147,6 +159,12 @@ class HalfNormal(_Half):
         The standard deviation of these.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.HalfNormal(1.0).mean
+    tensor(0.7979)
     """
 
     def __init__(self, scale: Parameter, validate_args: bool | None = None) -> None:
@@ -170,6 +188,12 @@ class HalfCauchy(_Half):
         The median.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.HalfCauchy(1.0).log_prob(gc.tensor(1.0))
+    tensor(-1.1447)
     """
 
     def __init__(self, scale: Parameter, validate_args: bool | None = None) -> None:
@@ -195,6 +219,12 @@ class Gumbel(TransformedDistribution):
         How wide it is.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Gumbel(0.0, 1.0).mean
+    tensor(0.5772)
     """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
@@ -241,6 +271,12 @@ class InverseGamma(TransformedDistribution):
         Of the gamma distribution.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.InverseGamma(3.0, 2.0).mean
+    tensor(1.)
     """
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
@@ -289,6 +325,12 @@ class Kumaraswamy(TransformedDistribution):
         The larger the first, the nearer to 1; the larger the second, the nearer to 0.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Kumaraswamy(2.0, 1.0).mean
+    tensor(0.6667)
     """
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
@@ -336,6 +378,12 @@ class Pareto(TransformedDistribution):
         How fast the density falls.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Pareto(1.0, 2.0).mean
+    tensor(2.)
     """
 
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
@@ -378,6 +426,12 @@ class Weibull(TransformedDistribution):
         The shape: above 1, failures become more likely with time.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Weibull(1.0, 1.0).mean
+    tensor(1.)
     """
 
     arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}

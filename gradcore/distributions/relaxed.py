@@ -107,6 +107,12 @@ class RelaxedBernoulli(_Relaxed):
         The logarithm of its odds; one of both must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.RelaxedBernoulli(gc.tensor(0.5), probs=gc.tensor([0.3])).rsample().shape
+    torch.Size([1])
     """
 
     arg_constraints = LogitRelaxedBernoulli.arg_constraints
@@ -173,6 +179,12 @@ class RelaxedOneHotCategorical(_Relaxed):
         Logarithms of these; one of both must be given.
     validate_args : bool, optional
         Whether parameters and values are checked.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.RelaxedOneHotCategorical(gc.tensor(0.5), probs=gc.tensor([0.3, 0.7])).rsample().shape
+    torch.Size([2])
     """
 
     arg_constraints = ExpRelaxedCategorical.arg_constraints

@@ -50,6 +50,12 @@ class Transform(ShortErrors):
         Whether there is an inverse.
     sign : int or Tensor
         1 or -1 of bijections of numbers that rise or fall.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.ExpTransform().inv(gc.tensor(1.0))
+    tensor(0.)
     """
 
     bijective: Any = False
@@ -203,6 +209,14 @@ class ComposeTransform(Transform):
         The first is applied first.
     cache_size : int
         Whether the last input and output are remembered, by each part.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.ComposeTransform(
+    ...     [gc.distributions.ExpTransform(), gc.distributions.AffineTransform(1.0, 2.0)])(gc.tensor(0.0)
+    ... )
+    tensor(3.)
     """
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
@@ -305,6 +319,14 @@ class IndependentTransform(Transform):
         How many more dims.
     cache_size : int
         Whether the last input and output are remembered.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.IndependentTransform(
+    ...     gc.distributions.ExpTransform(), 1).log_abs_det_jacobian(gc.ones(3), gc.ones(3).exp()
+    ... )
+    tensor(3.)
     """
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
@@ -365,6 +387,13 @@ class ReshapeTransform(Transform):
         With as many elements.
     cache_size : int
         Whether the last input and output are remembered.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.ReshapeTransform((4,), (2, 2))(gc.arange(4.0))
+    tensor([[0., 1.],
+            [2., 3.]])
     """
 
     bijective = True

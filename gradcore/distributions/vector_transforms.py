@@ -40,7 +40,14 @@ class _Plain(Transform):
 
 
 class SoftmaxTransform(_Plain):
-    """``softmax(x)``, which is no bijection; its inverse is the logarithm."""
+    """``softmax(x)``, which is no bijection; its inverse is the logarithm.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.SoftmaxTransform()(gc.tensor([0.0, 0.0]))
+    tensor([0.5000, 0.5000])
+    """
 
     domain = constraints.real_vector
     codomain = constraints.simplex
@@ -64,7 +71,14 @@ def _checked(shape: Sequence[int], dims: int = 1) -> Sequence[int]:
 
 
 class StickBreakingTransform(_Plain):
-    """Onto the simplex of one dim more: each number says which share of what is left is broken off."""
+    """Onto the simplex of one dim more: each number says which share of what is left is broken off.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.StickBreakingTransform()(gc.tensor([0.0]))
+    tensor([0.5000, 0.5000])
+    """
 
     bijective = True
     domain = constraints.real_vector
@@ -100,7 +114,15 @@ class StickBreakingTransform(_Plain):
 
 
 class LowerCholeskyTransform(_Plain):
-    """Matrices to lower triangles with a positive diagonal."""
+    """Matrices to lower triangles with a positive diagonal.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.LowerCholeskyTransform()(gc.zeros(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.lower_cholesky
@@ -113,7 +135,15 @@ class LowerCholeskyTransform(_Plain):
 
 
 class PositiveDefiniteTransform(_Plain):
-    """Matrices to positive-definite ones, by their Cholesky factors."""
+    """Matrices to positive-definite ones, by their Cholesky factors.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.PositiveDefiniteTransform()(gc.zeros(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.positive_definite
@@ -138,6 +168,13 @@ class CorrCholeskyTransform(_Plain):
 
     The hyperbolic tangents of the numbers are partial correlations, from which each row is made like a stick that is
     broken.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.CorrCholeskyTransform()(gc.tensor([0.0]))
+    tensor([[1., 0.],
+            [0., 1.]])
     """
 
     bijective = True
@@ -221,6 +258,14 @@ class CatTransform(_OfParts):
         Of the parts; by default, all are 1.
     cache_size : int
         Whether the last input and output are remembered.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.CatTransform(
+    ...     [gc.distributions.ExpTransform(), gc.distributions.identity_transform])(gc.tensor([0.0, 5.0])
+    ... )
+    tensor([1., 5.])
     """
 
     def __init__(
@@ -276,6 +321,14 @@ class StackTransform(_OfParts):
         Along which the slices lie.
     cache_size : int
         Whether the last input and output are remembered.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.StackTransform(
+    ...     [gc.distributions.ExpTransform(), gc.distributions.identity_transform])(gc.tensor([0.0, 5.0])
+    ... )
+    tensor([1., 5.])
     """
 
     @property

@@ -45,7 +45,16 @@ MIXED = "Cannot use both regular backward hooks and full backward hooks {where}.
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, args)`` before the forward of every module; it may return other arguments."""
+    """Call ``hook(module, args)`` before the forward of every module; it may return other arguments.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> hook = gc.nn.modules.module.register_module_forward_pre_hook(lambda module, args: print(len(args)))
+    >>> y = gc.nn.ReLU()(gc.ones(1))
+    1
+    >>> hook.remove()
+    """
     return RemovableHandle(_Everywhere.forward_pre, Hook(hook))
 
 
@@ -61,12 +70,33 @@ def register_module_forward_hook(
         Call ``hook(module, args, kwargs, output)`` instead.
     always_call : bool
         Call it also if forward raises.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> hook = gc.nn.modules.module.register_module_forward_hook(
+    ...     lambda module, args, out: print(type(module).__name__)
+    ... )
+    >>> y = gc.nn.ReLU()(gc.ones(1))
+    ReLU
+    >>> hook.remove()
     """
     return RemovableHandle(_Everywhere.forward, Hook(hook, with_kwargs, always_call))
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, grad_output)`` for every module when the gradients of its outputs are known."""
+    """Call ``hook(module, grad_output)`` for every module when the gradients of its outputs are known.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> hook = gc.nn.modules.module.register_module_full_backward_pre_hook(
+    ...     lambda module, grad_output: print(grad_output)
+    ... )
+    >>> gc.nn.ReLU()(gc.ones(1, requires_grad=True)).backward()
+    (tensor([1.]),)
+    >>> hook.remove()
+    """
     return RemovableHandle(_Everywhere.backward_pre, hook)
 
 
@@ -78,7 +108,18 @@ def _everywhere(hook: Callable[..., Any], full: bool) -> RemovableHandle:
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, grad_input, grad_output)`` for every module when its inputs' gradients are known."""
+    """Call ``hook(module, grad_input, grad_output)`` for every module when its inputs' gradients are known.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> hook = gc.nn.modules.module.register_module_full_backward_hook(
+    ...     lambda module, grad_input, grad_output: print(grad_input)
+    ... )
+    >>> gc.nn.ReLU()(gc.ones(1, requires_grad=True)).backward()
+    (tensor([1.]),)
+    >>> hook.remove()
+    """
     return _everywhere(hook, True)
 
 

@@ -77,23 +77,52 @@ def _matrix(tensor: Tensor) -> None:
 @overridable
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with one value."""
+    """Fill with one value.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.constant_(gc.empty(2), 0.5)
+    tensor([0.5000, 0.5000])
+    """
     return tensor.fill_(val)  # type: ignore[no-any-return]
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with ones."""
+    """Fill with ones.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.ones_(gc.empty(2))
+    tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros."""
+    """Fill with zeros.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.zeros_(gc.empty(2))
+    tensor([0., 0.])
+    """
     return constant_(tensor, 0.0)
 
 
 @no_grad()
 def eye_(tensor: Tensor) -> Tensor:
-    """Make a matrix the identity."""
+    """Make a matrix the identity.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.eye_(gc.empty(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     _matrix(tensor)
     identity = creation.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device)
     return tensor.copy_(identity)  # type: ignore[no-any-return]
@@ -109,6 +138,12 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         Has 3, 4 or 5 dims.
     groups : int
         Of the convolution.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.dirac_(gc.empty(1, 1, 3))
+    tensor([[[0., 1., 0.]]])
     """
     if tensor.ndim not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -129,14 +164,28 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 @overridable
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with numbers that are uniform between `a` and `b`."""
+    """Fill with numbers that are uniform between `a` and `b`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> bool((gc.nn.init.uniform_(gc.empty(100), -1, 1).abs() <= 1).all())
+    True
+    """
     return tensor.uniform_(a, b, generator=generator)
 
 
 @overridable
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with normally distributed numbers."""
+    """Fill with normally distributed numbers.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.normal_(gc.empty(3, 5), std=0.02).shape
+    torch.Size([3, 5])
+    """
     return tensor.normal_(mean, std, generator=generator)
 
 
@@ -148,7 +197,14 @@ def _cdf(x: float) -> float:
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Fill with normally distributed numbers between `a` and `b`."""
+    """Fill with normally distributed numbers between `a` and `b`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> bool((gc.nn.init.trunc_normal_(gc.empty(100)).abs() <= 2).all())
+    True
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
@@ -180,13 +236,27 @@ def _fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with uniform numbers whose variance is ``2 * gain**2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010)."""
+    """Fill with uniform numbers whose variance is ``2 * gain**2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.xavier_uniform_(gc.empty(3, 5)).shape
+    torch.Size([3, 5])
+    """
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with normal numbers whose variance is ``2 * gain**2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010)."""
+    """Fill with normal numbers whose variance is ``2 * gain**2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.xavier_normal_(gc.empty(3, 5)).shape
+    torch.Size([3, 5])
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
@@ -213,6 +283,12 @@ def kaiming_uniform_(
     nonlinearity : str
         What follows; see `calculate_gain`.
     generator : Generator, optional
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.kaiming_uniform_(gc.empty(3, 5), nonlinearity="relu").shape
+    torch.Size([3, 5])
     """
     std = _kaiming(tensor, a, mode, nonlinearity)
     return tensor if std is None else uniform_(tensor, -math.sqrt(3) * std, math.sqrt(3) * std, generator)
@@ -233,6 +309,12 @@ def kaiming_normal_(
     nonlinearity : str
         What follows; see `calculate_gain`.
     generator : Generator, optional
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.init.kaiming_normal_(gc.empty(3, 5), nonlinearity="relu").shape
+    torch.Size([3, 5])
     """
     std = _kaiming(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
@@ -240,7 +322,15 @@ def kaiming_normal_(
 
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Make the matrix of the first dim and the others (semi-)orthogonal, drawn uniformly (Saxe et al., 2013)."""
+    """Make the matrix of the first dim and the others (semi-)orthogonal, drawn uniformly (Saxe et al., 2013).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> w = gc.nn.init.orthogonal_(gc.empty(2, 3))
+    >>> gc.allclose(w @ w.T, gc.eye(2), atol=1e-6)
+    True
+    """
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if not tensor.numel() or tensor.is_meta:
@@ -264,6 +354,12 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     std : float
         Of the others.
     generator : Generator, optional
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> int((gc.nn.init.sparse_(gc.empty(10, 2), sparsity=0.5) == 0).sum())
+    10
     """
     _matrix(tensor)
     rows, cols = tensor.shape

@@ -43,17 +43,53 @@ _TABLES = (
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, buffer)`` whenever a module registers a buffer; it may return another one."""
+    """Call ``hook(module, name, buffer)`` whenever a module registers a buffer; it may return another one.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> hook = gc.nn.modules.module.register_module_buffer_registration_hook(
+    ...     lambda module, name, buffer: print(name)
+    ... )
+    >>> norm = gc.nn.BatchNorm1d(1)
+    running_mean
+    running_var
+    num_batches_tracked
+    >>> hook.remove()
+    """
     return RemovableHandle(_registrations["buffer"], hook)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, submodule)`` whenever a module registers a submodule; it may return another one."""
+    """Call ``hook(module, name, submodule)`` whenever a module registers a submodule; it may return another one.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> hook = gc.nn.modules.module.register_module_module_registration_hook(
+    ...     lambda module, name, submodule: print(name)
+    ... )
+    >>> net = gc.nn.Sequential(gc.nn.ReLU())
+    0
+    >>> hook.remove()
+    """
     return RemovableHandle(_registrations["module"], hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, param)`` whenever a module registers a parameter; it may return another one."""
+    """Call ``hook(module, name, param)`` whenever a module registers a parameter; it may return another one.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> hook = gc.nn.modules.module.register_module_parameter_registration_hook(
+    ...     lambda module, name, param: print(name)
+    ... )
+    >>> layer = gc.nn.Linear(1, 1)
+    weight
+    bias
+    >>> hook.remove()
+    """
     return RemovableHandle(_registrations["parameter"], hook)
 
 

@@ -108,7 +108,14 @@ class PackedSequence(_Fields):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes another one; None of None."""
+    """The permutation that undoes another one; None of None.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.rnn.invert_permutation(gc.tensor([2, 0, 1]))
+    tensor([1, 2, 0])
+    """
     if permutation is None:
         return None
     out = empty_like(permutation)
@@ -220,6 +227,14 @@ def pad_packed_sequence(
     ------
     ValueError
         If a sequence is longer than `total_length`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> rnn = gc.nn.utils.rnn
+    >>> rnn.pad_packed_sequence(rnn.pack_sequence([gc.tensor([1, 2, 3]), gc.tensor([4, 5])]), batch_first=True)
+    (tensor([[1, 2, 3],
+            [4, 5, 0]]), tensor([3, 2]))
     """
     data, batch_sizes, _, unsorted = sequence
     sizes = batch_sizes.numpy()

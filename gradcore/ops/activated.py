@@ -127,7 +127,13 @@ def _(F, t, mat1, inner, alpha):
     case(floats(4), floats(2, 0), floats(0, 4)),
 ])  # fmt: skip
 def addmm_activation(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1, use_gelu: bool = False):
-    """``relu(beta * self + alpha * (mat1 @ mat2))``, or `gelu` of it, near it by tanh."""
+    """``relu(beta * self + alpha * (mat1 @ mat2))``, or `gelu` of it, near it by tanh.
+
+    Examples
+    --------
+    >>> gc._addmm_activation(gc.tensor([-10.0, 0.0]), gc.ones(1, 2), gc.eye(2))
+    tensor([[0., 1.]])
+    """
     name = mat1.dtype.scalar_name
     if use_gelu and (mat1.dtype.category < 2 or mat1.is_complex()):
         raise NotImplementedError(f"\"GeluKernelImpl\" not implemented for '{name}'")

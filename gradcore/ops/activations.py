@@ -52,7 +52,13 @@ def _functional(op: Op, name: str = "", doc: str = "", *, writes: bool = False, 
 
 @elementwise(lambda F, t, result: F.where(result <= 0, 0, t), connected=("self",), promotion="default -bool -complex")
 def relu(self):
-    """``maximum(self, 0)``; the derivative at 0 is 0."""
+    """``maximum(self, 0)``; the derivative at 0 is 0.
+
+    Examples
+    --------
+    >>> gc.relu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
 
 
 @elementwise(
@@ -63,7 +69,13 @@ def relu(self):
     method=False,
 )
 def leaky_relu(F, self, negative_slope: float = 0.01):
-    """`self` where positive, ``negative_slope * self`` elsewhere."""
+    """`self` where positive, ``negative_slope * self`` elsewhere.
+
+    Examples
+    --------
+    >>> gc.nn.functional.leaky_relu(gc.tensor([-1.0, 0.0, 2.0]), 0.1)
+    tensor([-0.1000,  0.0000,  2.0000])
+    """
     below = self * negative_slope
     return F.maximum(self, below) if 0 <= negative_slope <= 1 else F.where(self > 0, self, below)
 
@@ -90,7 +102,13 @@ def prelu_kernel(F, self, weight):
     samples=lambda: [case(floats(2, 3, 4), floats(3)), case(floats(5), floats(1)), case(floats(), floats())],
 )
 def prelu(F, self, weight):
-    """`self` where positive, ``weight * self`` elsewhere; one weight, or one for each channel (dim 1)."""
+    """`self` where positive, ``weight * self`` elsewhere; one weight, or one for each channel (dim 1).
+
+    Examples
+    --------
+    >>> gc.prelu(gc.tensor([-1.0, 0.0, 2.0]), gc.tensor([0.25]))
+    tensor([-0.2500,  0.0000,  2.0000])
+    """
     if weight.ndim > 1:
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
     if weight.numel() != 1:
@@ -129,7 +147,13 @@ def rrelu_with_noise(F, self, noise):
     samples=lambda: [case(floats(3, 4)), case(floats(3, 4), 0.1, 0.2, True)],
 )
 def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False):
-    """`leaky_relu` with random slopes from ``[lower, upper)`` in training, and with their mean otherwise."""
+    """`leaky_relu` with random slopes from ``[lower, upper)`` in training, and with their mean otherwise.
+
+    Examples
+    --------
+    >>> gc.nn.functional.rrelu(gc.tensor([-1.0, 2.0]), lower=0.1, upper=0.3)
+    tensor([-0.2000,  2.0000])
+    """
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     noise = F.drawn_like("uniform", self, lower, upper) if training else (lower + upper) / 2
@@ -144,7 +168,13 @@ def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = 
     method=False,
 )
 def hardtanh(F, self, min_val: float = -1.0, max_val: float = 1.0):
-    """`self` within `min_val` and `max_val`; the derivative at the bounds is 0."""
+    """`self` within `min_val` and `max_val`; the derivative at the bounds is 0.
+
+    Examples
+    --------
+    >>> gc.nn.functional.hardtanh(gc.tensor([-3.0, 0.5, 2.0]))
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     return F.clamp(self, min_val, max_val)
@@ -158,7 +188,13 @@ def hardtanh(F, self, min_val: float = -1.0, max_val: float = 1.0):
     method=False,
 )
 def hardsigmoid(F, self):
-    """``self / 6 + 1/2`` within 0 and 1."""
+    """``self / 6 + 1/2`` within 0 and 1.
+
+    Examples
+    --------
+    >>> gc.nn.functional.hardsigmoid(gc.tensor([-4.0, 0.0, 1.5]))
+    tensor([0.0000, 0.5000, 0.7500])
+    """
     return F.clamp(self + 3, 0, 6) / 6
 
 
@@ -169,7 +205,13 @@ def hardsigmoid(F, self):
     method=False,
 )
 def hardswish(F, self):
-    """``self * hardsigmoid(self)``."""
+    """``self * hardsigmoid(self)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.hardswish(gc.tensor([-4.0, 0.0, 1.5]))
+    tensor([-0.0000, 0.0000, 1.1250])
+    """
     return self * F.clamp(self + 3, 0, 6) / 6
 
 
@@ -182,7 +224,13 @@ def hardswish(F, self):
     samples=lambda: [case(floats(3, 4), 0.1, 20.0), case(floats(), -0.5, 0)],
 )
 def threshold(F, self, threshold: Number, value: Number):
-    """`self` where it is greater than `threshold`, and `value` elsewhere."""
+    """`self` where it is greater than `threshold`, and `value` elsewhere.
+
+    Examples
+    --------
+    >>> gc.threshold(gc.tensor([-1.0, 0.5, 2.0]), 1.0, 0.0)
+    tensor([0., 0., 2.])
+    """
     return F.where(self <= threshold, value, self)
 
 
@@ -194,7 +242,13 @@ def threshold(F, self, threshold: Number, value: Number):
     aliases=("nn.functional.hardshrink",),
 )
 def hardshrink(F, self, lambd: float = 0.5):
-    """`self` where its magnitude is greater than `lambd`, and 0 elsewhere."""
+    """`self` where its magnitude is greater than `lambd`, and 0 elsewhere.
+
+    Examples
+    --------
+    >>> gc.hardshrink(gc.tensor([-1.0, 0.25, 2.0]))
+    tensor([-1.,  0.,  2.])
+    """
     return F.where((self >= -lambd) & (self <= lambd), 0, self)
 
 
@@ -205,7 +259,13 @@ def hardshrink(F, self, lambd: float = 0.5):
     path="nn.functional.softshrink",
 )
 def softshrink(F, self, lambd: float = 0.5):
-    """`self` moved by `lambd` towards 0, which is not crossed."""
+    """`self` moved by `lambd` towards 0, which is not crossed.
+
+    Examples
+    --------
+    >>> gc.nn.functional.softshrink(gc.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.5000,  0.0000,  1.5000])
+    """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
     return self - F.clamp(self, -lambd, lambd)
@@ -225,7 +285,13 @@ def _negative(F, x):
 
 @elementwise(promotion=_REAL, function=False, method=False)
 def elu(F, self, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0):
-    """``scale * self`` where positive, ``scale * alpha * (exp(input_scale * self) - 1)`` elsewhere."""
+    """``scale * self`` where positive, ``scale * alpha * (exp(input_scale * self) - 1)`` elsewhere.
+
+    Examples
+    --------
+    >>> gc.nn.functional.elu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.6321,  0.0000,  2.0000])
+    """
     below = F.expm1(_times(F.clamp_max(self, 0), input_scale))
     return _times(F.relu(self), scale) + _times(below, alpha * scale)
 
@@ -242,7 +308,13 @@ def _(F, t, self, alpha, scale, input_scale):
     lambda F, t, self, alpha: t * F.exp(_negative(F, self) / alpha), promotion=_REAL, method=False, inplace="function"
 )
 def celu(F, self, alpha: float = 1.0):
-    """`self` where positive, ``alpha * (exp(self / alpha) - 1)`` elsewhere."""
+    """`self` where positive, ``alpha * (exp(self / alpha) - 1)`` elsewhere.
+
+    Examples
+    --------
+    >>> gc.celu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.6321,  0.0000,  2.0000])
+    """
     if alpha == 0:
         raise ZeroDivisionError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return F.relu(self) + F.expm1(F.clamp_max(self, 0) / alpha) * alpha
@@ -250,7 +322,13 @@ def celu(F, self, alpha: float = 1.0):
 
 @composite(method=False, inplace="function", samples=lambda: [case(floats(3, 4)), case(floats())])
 def selu(F, self):
-    """`elu`, scaled so that it keeps mean 0 and variance 1."""
+    """`elu`, scaled so that it keeps mean 0 and variance 1.
+
+    Examples
+    --------
+    >>> gc.selu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.1113,  0.0000,  2.1014])
+    """
     return F.elu(self, _SELU["alpha"], _SELU["scale"], 1)
 
 
@@ -270,7 +348,13 @@ def _is_soft(beta, threshold):
     ],
 )
 def softplus(F, self, beta: float = 1, threshold: float = 20):
-    """``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`."""
+    """``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`.
+
+    Examples
+    --------
+    >>> gc.nn.functional.softplus(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([0.3133, 0.6931, 2.1269])
+    """
     x = _times(self, beta)
     soft = F.log1p(F.exp(F.clamp_max(x, threshold)))
     return F.maximum(soft, self) if _is_soft(beta, threshold) else F.where(x > threshold, self, soft / beta)
@@ -291,13 +375,25 @@ def _(F, t, self, beta, threshold):
     node="LogSigmoidBackward0",
 )
 def logsigmoid(F, self):
-    """``log(sigmoid(self))``, without overflow."""
+    """``log(sigmoid(self))``, without overflow.
+
+    Examples
+    --------
+    >>> gc.nn.functional.logsigmoid(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.3133, -0.6931, -0.1269])
+    """
     return F.clamp_max(self, 0) - F.log1p(F.exp(-abs(self)))
 
 
 @elementwise(promotion="default -bool -integer", function=False, method=False)
 def silu(F, self):
-    """``self * sigmoid(self)``."""
+    """``self * sigmoid(self)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.silu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2689,  0.0000,  1.7616])
+    """
     return self / (1 + F.exp(-self))
 
 
@@ -309,7 +405,13 @@ def _(F, t, self):
 
 @elementwise(promotion=_REAL, function=False, method=False)
 def mish(F, self):
-    """``self * tanh(softplus(self))``."""
+    """``self * tanh(softplus(self))``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.mish(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.3034,  0.0000,  1.9440])
+    """
     return self * F.tanh(F.softplus(self))
 
 
@@ -330,7 +432,13 @@ def _(F, t, self):
     ],
 )
 def gelu(F, self, *, approximate: str = "none"):
-    """`self` times the standard normal distribution function; ``approximate="tanh"`` is near it."""
+    """`self` times the standard normal distribution function; ``approximate="tanh"`` is near it.
+
+    Examples
+    --------
+    >>> gc.nn.functional.gelu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.1587,  0.0000,  1.9545])
+    """
     if approximate == "tanh":
         return 0.5 * self * (1 + F.tanh(_gelu_inner(self)))
     if approximate != "none":
@@ -373,13 +481,25 @@ def tanh_gelu_slope(F, x):
 
 @composite(path="nn.functional.softsign", samples=lambda: [case(floats(3, 4)), case(floats())])
 def softsign(F, self):
-    """``self / (1 + abs(self))``."""
+    """``self / (1 + abs(self))``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.softsign(gc.tensor([-1.0, 0.0, 3.0]))
+    tensor([-0.5000,  0.0000,  0.7500])
+    """
     return self / (abs(self) + 1)
 
 
 @composite(path="nn.functional.tanhshrink", samples=lambda: [case(floats(3, 4)), case(floats())])
 def tanhshrink(F, self):
-    """``self - tanh(self)``."""
+    """``self - tanh(self)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.tanhshrink(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2384,  0.0000,  1.0360])
+    """
     return self - F.tanh(self)
 
 
@@ -388,7 +508,18 @@ def tanhshrink(F, self):
     samples=lambda: [case(floats(3, 4)), case(floats(4, 2, 3), 0), case(floats(2, 0, 4), 1)],
 )
 def glu(F, self, dim: int = -1):
-    """The first half along a dim, times the sigmoid of the second."""
+    """The first half along a dim, times the sigmoid of the second.
+
+    Returns
+    -------
+    Tensor
+        Half as large along `dim`.
+
+    Examples
+    --------
+    >>> gc.nn.functional.glu(gc.tensor([1.0, 2.0, 0.0, 0.0]))
+    tensor([0.5000, 1.0000])
+    """
     first, gate = _halves(self, dim)
     return first * F.sigmoid(gate)
 

@@ -64,7 +64,19 @@ def _weight_gradient(F, grad, input, shape):
     ],
 )  # fmt: skip
 def linear(input, weight, bias=None):
-    """``input @ weight.T + bias``: a linear layer, with the weight as (out features, in features)."""
+    """``input @ weight.T + bias``: a linear layer, with the weight as (out features, in features).
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, out_features)``.
+
+    Examples
+    --------
+    >>> weight = gc.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> gc.nn.functional.linear(gc.tensor([2.0, 3.0]), weight, bias=gc.tensor([0.0, 0.0, 1.0]))
+    tensor([2., 3., 6.])
+    """
 
 
 linear.jvp("input")(lambda F, t, weight: F.linear(t, weight))
@@ -114,7 +126,19 @@ def _times_first(F, grad, first, alpha):
     samples=_samples((2, 4), (2, 3), (3, 4)),
 )
 def addmm(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * (mat1 @ mat2)`` of matrices."""
+    """``beta * self + alpha * (mat1 @ mat2)`` of matrices.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n, p)``.
+
+    Examples
+    --------
+    >>> gc.addmm(gc.tensor([1.0, 2.0]), gc.eye(2), gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[2., 4.],
+            [4., 6.]])
+    """
     return F.add_product(self, F.mm(mat1, mat2), beta, alpha)
 
 
@@ -129,7 +153,19 @@ def addmm(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     samples=_samples((2, 2, 4), (2, 2, 3), (2, 3, 4)),
 )
 def baddbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices."""
+    """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(b, n, p)``.
+
+    Examples
+    --------
+    >>> gc.baddbmm(gc.ones(1, 2, 2), gc.ones(1, 2, 3), gc.ones(1, 3, 2), alpha=2)
+    tensor([[[7., 7.],
+             [7., 7.]]])
+    """
     return F.add_product(self, F.bmm(batch1, batch2), beta, alpha)
 
 
@@ -145,7 +181,19 @@ def baddbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     samples=_samples((2, 4), (5, 2, 3), (5, 3, 4)),
 )
 def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * sum(batch1 @ batch2)``: the products of a batch are summed."""
+    """``beta * self + alpha * sum(batch1 @ batch2)``: the products of a batch are summed.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n, p)``.
+
+    Examples
+    --------
+    >>> gc.addbmm(gc.zeros(2, 2), gc.ones(4, 2, 3), gc.ones(4, 3, 2))
+    tensor([[12., 12.],
+            [12., 12.]])
+    """
     return F.add_product(self, F.sum_of_products(batch1, batch2), beta, alpha)
 
 
@@ -158,7 +206,18 @@ def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     samples=_samples((2,), (2, 3), (3,)),
 )
 def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * (mat @ vec)``."""
+    """``beta * self + alpha * (mat @ vec)``.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n,)``.
+
+    Examples
+    --------
+    >>> gc.addmv(gc.tensor([1.0, 1.0]), gc.tensor([[1.0, 2.0], [3.0, 4.0]]), gc.tensor([1.0, 1.0]))
+    tensor([4., 8.])
+    """
     return F.add_product(self, F.mv(mat, vec), beta, alpha)
 
 
@@ -171,7 +230,19 @@ def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     samples=_samples((2, 3), (2,), (3,)),
 )
 def addr(F, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * outer(vec1, vec2)``."""
+    """``beta * self + alpha * outer(vec1, vec2)``.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n, m)``.
+
+    Examples
+    --------
+    >>> gc.addr(gc.zeros(2, 3), gc.tensor([1.0, 2.0]), gc.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 2., 3.],
+            [2., 4., 6.]])
+    """
     return F.add_product(self, F.outer(vec1, vec2), beta, alpha)
 
 

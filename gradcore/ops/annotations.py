@@ -16,6 +16,7 @@ __all__ = [
     "Labels",
     "Number",
     "Order",
+    "OutputSizes",
     "Sizes",
     "Spacing",
     "Steps",
@@ -36,6 +37,8 @@ Labels: TypeAlias = tuple[int, ...]
 Number: TypeAlias = complex
 #: Which norm.
 Order: TypeAlias = complex | str | None
+#: The sizes of a result by dim, or one for all; None keeps the size of the input.
+OutputSizes: TypeAlias = int | Sequence[int | None] | None
 #: A shape: methods take it as separate arguments, too.
 Sizes: TypeAlias = Sequence[int]
 #: The distance of samples, for all dims or for each, or their coordinates.

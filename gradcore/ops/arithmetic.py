@@ -28,7 +28,16 @@ def _by_number(name, position):
     numbers=("self", "other"),
 )
 def add(F, self, other, *, alpha: Number = 1):
-    """``self + alpha * other``."""
+    """``self + alpha * other``.
+
+    Examples
+    --------
+    >>> gc.add(gc.tensor([1.0, 2.0]), gc.tensor([[10.0], [20.0]]))
+    tensor([[11., 12.],
+            [21., 22.]])
+    >>> gc.add(gc.tensor([1, 2]), 3, alpha=10)
+    tensor([31, 32])
+    """
     return F.add(self, _scaled(other, alpha))
 
 
@@ -41,7 +50,13 @@ def add(F, self, other, *, alpha: Number = 1):
     numbers=("self", "other"),
 )
 def sub(F, self, other, *, alpha: Number = 1):
-    """``self - alpha * other``."""
+    """``self - alpha * other``.
+
+    Examples
+    --------
+    >>> gc.sub(gc.tensor([5.0, 7.0]), gc.tensor([1.0, 2.0]), alpha=2)
+    tensor([3., 3.])
+    """
     return F.sub(self, _scaled(other, alpha))
 
 
@@ -52,18 +67,36 @@ def sub(F, self, other, *, alpha: Number = 1):
     promotion="subtract",
 )
 def rsub(F, self, other, *, alpha: Number = 1):
-    """``other - alpha * self``."""
+    """``other - alpha * self``.
+
+    Examples
+    --------
+    >>> gc.rsub(gc.tensor([1.0, 2.0]), 10)
+    tensor([9., 8.])
+    """
     return F.sub(other, _scaled(self, alpha))
 
 
 @elementwise(lambda F, t: -t, promotion="negate", aliases=("negative",))
 def neg(self):
-    """``-self``."""
+    """``-self``.
+
+    Examples
+    --------
+    >>> gc.neg(gc.tensor([1.0, -2.0]))
+    tensor([-1.,  2.])
+    """
 
 
 @composite(samples=lambda: [case(floats(3, 4)), case(complexes(2))])
 def positive(F, self):
-    """The tensor itself; bools are refused, as for negation."""
+    """The tensor itself; bools are refused, as for negation.
+
+    Examples
+    --------
+    >>> gc.positive(gc.tensor([1.0, -2.0]))
+    tensor([ 1., -2.])
+    """
     if self.dtype.category == 0:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return self
@@ -79,7 +112,16 @@ def positive(F, self):
     numbers=("self", "other"),
 )
 def mul(self, other):
-    """``self * other``."""
+    """``self * other``.
+
+    Examples
+    --------
+    >>> gc.mul(gc.tensor([1.0, 2.0, 3.0]), 10)
+    tensor([10., 20., 30.])
+    >>> gc.mul(gc.tensor([[1], [2]]), gc.tensor([3, 4]))
+    tensor([[3, 4],
+            [6, 8]])
+    """
 
 
 @elementwise(
@@ -89,7 +131,13 @@ def mul(self, other):
     numbers=(),
 )
 def addcmul(F, self, tensor1, tensor2, *, value: Number = 1):
-    """``self + value * tensor1 * tensor2``."""
+    """``self + value * tensor1 * tensor2``.
+
+    Examples
+    --------
+    >>> gc.addcmul(gc.tensor([1.0, 1.0]), gc.tensor([2.0, 3.0]), gc.tensor([4.0, 5.0]), value=0.1)
+    tensor([1.8000, 2.5000])
+    """
     return self + _scaled(tensor1 * tensor2, value)
 
 
@@ -101,7 +149,13 @@ def addcmul(F, self, tensor1, tensor2, *, value: Number = 1):
     numbers=(),
 )
 def addcdiv(F, self, tensor1, tensor2, *, value: Number = 1):
-    """``self + value * tensor1 / tensor2``."""
+    """``self + value * tensor1 / tensor2``.
+
+    Examples
+    --------
+    >>> gc.addcdiv(gc.tensor([1.0, 1.0]), gc.tensor([2.0, 3.0]), gc.tensor([4.0, 5.0]), value=0.1)
+    tensor([1.0500, 1.0600])
+    """
     return self + _scaled(tensor1 / tensor2, value)
 
 
@@ -126,7 +180,13 @@ def _mixed_ends(op, args):
     mixed=_mixed_ends,
 )
 def lerp(self, end, weight):
-    """Linear interpolation, ``self + weight * (end - self)``; exactly `end` where the weight is 1."""
+    """Linear interpolation, ``self + weight * (end - self)``; exactly `end` where the weight is 1.
+
+    Examples
+    --------
+    >>> gc.lerp(gc.tensor([0.0, 10.0]), gc.tensor([10.0, 20.0]), 0.25)
+    tensor([ 2.5000, 12.5000])
+    """
 
 
 # -- quotients -----------------------------------------------------------------------------------------------
@@ -150,7 +210,15 @@ def _quotient_by_other(F, t, self, other, rounding_mode):
     numbers=("self", "other"),
 )
 def div(F, self, other, *, rounding_mode: str | None = None):
-    """``self / other``; with `rounding_mode` rounded towards zero (``"trunc"``) or down (``"floor"``)."""
+    """``self / other``; with `rounding_mode` rounded towards zero (``"trunc"``) or down (``"floor"``).
+
+    Examples
+    --------
+    >>> gc.div(gc.tensor([7, -7]), 2)
+    tensor([ 3.5000, -3.5000])
+    >>> gc.div(gc.tensor([7, -7]), 2, rounding_mode="floor")
+    tensor([ 3, -4])
+    """
     if rounding_mode is None:
         return F.div(self, other)
     if rounding_mode == "floor":
@@ -162,7 +230,13 @@ def div(F, self, other, *, rounding_mode: str | None = None):
 
 @composite(inplace=True, samples=lambda: [case(floats(3, 4), floats(4, low=1)), case(floats(2), 3)])
 def true_divide(F, self, other):
-    """``self / other`` in floating point."""
+    """``self / other`` in floating point.
+
+    Examples
+    --------
+    >>> gc.true_divide(gc.tensor([7, -7]), 2)
+    tensor([ 3.5000, -3.5000])
+    """
     return F.div(self, other)
 
 
@@ -181,7 +255,13 @@ def rdiv(F, self, other):
 
 @elementwise(promotion="default -bool -complex", numbers=("self", "other"), constant="rounding down makes steps")
 def floor_divide(self, other):
-    """``self / other`` rounded down; no derivative."""
+    """``self / other`` rounded down; no derivative.
+
+    Examples
+    --------
+    >>> gc.floor_divide(gc.tensor([7.0, -7.0]), 2)
+    tensor([ 3., -4.])
+    """
 
 
 @elementwise(
@@ -193,7 +273,13 @@ def floor_divide(self, other):
     numbers=("self", "other"),
 )
 def remainder(self, other):
-    """Python's modulus, ``self - other * floor(self / other)``: the sign is that of `other`."""
+    """Python's modulus, ``self - other * floor(self / other)``: the sign is that of `other`.
+
+    Examples
+    --------
+    >>> gc.remainder(gc.tensor([7.0, -7.0]), 3)
+    tensor([1., 2.])
+    """
 
 
 @elementwise(
@@ -204,7 +290,13 @@ def remainder(self, other):
     promotion="default -bool -complex",
 )
 def fmod(self, other):
-    """C's modulus, ``self - other * trunc(self / other)``: the sign is that of `self`."""
+    """C's modulus, ``self - other * trunc(self / other)``: the sign is that of `self`.
+
+    Examples
+    --------
+    >>> gc.fmod(gc.tensor([7.0, -7.0]), 3)
+    tensor([ 1., -1.])
+    """
 
 
 @elementwise(
@@ -220,7 +312,13 @@ def trunc_divide(self, other):
 
 @elementwise(lambda F, t, result: -t * (result * result), promotion="float")
 def reciprocal(self):
-    """``1 / self``."""
+    """``1 / self``.
+
+    Examples
+    --------
+    >>> gc.reciprocal(gc.tensor([2.0, -4.0]))
+    tensor([ 0.5000, -0.2500])
+    """
 
 
 # -- integers ------------------------------------------------------------------------------------------------
@@ -228,9 +326,21 @@ def reciprocal(self):
 
 @elementwise(promotion="default -bool -float -complex", numbers=(), inplace="function")
 def gcd(self, other):
-    """Greatest common divisor."""
+    """Greatest common divisor.
+
+    Examples
+    --------
+    >>> gc.gcd(gc.tensor([6, 4, 9]), gc.tensor([4, 10, 6]))
+    tensor([2, 2, 3])
+    """
 
 
 @elementwise(promotion="default -bool -float -complex", numbers=(), inplace="function")
 def lcm(self, other):
-    """Least common multiple."""
+    """Least common multiple.
+
+    Examples
+    --------
+    >>> gc.lcm(gc.tensor([6, 4, 9]), gc.tensor([4, 10, 6]))
+    tensor([12, 20, 18])
+    """

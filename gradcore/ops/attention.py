@@ -241,6 +241,21 @@ def scaled_dot_product_attention(
         By default ``1 / sqrt(width)``.
     enable_gqa : bool
         Whether `query` may have more heads (dim -3) than `key` and `value`, a multiple, which then share theirs.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, heads, targets, value_dim)``.
+
+    Examples
+    --------
+    >>> query, key, value = gc.tensor([[1.0, 0.0]]), gc.tensor([[1.0, 0.0], [0.0, 1.0]]), gc.tensor([[0.0], [1.0]])
+    >>> gc.nn.functional.scaled_dot_product_attention(query, key, value)
+    tensor([[0.3302]])
+    >>> gc.nn.functional.scaled_dot_product_attention(
+    ...     gc.ones(2, 4, 3, 8), gc.ones(2, 4, 5, 8), gc.ones(2, 4, 5, 6)
+    ... ).shape
+    torch.Size([2, 4, 3, 6])
     """
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:

@@ -20,7 +20,13 @@ def _by_argument(F, result, self):
 
 @elementwise(lambda F, t, self: t * F.i1(self), promotion=_REAL, aliases=("special.i0",))
 def i0(self):
-    """The modified Bessel function of the first kind and order 0."""
+    """The modified Bessel function of the first kind and order 0.
+
+    Examples
+    --------
+    >>> gc.i0(gc.tensor([0.0, 1.0, 2.0]))
+    tensor([1.0000, 1.2661, 2.2796])
+    """
 
 
 @elementwise(
@@ -30,7 +36,13 @@ def i0(self):
     node="SpecialI0EBackward0",
 )
 def i0e(self):
-    """``exp(-abs(self)) * i0(self)``."""
+    """``exp(-abs(self)) * i0(self)``.
+
+    Examples
+    --------
+    >>> gc.special.i0e(gc.tensor([0.0, 1.0, 100.0]))
+    tensor([1.0000, 0.4658, 0.0399])
+    """
 
 
 @elementwise(
@@ -40,7 +52,13 @@ def i0e(self):
     node="SpecialI1Backward0",
 )
 def i1(self):
-    """The modified Bessel function of the first kind and order 1."""
+    """The modified Bessel function of the first kind and order 1.
+
+    Examples
+    --------
+    >>> gc.special.i1(gc.tensor([0.0, 1.0, 2.0]))
+    tensor([0.0000, 0.5652, 1.5906])
+    """
 
 
 @elementwise(
@@ -50,7 +68,13 @@ def i1(self):
     node="SpecialI1EBackward0",
 )
 def i1e(self):
-    """``exp(-abs(self)) * i1(self)``."""
+    """``exp(-abs(self)) * i1(self)``.
+
+    Examples
+    --------
+    >>> gc.special.i1e(gc.tensor([0.0, 1.0, 100.0]))
+    tensor([0.0000, 0.2079, 0.0397])
+    """
 
 
 @elementwise(
@@ -59,7 +83,13 @@ def i1e(self):
     path="special.airy_ai",
 )
 def airy_ai(self):
-    """The Airy function Ai."""
+    """The Airy function Ai.
+
+    Examples
+    --------
+    >>> gc.special.airy_ai(gc.tensor([-2.0, 0.0, 1.0]))
+    tensor([0.2274, 0.3550, 0.1353])
+    """
 
 
 @elementwise(
@@ -79,7 +109,13 @@ def airy_slope(self):
     path="special.bessel_j0",
 )
 def bessel_j0(self):
-    """The Bessel function of the first kind and order 0."""
+    """The Bessel function of the first kind and order 0.
+
+    Examples
+    --------
+    >>> gc.special.bessel_j0(gc.tensor([0.0, 1.0, 2.0]))
+    tensor([1.0000, 0.7652, 0.2239])
+    """
 
 
 @elementwise(
@@ -88,7 +124,13 @@ def bessel_j0(self):
     path="special.bessel_j1",
 )
 def bessel_j1(self):
-    """The Bessel function of the first kind and order 1."""
+    """The Bessel function of the first kind and order 1.
+
+    Examples
+    --------
+    >>> gc.special.bessel_j1(gc.tensor([0.0, 1.0, 2.0]))
+    tensor([0.0000, 0.4401, 0.5767])
+    """
 
 
 @elementwise(
@@ -98,7 +140,13 @@ def bessel_j1(self):
     domain=(0.2, 5),
 )
 def bessel_y0(self):
-    """The Bessel function of the second kind and order 0."""
+    """The Bessel function of the second kind and order 0.
+
+    Examples
+    --------
+    >>> gc.special.bessel_y0(gc.tensor([0.0, 1.0, 2.0]))
+    tensor([  -inf, 0.0883, 0.5104])
+    """
 
 
 @elementwise(
@@ -108,7 +156,13 @@ def bessel_y0(self):
     domain=(0.2, 5),
 )
 def bessel_y1(self):
-    """The Bessel function of the second kind and order 1."""
+    """The Bessel function of the second kind and order 1.
+
+    Examples
+    --------
+    >>> gc.special.bessel_y1(gc.tensor([0.0, 1.0, 2.0]))
+    tensor([   -inf, -0.7812, -0.1070])
+    """
 
 
 @elementwise(
@@ -118,7 +172,13 @@ def bessel_y1(self):
     kernel="i0",
 )
 def modified_bessel_i0(self):
-    """The modified Bessel function of the first kind and order 0: `i0`."""
+    """The modified Bessel function of the first kind and order 0: `i0`.
+
+    Examples
+    --------
+    >>> gc.special.modified_bessel_i0(gc.tensor([0.0, 1.0, 2.0]))
+    tensor([1.0000, 1.2661, 2.2796])
+    """
 
 
 @elementwise(
@@ -128,7 +188,13 @@ def modified_bessel_i0(self):
     kernel="i1",
 )
 def modified_bessel_i1(self):
-    """The modified Bessel function of the first kind and order 1: `i1`."""
+    """The modified Bessel function of the first kind and order 1: `i1`.
+
+    Examples
+    --------
+    >>> gc.special.modified_bessel_i1(gc.tensor([0.0, 1.0, 2.0]))
+    tensor([0.0000, 0.5652, 1.5906])
+    """
 
 
 @elementwise(
@@ -138,7 +204,13 @@ def modified_bessel_i1(self):
     domain=(0.2, 5),
 )
 def modified_bessel_k0(self):
-    """The modified Bessel function of the second kind and order 0."""
+    """The modified Bessel function of the second kind and order 0.
+
+    Examples
+    --------
+    >>> gc.special.modified_bessel_k0(gc.tensor([0.5, 1.0, 2.0]))
+    tensor([0.9244, 0.4210, 0.1139])
+    """
 
 
 @elementwise(
@@ -148,7 +220,13 @@ def modified_bessel_k0(self):
     domain=(0.2, 5),
 )
 def modified_bessel_k1(self):
-    """The modified Bessel function of the second kind and order 1."""
+    """The modified Bessel function of the second kind and order 1.
+
+    Examples
+    --------
+    >>> gc.special.modified_bessel_k1(gc.tensor([0.5, 1.0, 2.0]))
+    tensor([1.6564, 0.6019, 0.1399])
+    """
 
 
 @elementwise(
@@ -158,7 +236,13 @@ def modified_bessel_k1(self):
     domain=(0.2, 5),
 )
 def scaled_modified_bessel_k0(self):
-    """``exp(self) * modified_bessel_k0(self)``."""
+    """``exp(self) * modified_bessel_k0(self)``.
+
+    Examples
+    --------
+    >>> gc.special.scaled_modified_bessel_k0(gc.tensor([0.5, 1.0, 200.0]))
+    tensor([1.5241, 1.1445, 0.0886])
+    """
 
 
 @elementwise(
@@ -168,7 +252,13 @@ def scaled_modified_bessel_k0(self):
     domain=(0.2, 5),
 )
 def scaled_modified_bessel_k1(self):
-    """``exp(self) * modified_bessel_k1(self)``."""
+    """``exp(self) * modified_bessel_k1(self)``.
+
+    Examples
+    --------
+    >>> gc.special.scaled_modified_bessel_k1(gc.tensor([0.5, 1.0, 200.0]))
+    tensor([2.7310, 1.6362, 0.0888])
+    """
 
 
 def _spherical_j1(F, self):
@@ -188,6 +278,12 @@ def _spherical_j1(F, self):
     path="special.spherical_bessel_j0",
 )
 def spherical_bessel_j0(F, self):
-    """The spherical Bessel function of the first kind and order 0, ``sin(self) / self``."""
+    """The spherical Bessel function of the first kind and order 0, ``sin(self) / self``.
+
+    Examples
+    --------
+    >>> gc.special.spherical_bessel_j0(gc.tensor([0.0, 1.0, 2.0]))
+    tensor([1.0000, 0.8415, 0.4546])
+    """
     zero = self == 0
     return F.where(zero, 1, F.sin(self) / F.where(zero, 1, self))

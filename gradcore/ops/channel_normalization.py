@@ -125,6 +125,16 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
     weight, bias : Tensor, optional
     eps : float
         Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.group_norm(gc.tensor([[1.0, 3.0, 10.0, 30.0]]), num_groups=2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
     """
     sizes = list(input.shape)
     if input.ndim < 2:
@@ -338,6 +348,19 @@ def batch_norm(
         The share of the new statistics in an update. The running variance is corrected for the sample's size.
     eps : float
         Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> x = gc.tensor([[0.0], [1.0], [2.0]])
+    >>> gc.nn.functional.batch_norm(x, None, None, training=True).flatten()
+    tensor([-1.2247,  0.0000,  1.2247])
+    >>> gc.nn.functional.batch_norm(x, running_mean=gc.tensor([1.0]), running_var=gc.tensor([4.0])).flatten()
+    tensor([-0.5000,  0.0000,  0.5000])
     """
     if training:
         _check_count(input.shape)
@@ -383,6 +406,17 @@ def instance_norm(
         The share of the new statistics in an update. The running variance is corrected for the sample's size.
     eps : float
         Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.instance_norm(gc.tensor([[[0.0, 1.0, 2.0], [0.0, 10.0, 20.0]]]))
+    tensor([[[-1.2247,  0.0000,  1.2247],
+             [-1.2247,  0.0000,  1.2247]]])
     """
     if use_input_stats and prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")

@@ -57,19 +57,48 @@ def linalg_cholesky(F, A, *, upper: bool = False):
     ------
     LinAlgError
         If a matrix is not positive definite.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n, n)``.
+
+    Examples
+    --------
+    >>> gc.linalg.cholesky(gc.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
     """
     return F.cholesky_factor(A, upper, "linalg.cholesky")[0]
 
 
 @composite(path="linalg.cholesky_ex", method=False, output_type="linalg_cholesky_ex", samples=_spd_cases)
 def linalg_cholesky_ex(F, A, *, upper: bool = False, check_errors: bool = False):
-    """The Cholesky factors, and for each matrix the order of a minor that is not positive, 0 if there is none."""
+    """The Cholesky factors, and for each matrix the order of a minor that is not positive, 0 if there is none.
+
+    Examples
+    --------
+    >>> gc.linalg.cholesky_ex(gc.tensor([[4.0, 2.0], [2.0, 5.0]])).info
+    tensor(0, dtype=torch.int32)
+    """
     return F.cholesky_factor(A, upper, "linalg.cholesky_ex" if check_errors else "")
 
 
 @composite(samples=_spd_cases)
 def cholesky(F, self, upper: bool = False):
-    """The Cholesky factors of positive definite matrices; see `gradcore.linalg.cholesky`."""
+    """The Cholesky factors of positive definite matrices; see `gradcore.linalg.cholesky`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n, n)``.
+
+    Examples
+    --------
+    >>> gc.cholesky(gc.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
     return F.cholesky_factor(self, upper, "cholesky")[0]
 
 
@@ -100,7 +129,20 @@ def _solve_factored(F, factor, B, upper):
     ],
 )  # fmt: skip
 def cholesky_solve(F, self, input2, upper: bool = False):
-    """The solution of ``A @ X = self`` for the matrix `A` of which `input2` is the Cholesky factor."""
+    """The solution of ``A @ X = self`` for the matrix `A` of which `input2` is the Cholesky factor.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n, k)``.
+
+    Examples
+    --------
+    >>> L = gc.linalg.cholesky(gc.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    >>> gc.cholesky_solve(gc.tensor([[8.0], [12.0]]), L)
+    tensor([[1.],
+            [2.]])
+    """
     if self.ndim < 2 or input2.ndim < 2:
         name, x = ("b", self) if self.ndim < 2 else ("u", input2)
         raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
@@ -139,7 +181,19 @@ def _matrix_change(F, t, factor, upper):
 
 @general(samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(2, 2, 2, form="spd"), upper=True)])
 def cholesky_inverse(F, self, upper: bool = False):
-    """The inverse of the matrix of which this is the Cholesky factor."""
+    """The inverse of the matrix of which this is the Cholesky factor.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n, n)``.
+
+    Examples
+    --------
+    >>> gc.cholesky_inverse(gc.linalg.cholesky(gc.tensor([[4.0, 0.0], [0.0, 5.0]])))
+    tensor([[0.2500, 0.0000],
+            [0.0000, 0.2000]])
+    """
     check_square("cholesky_inverse", self)
     eye = F.xp.broadcast_to(F.new_eye(self, self.shape[-1], self.shape[-1]), self.shape)
     return _solve_factored(F, self, eye, upper)

@@ -420,6 +420,12 @@ def linear_cross_entropy(
         As for `cross_entropy`.
     options
         Accepted for compatibility.
+
+    Examples
+    --------
+    >>> features, weight = gc.tensor([[1.0, 0.0], [0.0, 1.0]]), gc.eye(2)
+    >>> gc.nn.functional.linear_cross_entropy(features, weight, gc.tensor([0, 1]))
+    tensor(0.3133)
     """
     if input.ndim not in (1, 2):
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.ndim}")

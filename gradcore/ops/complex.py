@@ -19,7 +19,19 @@ def _samples() -> list[Case]:
 
 @linear(lambda F, grad: F.view_as_complex(F.contiguous(grad)), view=True, samples=_complex_samples)
 def view_as_real(self):
-    """Complex numbers as pairs of real ones, in a last dim of size 2; a view."""
+    """Complex numbers as pairs of real ones, in a last dim of size 2; a view.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, 2)``: a view.
+
+    Examples
+    --------
+    >>> gc.view_as_real(gc.tensor([1 + 2j, 3 + 4j]))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
 
 
 @linear(
@@ -29,18 +41,41 @@ def view_as_real(self):
     samples=lambda: [case(floats(3, 2)), case(floats(2)), case(floats(0, 2))],
 )
 def view_as_complex(self):
-    """Pairs of real numbers, in a last dim of size 2, as complex ones; a view."""
+    """Pairs of real numbers, in a last dim of size 2, as complex ones; a view.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*)``, without the last dim: a view.
+
+    Examples
+    --------
+    >>> gc.view_as_complex(gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1.+2.j, 3.+4.j])
+    """
 
 
 @composite(method=False, attribute=True, samples=_samples)
 def real(F, self):
-    """The real part, a view; real tensors are their own."""
+    """The real part, a view; real tensors are their own.
+
+    Examples
+    --------
+    >>> gc.real(gc.tensor([1 + 2j, 3 + 4j]))
+    tensor([1., 3.])
+    """
     return F.real_part(self) if self.is_complex() else self
 
 
 @composite(method=False, attribute=True, samples=_complex_samples)
 def imag(F, self):
-    """The imaginary part, a view."""
+    """The imaginary part, a view.
+
+    Examples
+    --------
+    >>> gc.imag(gc.tensor([1 + 2j, 3 + 4j]))
+    tensor([2., 4.])
+    """
     if not self.is_complex():
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return F.imaginary_part(self)
@@ -75,25 +110,49 @@ def imaginary_part(self):
 
 @composite(samples=_samples)
 def conj(F, self):
-    """The complex conjugate; real tensors are their own."""
+    """The complex conjugate; real tensors are their own.
+
+    Examples
+    --------
+    >>> gc.conj(gc.tensor([1 + 2j, 3 + 4j]))
+    tensor([1.-2.j, 3.-4.j])
+    """
     return F.conjugated(self) if self.is_complex() else self
 
 
 @composite(inplace="function", samples=_samples)
 def conj_physical(F, self):
-    """The complex conjugate, in memory of its own."""
+    """The complex conjugate, in memory of its own.
+
+    Examples
+    --------
+    >>> gc.conj_physical(gc.tensor([1 + 2j, 3 + 4j]))
+    tensor([1.-2.j, 3.-4.j])
+    """
     return F.conjugated_physically(self) if self.is_complex() else self
 
 
 @composite(samples=_samples)
 def resolve_conj(F, self):
-    """The tensor itself: conjugates are computed at once."""
+    """The tensor itself: conjugates are computed at once.
+
+    Examples
+    --------
+    >>> gc.resolve_conj(gc.tensor([1 + 2j]).conj())
+    tensor([1.-2.j])
+    """
     return self
 
 
 @composite(samples=_samples)
 def resolve_neg(F, self):
-    """The tensor itself: negatives are computed at once."""
+    """The tensor itself: negatives are computed at once.
+
+    Examples
+    --------
+    >>> gc.resolve_neg(gc.tensor([1 + 2j]).conj().imag)
+    tensor([-2.])
+    """
     return self
 
 
@@ -124,7 +183,13 @@ def conjugated_physically(self):
 
 @elementwise(promotion="complex", method=False, inplace=False, numbers=())
 def complex(F, real, imag):
-    """``real + 1j * imag``."""
+    """``real + 1j * imag``.
+
+    Examples
+    --------
+    >>> gc.complex(gc.tensor([1.0, 3.0]), gc.tensor([2.0, 4.0]))
+    tensor([1.+2.j, 3.+4.j])
+    """
     return real + 1j * imag
 
 
@@ -136,7 +201,13 @@ complex.jvp("imag")(lambda F, t: F.complex(F.zeros_like(t), t))
 
 @elementwise(promotion="complex", method=False, inplace=False, numbers=(), connected=("abs",))
 def polar(F, abs, angle):
-    """``abs * exp(1j * angle)``."""
+    """``abs * exp(1j * angle)``.
+
+    Examples
+    --------
+    >>> gc.polar(gc.tensor([1.0, 2.0]), gc.tensor([0.0, 3.1416]))
+    tensor([ 1.+0.0000e+00j, -2.-1.4480e-05j])
+    """
     return F.complex(abs * F.cos(angle), abs * F.sin(angle))
 
 
@@ -162,7 +233,13 @@ def _(F, t, abs, angle):
 
 @elementwise(promotion="real_float", inplace=False)
 def angle(self):
-    """The angle to the positive real axis: of real numbers 0, or pi if negative."""
+    """The angle to the positive real axis: of real numbers 0, or pi if negative.
+
+    Examples
+    --------
+    >>> gc.angle(gc.tensor([1 + 1j, -1 + 0j]))
+    tensor([0.7854, 3.1416])
+    """
 
 
 @angle.vjp("self")
@@ -188,11 +265,23 @@ def _(F, t, self):
 
 @composite(method=False, samples=_samples)
 def is_complex(F, self):
-    """Whether the dtype is complex."""
+    """Whether the dtype is complex.
+
+    Examples
+    --------
+    >>> gc.is_complex(gc.tensor([1 + 2j]))
+    True
+    """
     return self.dtype.is_complex
 
 
 @composite(method=False, samples=_samples)
 def is_floating_point(F, self):
-    """Whether the dtype is a real floating-point type."""
+    """Whether the dtype is a real floating-point type.
+
+    Examples
+    --------
+    >>> gc.is_floating_point(gc.tensor([1.0]))
+    True
+    """
     return self.dtype.is_floating_point

@@ -96,7 +96,18 @@ def convolution(
     output_padding: Ints = (0,),
     groups: int = 1,
 ):
-    """Convolution or transposed convolution of a batch, with one number for each spatial dimension as settings."""
+    """Convolution or transposed convolution of a batch, with one number for each spatial dimension as settings.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(batch, out_channels, *out)``, see `nn.functional.conv2d` and `conv_transpose2d` for the sizes.
+
+    Examples
+    --------
+    >>> gc.convolution(gc.ones(1, 1, 4), gc.ones(1, 1, 2))
+    tensor([[[2., 2., 2.]]])
+    """
 
 
 @convolution.vjp("self")

@@ -119,6 +119,17 @@ def ctc_loss(
     -----
     Derivatives are those with respect to independent numbers `log_probs`. Where these come from `log_softmax`, as they
     should, its input has the same gradient as in PyTorch, which adds a term here that `log_softmax` takes away.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of shape ``(batch,)`` with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> log_probs = gc.zeros(4, 1, 3).log_softmax(-1)
+    >>> gc.nn.functional.ctc_loss(log_probs, gc.tensor([[1, 2]]), gc.tensor([4]), gc.tensor([2]))
+    tensor(0.8432)
     """
     reduction = chosen_reduction(reduction)
     batched = log_probs.ndim == 3

@@ -27,7 +27,14 @@ def _samples():
 
 @linear(lambda F, grad, dim: F.cumsum_backward(grad, dim), inplace=True, samples=_samples)
 def cumsum(F, self, dim: int, *, dtype: DType = None):
-    """Sums of the elements up to each one along a dim; integers and bools are summed in int64."""
+    """Sums of the elements up to each one along a dim; integers and bools are summed in int64.
+
+    Examples
+    --------
+    >>> gc.cumsum(gc.tensor([[1, 2], [3, 4]]), dim=0)
+    tensor([[1, 2],
+            [4, 6]])
+    """
     return accumulated(F, lambda x, wanted: along(F.cumsum_along, x, dim, False, wanted), self, dtype)
 
 
@@ -97,7 +104,13 @@ def _product_samples():
     samples=_product_samples,
 )
 def cumprod(F, self, dim: int, *, dtype: DType = None):
-    """Products of the elements up to each one along a dim; integers and bools are multiplied in int64."""
+    """Products of the elements up to each one along a dim; integers and bools are multiplied in int64.
+
+    Examples
+    --------
+    >>> gc.cumprod(gc.tensor([1, 2, 3, 4]), dim=0)
+    tensor([ 1,  2,  6, 24])
+    """
     return accumulated(F, lambda x, wanted: along(F.cumprod_along, x, dim, wanted), self, dtype)
 
 
@@ -121,7 +134,13 @@ def _decay(F, result, dim):
     samples=lambda: [*_samples(), case(floats(3, 4, low=800, high=1200), 1)],
 )
 def logcumsumexp(F, self, dim: int):
-    """``log(cumsum(exp(self)))`` along a dim, without overflow."""
+    """``log(cumsum(exp(self)))`` along a dim, without overflow.
+
+    Examples
+    --------
+    >>> gc.logcumsumexp(gc.tensor([0.0, 0.0, 0.0]), dim=0)
+    tensor([0.0000, 0.6931, 1.0986])
+    """
     check_implemented("logcumsumexp_out_cpu", self, "biu")
     return along(F.logcumsumexp_along, self, dim)
 
@@ -159,6 +178,18 @@ def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
         Along which dim.
     prepend, append : Tensor, optional
         What is joined to the tensor along the dim before.
+
+    Returns
+    -------
+    Tensor
+        Smaller by `n` along `dim`, before `prepend` and `append` are counted.
+
+    Examples
+    --------
+    >>> gc.diff(gc.tensor([1, 4, 9, 16]))
+    tensor([3, 5, 7])
+    >>> gc.diff(gc.tensor([1, 4, 9, 16]), n=2)
+    tensor([2, 2])
     """
     if not self.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")

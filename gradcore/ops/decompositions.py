@@ -79,7 +79,16 @@ def _check_uplo(UPLO):
     materialize=False,
 )
 def linalg_eigh(F, A, UPLO: str = "L"):
-    """Eigenvalues in ascending order and eigenvectors of Hermitian matrices, of which one triangle is read."""
+    """Eigenvalues in ascending order and eigenvectors of Hermitian matrices, of which one triangle is read.
+
+    Examples
+    --------
+    >>> L, Q = gc.linalg.eigh(gc.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    >>> L
+    tensor([1., 3.])
+    >>> gc.allclose(Q @ gc.diag(L) @ Q.mT, gc.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    True
+    """
     check_square("linalg.eigh", A)
     return F.factor_eigh(A, _check_uplo(UPLO))
 
@@ -108,7 +117,18 @@ def _(F, t, eigenvalues, eigenvectors):
 
 @general(path="linalg.eigvalsh", method=False, node="LinalgEighBackward0", samples=_symmetric_cases)
 def linalg_eigvalsh(F, A, UPLO: str = "L"):
-    """Eigenvalues in ascending order of Hermitian matrices, of which one triangle is read."""
+    """Eigenvalues in ascending order of Hermitian matrices, of which one triangle is read.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n)``, in ascending order.
+
+    Examples
+    --------
+    >>> gc.linalg.eigvalsh(gc.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    tensor([1., 3.])
+    """
     check_square("linalg.eigvalsh", A)
     return F.eigenvalues_hermitian(A, _check_uplo(UPLO))
 
@@ -140,7 +160,13 @@ def _matrix_cases():
     samples=lambda: [case(floats(0, 0))],
 )
 def linalg_eig(F, A):
-    """Eigenvalues and eigenvectors of square matrices, as complex numbers."""
+    """Eigenvalues and eigenvectors of square matrices, as complex numbers.
+
+    Examples
+    --------
+    >>> gc.linalg.eig(gc.tensor([[0.0, -1.0], [1.0, 0.0]])).eigenvalues
+    tensor([0.+1.j, 0.-1.j])
+    """
     check_square("linalg.eig", A)
     return F.factor_eig(A)
 
@@ -168,7 +194,18 @@ def _(F, t, eigenvalues, eigenvectors):
 
 @general(path="linalg.eigvals", method=False, node="LinalgEigBackward0", samples=_matrix_cases)
 def linalg_eigvals(F, A):
-    """Eigenvalues of square matrices, as complex numbers."""
+    """Eigenvalues of square matrices, as complex numbers.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n)``, complex.
+
+    Examples
+    --------
+    >>> gc.linalg.eigvals(gc.tensor([[0.0, -1.0], [1.0, 0.0]]))
+    tensor([0.+1.j, 0.-1.j])
+    """
     check_square("linalg.eigvals", A)
     return F.eigenvalues(A)
 
@@ -204,7 +241,17 @@ def _svd_cases():
     materialize=False,
 )
 def linalg_svd(F, A, full_matrices: bool = True, *, driver: str | None = None):
-    """``A = U @ diag(S) @ Vh`` with singular values in descending order; `driver` chooses a routine on CUDA only."""
+    """``A = U @ diag(S) @ Vh`` with singular values in descending order; `driver` chooses a routine on CUDA only.
+
+    Examples
+    --------
+    >>> A = gc.tensor([[3.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+    >>> U, S, Vh = gc.linalg.svd(A, full_matrices=False)
+    >>> S
+    tensor([3., 2.])
+    >>> gc.allclose(U * S @ Vh, A)
+    True
+    """
     check_matrix("linalg.svd", A)
     check_floating("linalg.svd", A)
     return F.factor_svd(A, full_matrices)
@@ -282,7 +329,18 @@ def _(F, t, U, S, Vh, full_matrices):
     case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 2, 3)), case(floats(0, 3)),
 ])  # fmt: skip
 def linalg_svdvals(F, A, *, driver: str | None = None):
-    """Singular values in descending order."""
+    """Singular values in descending order.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, min(m, n))``, in descending order.
+
+    Examples
+    --------
+    >>> gc.linalg.svdvals(gc.tensor([[3.0, 0.0], [0.0, 2.0]]))
+    tensor([3., 2.])
+    """
     check_matrix("linalg.svdvals", A)
     check_floating("linalg.svdvals", A)
     return F.singular_values(A)
@@ -304,7 +362,13 @@ def _(F, t, A):
     output_type="svd", samples=lambda: [case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 3), compute_uv=False)]
 )
 def svd(F, self, some: bool = True, compute_uv: bool = True):
-    """``self = U @ diag(S) @ V.mH``; see `gradcore.linalg.svd`."""
+    """``self = U @ diag(S) @ V.mH``; see `gradcore.linalg.svd`.
+
+    Examples
+    --------
+    >>> gc.svd(gc.tensor([[3.0, 0.0], [0.0, 2.0]])).S
+    tensor([3., 2.])
+    """
     if compute_uv:
         U, S, Vh = F.linalg_svd(self, full_matrices=not some)
         return U, S, F.contiguous(F.hermitian(Vh))
@@ -324,7 +388,15 @@ def svd(F, self, some: bool = True, compute_uv: bool = True):
     ],
 )  # fmt: skip
 def linalg_qr(F, A, mode: str = "reduced"):
-    """``A = Q @ R`` with orthonormal columns and a triangle; `mode` is ``"reduced"``, ``"complete"`` or ``"r"``."""
+    """``A = Q @ R`` with orthonormal columns and a triangle; `mode` is ``"reduced"``, ``"complete"`` or ``"r"``.
+
+    Examples
+    --------
+    >>> A = gc.tensor([[3.0, 1.0], [4.0, 2.0]])
+    >>> Q, R = gc.linalg.qr(A)
+    >>> gc.allclose(Q @ R, A), gc.allclose(Q.mT @ Q, gc.eye(2), atol=1e-6)
+    (True, True)
+    """
     check_matrix("linalg.qr", A)
     check_floating("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
@@ -385,5 +457,12 @@ def _(F, t, Q, R, mode):
 
 @composite(output_type="qr", samples=lambda: [case(floats(4, 2)), case(floats(2, 4), some=False)])
 def qr(F, self, some: bool = True):
-    """``self = Q @ R``; see `gradcore.linalg.qr`."""
+    """``self = Q @ R``; see `gradcore.linalg.qr`.
+
+    Examples
+    --------
+    >>> Q, R = gc.qr(gc.ones(3, 2))
+    >>> Q.shape, R.shape
+    (torch.Size([3, 2]), torch.Size([2, 2]))
+    """
     return F.linalg_qr(self, "reduced" if some else "complete")

@@ -37,7 +37,18 @@ def _sum_of_diagonal(F, x):
     lambda F, grad, A: F.hermitian(F.adjugate(A)) * _of_matrix(F, grad), path="linalg.det", method=False, samples=_cases
 )
 def linalg_det(F, A):
-    """The determinants of square matrices. The derivative is the adjugate, also where a matrix is singular."""
+    """The determinants of square matrices. The derivative is the adjugate, also where a matrix is singular.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*)``, without the two last dims.
+
+    Examples
+    --------
+    >>> gc.linalg.det(gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(-2.)
+    """
     check_square("linalg.det", A)
     return F.determinant(A)
 
@@ -47,7 +58,18 @@ linalg_det.jvp("A")(lambda F, t, A: _sum_of_diagonal(F, F.matmul(F.adjugate(A), 
 
 @composite(samples=_cases)
 def det(F, self):
-    """The determinants of square matrices; see `gradcore.linalg.det`."""
+    """The determinants of square matrices; see `gradcore.linalg.det`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*)``, without the two last dims.
+
+    Examples
+    --------
+    >>> gc.det(gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(-2.)
+    """
     return F.linalg_det(self)
 
 
@@ -101,7 +123,15 @@ def _products_without_pairs(F, values):
     samples=_regular_cases,
 )
 def linalg_slogdet(F, A):
-    """The sign (of complex numbers the direction) and the logarithm of the size of determinants."""
+    """The sign (of complex numbers the direction) and the logarithm of the size of determinants.
+
+    Examples
+    --------
+    >>> gc.linalg.slogdet(gc.tensor([[0.0, 2.0], [4.0, 0.0]]))
+    torch.return_types.linalg_slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(2.0794))
+    """
     check_square("linalg.slogdet", A)
     return F.log_determinant(A)
 
@@ -122,13 +152,30 @@ def _(F, t, A, sign):
 
 @composite(output_type="slogdet", samples=_regular_cases)
 def slogdet(F, self):
-    """The sign and the logarithm of the size of determinants; see `gradcore.linalg.slogdet`."""
+    """The sign and the logarithm of the size of determinants; see `gradcore.linalg.slogdet`.
+
+    Examples
+    --------
+    >>> gc.slogdet(gc.tensor([[0.0, 2.0], [4.0, 0.0]])).logabsdet
+    tensor(2.0794)
+    """
     return F.linalg_slogdet(self)
 
 
 @composite(samples=_regular_cases)
 def logdet(F, self):
-    """The logarithms of the determinants of square matrices; NaN for negative determinants of real matrices."""
+    """The logarithms of the determinants of square matrices; NaN for negative determinants of real matrices.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*)``, without the two last dims.
+
+    Examples
+    --------
+    >>> gc.logdet(gc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor(2.0794)
+    """
     check_square("logdet", self)
     sign, logabsdet = F.linalg_slogdet(self)
     if self.is_complex():
@@ -144,7 +191,18 @@ def logdet(F, self):
     samples=lambda: [case(floats(3, 3)), case(floats(2, 4)), case(floats(4, 2)), case(floats(0, 2))],
 )
 def trace(F, self):
-    """The sum of the diagonal of a matrix."""
+    """The sum of the diagonal of a matrix.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+
+    Examples
+    --------
+    >>> gc.trace(gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(5.)
+    """
     if self.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
     return F.sum_over(F.diagonal_of(self, 0, 0, 1), None, False, None)

@@ -50,6 +50,11 @@ def gradient(F, input, *, spacing: Spacing = None, dim: Dims = None, edge_order:
     -----
     Inside, and with ``edge_order=2`` at the ends, the differences are exact for parabolas, also on uneven grids; see
     A. Quarteroni, R. Sacco, F. Saleri, "Numerical Mathematics", Springer 2007, section 10.10.
+
+    Examples
+    --------
+    >>> gc.gradient(gc.tensor([1.0, 4.0, 9.0, 16.0]))
+    (tensor([3., 4., 6., 7.]),)
     """
     if edge_order not in (1, 2):
         raise RuntimeError(f"{_NAME} only supports edge_order=1 and edge_order=2.")

@@ -17,7 +17,18 @@ from gradcore.ops.table import composite
     ],
 )
 def normalize(F, input, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None):
-    """Divide by the p-norm over `dim`, or by `eps` where the norm is smaller."""
+    """Divide by the p-norm over `dim`, or by `eps` where the norm is smaller.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.normalize(gc.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
     result = input / F.clamp_min(F.norm(input, p, dim, True), eps)
     return result if out is None else out.copy_(result)
 
@@ -32,7 +43,18 @@ def normalize(F, input, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=No
     ],
 )
 def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
-    """The cosine of the angle between vectors along `dim`; norms are at least `eps`."""
+    """The cosine of the angle between vectors along `dim`; norms are at least `eps`.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape without `dim`.
+
+    Examples
+    --------
+    >>> gc.nn.functional.cosine_similarity(gc.tensor([[1.0, 0.0]]), gc.tensor([[1.0, 1.0]]))
+    tensor([0.7071])
+    """
     dtype = dtypes.promote_types(x1.dtype, x2.dtype)
     if not dtype.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {dtype.scalar_name}")
@@ -51,7 +73,18 @@ def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
     ],
 )
 def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
-    """The p-norm of ``x1 - x2 + eps`` over the last dim."""
+    """The p-norm of ``x1 - x2 + eps`` over the last dim.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape without its last dim.
+
+    Examples
+    --------
+    >>> gc.nn.functional.pairwise_distance(gc.tensor([[0.0, 0.0]]), gc.tensor([[3.0, 4.0]]))
+    tensor([5.0000])
+    """
     return F.norm(x1 - x2 + eps, p, -1, keepdim)
 
 
@@ -64,7 +97,18 @@ def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: boo
     ],
 )
 def bilinear(F, input1, input2, weight, bias=None):
-    """``input1 @ weight[k] @ input2``, for every `k`, plus `bias`."""
+    """``input1 @ weight[k] @ input2``, for every `k`, plus `bias`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, out_features)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.bilinear(gc.tensor([[1.0, 2.0]]), gc.tensor([[3.0]]), gc.ones(1, 2, 1))
+    tensor([[9.]])
+    """
     if input1.ndim != input2.ndim:
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}")
     for i in range(input1.ndim - 1):

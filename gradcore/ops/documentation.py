@@ -22,6 +22,7 @@ TYPES = {
     "Any": "object", "Arrays": "sequence of Tensor", "DType": "dtype", "Dims": "int or tuple of int",
     "Indices": "tuple of Tensor", "Ints": "int or sequence of int", "Number": "number", "Order": "int, float or str",
     "Spacing": "float, sequence of float or of Tensor",
+    "OutputSizes": "int or sequence of int",
     "Sizes": "sequence of int", "Steps": "int or sequence of int", "Sequence[int]": "sequence of int",
     "Sequence[float]": "sequence of float",
 }  # fmt: skip

@@ -81,6 +81,16 @@ def alpha_dropout(F, input, p: float = 0.5, training: bool = False, inplace: boo
     """Dropout for self-normalizing networks: what is dropped takes the value at which `selu` saturates.
 
     A linear map afterwards keeps zero mean and unit variance.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.alpha_dropout(gc.tensor([1.0, 2.0]), p=0.5, training=False)
+    tensor([1., 2.])
     """
     _check(p)
     return _alpha_drop(F, input, tuple(input.shape), p, training, inplace)
@@ -92,7 +102,18 @@ def alpha_dropout(F, input, p: float = 0.5, training: bool = False, inplace: boo
     samples=lambda: [case(floats(3, 4, 2), 0.3, True)],
 )
 def feature_alpha_dropout(F, input, p: float = 0.5, training: bool = False, inplace: bool = False):
-    """`alpha_dropout` of whole channels."""
+    """`alpha_dropout` of whole channels.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.feature_alpha_dropout(gc.ones(2, 3, 4), training=True).shape
+    torch.Size([2, 3, 4])
+    """
     _check(p)
     return _alpha_drop(F, input, _channels(input) if training else (), p, training, inplace)
 

@@ -110,6 +110,18 @@ def embedding(
         Whether to divide the gradient of each row by the number of times that `input` names it.
     sparse : bool
         Accepted for compatibility; gradients are dense.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*input.shape, embedding_dim)``.
+
+    Examples
+    --------
+    >>> table = gc.tensor([[0.0, 0.0], [1.0, 1.5], [2.0, 2.5]])
+    >>> gc.nn.functional.embedding(gc.tensor([2, 0]), table)
+    tensor([[2.0000, 2.5000],
+            [0.0000, 0.0000]])
     """
     padding_idx = _checked(input, weight, padding_idx)
     if max_norm is not None:
@@ -213,6 +225,18 @@ def embedding_bag(
         Whether the last offset is where the last bag ends.
     padding_idx : int, optional
         Indices of this value are left out.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(bags, embedding_dim)``.
+
+    Examples
+    --------
+    >>> table = gc.tensor([[1.0], [2.0], [3.0]])
+    >>> gc.nn.functional.embedding_bag(gc.tensor([0, 1, 2]), table, offsets=gc.tensor([0, 2]), mode="sum")
+    tensor([[3.],
+            [3.]])
     """
     _check_bag(input, weight, mode, scale_grad_by_freq, per_sample_weights)
     padding_idx = _checked(input, weight, padding_idx)

@@ -15,37 +15,79 @@ from gradcore.ops.table import composite, elementwise, general
 
 @elementwise(lambda F, t, result: t * result, promotion="float")
 def exp(self):
-    """Exponential of every element."""
+    """Exponential of every element.
+
+    Examples
+    --------
+    >>> gc.exp(gc.tensor([0.0, 1.0]))
+    tensor([1.0000, 2.7183])
+    """
 
 
 @elementwise(lambda F, t, result: t * result * math.log(2), promotion="float", aliases=("special.exp2",))
 def exp2(self):
-    """Two to the power of every element."""
+    """Two to the power of every element.
+
+    Examples
+    --------
+    >>> gc.exp2(gc.tensor([0.0, 1.0, 3.0]))
+    tensor([1., 2., 8.])
+    """
 
 
 @elementwise(lambda F, t, result: t * (result + 1), promotion="float", aliases=("special.expm1",))
 def expm1(self):
-    """``exp(self) - 1``, accurate near zero."""
+    """``exp(self) - 1``, accurate near zero.
+
+    Examples
+    --------
+    >>> gc.expm1(gc.tensor([0.0, 1e-6]))
+    tensor([0.0000e+00, 1.0000e-06])
+    """
 
 
 @elementwise(lambda F, t, self: t / self, promotion="float", domain=(0.1, 3))
 def log(self):
-    """Natural logarithm."""
+    """Natural logarithm.
+
+    Examples
+    --------
+    >>> gc.log(gc.tensor([1.0, 10.0]))
+    tensor([0.0000, 2.3026])
+    """
 
 
 @elementwise(lambda F, t, self: t / (self * math.log(2)), promotion="float", domain=(0.1, 3))
 def log2(self):
-    """Logarithm to base 2."""
+    """Logarithm to base 2.
+
+    Examples
+    --------
+    >>> gc.log2(gc.tensor([1.0, 8.0]))
+    tensor([0., 3.])
+    """
 
 
 @elementwise(lambda F, t, self: t / (self * math.log(10)), promotion="float", domain=(0.1, 3))
 def log10(self):
-    """Logarithm to base 10."""
+    """Logarithm to base 10.
+
+    Examples
+    --------
+    >>> gc.log10(gc.tensor([1.0, 1000.0]))
+    tensor([0.0000, 3.0000])
+    """
 
 
 @elementwise(lambda F, t, self: t / (self + 1), promotion="float", domain=(-0.9, 3), aliases=("special.log1p",))
 def log1p(self):
-    """``log(1 + self)``, accurate near zero."""
+    """``log(1 + self)``, accurate near zero.
+
+    Examples
+    --------
+    >>> gc.log1p(gc.tensor([0.0, 1e-6]))
+    tensor([0.0000e+00, 1.0000e-06])
+    """
 
 
 @elementwise(
@@ -55,7 +97,13 @@ def log1p(self):
     numbers=(),
 )
 def logaddexp(self, other):
-    """``log(exp(self) + exp(other))``, without overflow."""
+    """``log(exp(self) + exp(other))``, without overflow.
+
+    Examples
+    --------
+    >>> gc.logaddexp(gc.tensor([0.0, 100.0]), gc.tensor([0.0, 100.0]))
+    tensor([  0.6931, 100.6931])
+    """
 
 
 @elementwise(
@@ -65,7 +113,13 @@ def logaddexp(self, other):
     numbers=(),
 )
 def logaddexp2(self, other):
-    """``log2(2**self + 2**other)``, without overflow."""
+    """``log2(2**self + 2**other)``, without overflow.
+
+    Examples
+    --------
+    >>> gc.logaddexp2(gc.tensor([0.0, 100.0]), gc.tensor([0.0, 100.0]))
+    tensor([  1., 101.])
+    """
 
 
 @elementwise(
@@ -74,12 +128,24 @@ def logaddexp2(self, other):
     aliases=("special.expit", "nn.functional.sigmoid"),
 )
 def sigmoid(self):
-    """``1 / (1 + exp(-self))``."""
+    """``1 / (1 + exp(-self))``.
+
+    Examples
+    --------
+    >>> gc.sigmoid(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([0.2689, 0.5000, 0.8808])
+    """
 
 
 @elementwise(promotion="float -complex", domain=(0.1, 0.9), aliases=("special.logit",), inplace="function")
 def logit(F, self, eps: float | None = None):
-    """``log(self / (1 - self))``, with `self` clamped to ``[eps, 1 - eps]`` if `eps` is given."""
+    """``log(self / (1 - self))``, with `self` clamped to ``[eps, 1 - eps]`` if `eps` is given.
+
+    Examples
+    --------
+    >>> gc.logit(gc.tensor([0.25, 0.5, 0.75]))
+    tensor([-1.0986,  0.0000,  1.0986])
+    """
     if eps is not None:
         self = F.minimum(F.maximum(self, eps), 1 - eps)
     return F.log(self / (1 - self))
@@ -117,7 +183,15 @@ def _power_rule(F, t, self, exponent):
 
 @composite(inplace=True, samples=_powers)
 def pow(F, self, exponent):
-    """``self ** exponent``, of which one may be a number."""
+    """``self ** exponent``, of which one may be a number.
+
+    Examples
+    --------
+    >>> gc.pow(gc.tensor([1.0, 2.0, 3.0]), 2)
+    tensor([1., 4., 9.])
+    >>> gc.pow(2, gc.tensor([1.0, 2.0, 3.0]))
+    tensor([2., 4., 8.])
+    """
     return F.pow_number(self, exponent) if is_number(exponent) else F.pow_tensor(self, exponent)
 
 
@@ -165,7 +239,13 @@ def rpow(F, self, other):
 
 @composite(inplace=True, samples=lambda: [case(floats(3, low=0.2), 1.5), case(2, floats(3))])
 def float_power(F, self, exponent):
-    """``self ** exponent`` in double precision."""
+    """``self ** exponent`` in double precision.
+
+    Examples
+    --------
+    >>> gc.float_power(gc.tensor([1, 2, 3]), 2)
+    tensor([1., 4., 9.], dtype=torch.float64)
+    """
     is_complex = any(isinstance(x, complex) if is_number(x) else x.is_complex() for x in (self, exponent))
     dtype = dtypes.complex128 if is_complex else dtypes.float64
     return F.pow(*(x if is_number(x) else F.to(x, dtype) for x in (self, exponent)))
@@ -173,17 +253,35 @@ def float_power(F, self, exponent):
 
 @elementwise(lambda F, t, self: _power_rule(F, t, self, 2), promotion="numeric", node="PowBackward0")
 def square(self):
-    """The square of every element."""
+    """The square of every element.
+
+    Examples
+    --------
+    >>> gc.square(gc.tensor([1.0, -3.0]))
+    tensor([1., 9.])
+    """
 
 
 @elementwise(lambda F, t, result: t / (2 * result), promotion="float", domain=(0.1, 3))
 def sqrt(self):
-    """The square root of every element."""
+    """The square root of every element.
+
+    Examples
+    --------
+    >>> gc.sqrt(gc.tensor([4.0, 9.0]))
+    tensor([2., 3.])
+    """
 
 
 @elementwise(lambda F, t, result: t * (-0.5 * F.pow(result, 3)), promotion="float", domain=(0.1, 3))
 def rsqrt(F, self):
-    """``1 / sqrt(self)``."""
+    """``1 / sqrt(self)``.
+
+    Examples
+    --------
+    >>> gc.rsqrt(gc.tensor([4.0, 16.0]))
+    tensor([0.5000, 0.2500])
+    """
     return F.reciprocal(F.sqrt(self))
 
 
@@ -195,7 +293,13 @@ def rsqrt(F, self):
     inplace="function",
 )
 def ldexp(self, other):
-    """``self * 2**other``."""
+    """``self * 2**other``.
+
+    Examples
+    --------
+    >>> gc.ldexp(gc.tensor([1.0, 3.0]), gc.tensor([3, 1]))
+    tensor([8., 6.])
+    """
 
 
 @general(
@@ -206,4 +310,12 @@ def ldexp(self, other):
     output_type="frexp",
 )
 def frexp(self):
-    """The mantissa (between 1/2 and 1 in magnitude) and the int32 exponent of ``mantissa * 2**exponent``."""
+    """The mantissa (between 1/2 and 1 in magnitude) and the int32 exponent of ``mantissa * 2**exponent``.
+
+    Examples
+    --------
+    >>> gc.frexp(gc.tensor([8.0, 3.0]))
+    torch.return_types.frexp(
+    mantissa=tensor([0.5000, 0.7500]),
+    exponent=tensor([4, 2], dtype=torch.int32))
+    """

@@ -71,7 +71,15 @@ _over_dims("min", "minimum")
     ],
 )
 def aminmax(F, self, *, dim: int | None = None, keepdim: bool = False):
-    """The minimum and the maximum of all elements or along a dim, as a named tuple ``(min, max)``."""
+    """The minimum and the maximum of all elements or along a dim, as a named tuple ``(min, max)``.
+
+    Examples
+    --------
+    >>> gc.aminmax(gc.tensor([3, 1, 2]))
+    torch.return_types.aminmax(
+    min=tensor(1),
+    max=tensor(3))
+    """
     if dim is None and 0 in self.shape:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."

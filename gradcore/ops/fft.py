@@ -308,7 +308,13 @@ def _shifted(F, x, dim, half):
     path="fft.fftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
 )
 def fft_fftshift(F, self, dim: Dims = None):
-    """The frequency 0 moved from the front to the middle of the dims."""
+    """The frequency 0 moved from the front to the middle of the dims.
+
+    Examples
+    --------
+    >>> gc.fft.fftshift(gc.fft.fftfreq(4))
+    tensor([-0.5000, -0.2500,  0.0000,  0.2500])
+    """
     return _shifted(F, self, dim, lambda n: n // 2)
 
 
@@ -316,5 +322,11 @@ def fft_fftshift(F, self, dim: Dims = None):
     path="fft.ifftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
 )
 def fft_ifftshift(F, self, dim: Dims = None):
-    """The frequency 0 moved from the middle to the front of the dims."""
+    """The frequency 0 moved from the middle to the front of the dims.
+
+    Examples
+    --------
+    >>> gc.fft.ifftshift(gc.tensor([-2, -1, 0, 1]))
+    tensor([ 0,  1, -2, -1])
+    """
     return _shifted(F, self, dim, lambda n: (n + 1) // 2)

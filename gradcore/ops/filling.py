@@ -46,7 +46,13 @@ _declare_fills("_", 2)
 
 @composite(method=False, inplace="function", samples=lambda: [case(floats(2, 3), 1.5), case(floats(2, 3), floats())])
 def fill(F, input, value):
-    """A tensor of the shape and dtype of `input` with a value (a number or a 0-dim tensor) in every place."""
+    """A tensor of the shape and dtype of `input` with a value (a number or a 0-dim tensor) in every place.
+
+    Examples
+    --------
+    >>> gc.fill(gc.tensor([1.0, 2.0]), 7)
+    tensor([7., 7.])
+    """
     return F.fill_tensor(input, value) if F.is_tensor(value) else F.fill_number(input, value)
 
 

@@ -85,6 +85,20 @@ def unfold(F, input, kernel_size: Steps, dilation: Steps = 1, padding: Steps = 0
     """The windows of images ``(batch, channels, height, width)`` as columns ``(batch, channels * kernel, windows)``.
 
     The batch dim may be missing. `fold` adds columns up again.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(batch, channels * kernel elements, patches)``.
+
+    Examples
+    --------
+    >>> image = gc.arange(9.0).reshape(1, 1, 3, 3)
+    >>> gc.nn.functional.unfold(image, kernel_size=2)[0]
+    tensor([[0., 1., 3., 4.],
+            [1., 2., 4., 5.],
+            [3., 4., 6., 7.],
+            [4., 5., 7., 8.]])
     """
     settings = _settings(kernel_size, dilation, padding, stride)
     sizes = list(input.shape)
@@ -114,7 +128,20 @@ def fold(
     padding: Steps = 0,
     stride: Steps = 1,
 ):
-    """Images of `output_size` with the columns of `unfold` added in the places that they came from."""
+    """Images of `output_size` with the columns of `unfold` added in the places that they came from.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(batch, channels, *output_size)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.fold(gc.ones(1, 4, 4), output_size=(3, 3), kernel_size=2)[0, 0]
+    tensor([[1., 2., 1.],
+            [2., 4., 2.],
+            [1., 2., 1.]])
+    """
     size = _two("output_size", output_size, 1)
     settings = _settings(kernel_size, dilation, padding, stride)
     if input.ndim not in (2, 3) or 0 in input.shape[-2:]:
@@ -166,7 +193,19 @@ def _rearranged(F: Any, x: Any, split: tuple[int, ...], order: tuple[int, ...], 
     samples=lambda: [case(floats(2, 8, 2, 3), 2), case(floats(9, 1, 2), 3), case(floats(1, 2, 2, 2), 1)],
 )
 def pixel_shuffle(F, self, upscale_factor: int):
-    """Turn channels into pixels: ``(*, C * r ** 2, H, W)`` into ``(*, C, H * r, W * r)``."""
+    """Turn channels into pixels: ``(*, C * r ** 2, H, W)`` into ``(*, C, H * r, W * r)``.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, channels / r**2, height * r, width * r)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.pixel_shuffle(gc.arange(4).reshape(1, 4, 1, 1), 2)
+    tensor([[[[0, 1],
+              [2, 3]]]])
+    """
     r = upscale_factor
     _check_pixels("pixel_shuffle", r, "upscale_factor", self)
     *lead, channels, height, width = self.shape
@@ -193,7 +232,18 @@ def pixel_shuffle(F, self, upscale_factor: int):
     samples=lambda: [case(floats(2, 2, 4, 6), 2), case(floats(1, 3, 6), 3), case(floats(1, 2, 2, 2), 1)],
 )
 def pixel_unshuffle(F, self, downscale_factor: int):
-    """Turn pixels into channels: ``(*, C, H * r, W * r)`` into ``(*, C * r ** 2, H, W)``."""
+    """Turn pixels into channels: ``(*, C, H * r, W * r)`` into ``(*, C * r ** 2, H, W)``.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, channels * r**2, height / r, width / r)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.pixel_unshuffle(gc.arange(4).reshape(1, 1, 2, 2), 2).flatten()
+    tensor([0, 1, 2, 3])
+    """
     r = downscale_factor
     _check_pixels("pixel_unshuffle", r, "downscale_factor", self)
     *lead, channels, height, width = self.shape
@@ -221,7 +271,18 @@ def pixel_unshuffle(F, self, downscale_factor: int):
     samples=lambda: [case(floats(2, 6, 2, 3), 2), case(floats(1, 6, 3), 3), case(floats(1, 4, 2), 1)],
 )
 def channel_shuffle(F, self, groups: int):
-    """Deal the channels of `groups` groups out in turn: the first of each group, then the second, and so on."""
+    """Deal the channels of `groups` groups out in turn: the first of each group, then the second, and so on.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.channel_shuffle(gc.arange(4).reshape(1, 4, 1, 1), groups=2).flatten()
+    tensor([0, 2, 1, 3])
+    """
     sizes = tuple(self.shape)
     if len(sizes) < 3:
         raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(sizes)}")

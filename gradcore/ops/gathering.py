@@ -73,7 +73,19 @@ def _padded(F, grad, shape):
     ],
 )
 def gather(F, self, dim: int, index, *, sparse_grad: bool = False):
-    """The elements that `index` names along a dim: for dim 0 ``out[i, j] = input[index[i, j], j]``."""
+    """The elements that `index` names along a dim: for dim 0 ``out[i, j] = input[index[i, j], j]``.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `index`.
+
+    Examples
+    --------
+    >>> gc.gather(gc.tensor([[1, 2], [3, 4]]), 1, gc.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])
+    """
     dim = _checked("gather", self, dim, index)
     return F.gathered(self, dim, index)
 
@@ -135,6 +147,12 @@ def scatter(F, self, dim: int, index, src=None, *, reduce: str | None = None, va
     For dim 0 this is ``out[index[i, j], j] = src[i, j]``.
 
     `src` may be a number. With ``reduce='add'`` or ``'multiply'`` it is combined with what is there.
+
+    Examples
+    --------
+    >>> gc.scatter(gc.zeros(2, 3), 1, gc.tensor([[2], [0]]), gc.tensor([[5.0], [7.0]]))
+    tensor([[0., 0., 5.],
+            [7., 0., 0.]])
     """
     src = value if src is None else src
     if src is None:
@@ -172,7 +190,13 @@ def _distinct(size, *shape):
     ],
 )
 def scatter_add(F, self, dim: int, index, src):
-    """A copy with `src` added at the places that `index` names: for dim 0 ``out[index[i, j], j] += src[i, j]``."""
+    """A copy with `src` added at the places that `index` names: for dim 0 ``out[index[i, j], j] += src[i, j]``.
+
+    Examples
+    --------
+    >>> gc.scatter_add(gc.zeros(3), 0, gc.tensor([0, 0, 2]), gc.tensor([1.0, 2.0, 3.0]))
+    tensor([3., 0., 3.])
+    """
     dim = _checked("scatter", self, dim, index, src)
     return F.added_along(F.xp.array(self), dim, index, F.cut(src, index))
 
@@ -204,6 +228,11 @@ def scatter_reduce(F, self, dim: int, index, src, reduce: str, *, include_self: 
 
     `reduce` is ``'sum'``, ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the elements
     that are there do not take part.
+
+    Examples
+    --------
+    >>> gc.scatter_reduce(gc.zeros(2), 0, gc.tensor([0, 0, 1]), gc.tensor([1.0, 5.0, 3.0]), "amax")
+    tensor([5., 3.])
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
@@ -293,7 +322,18 @@ def _check_flat(F, name, x, index):
     samples=lambda: [case(floats(3, 4), ints(2, 2, low=-12, high=12)), case(floats(), ints(3, high=1))],
 )
 def take(F, self, index):
-    """The elements that `index` names in the flattened tensor."""
+    """The elements that `index` names in the flattened tensor.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `index`.
+
+    Examples
+    --------
+    >>> gc.take(gc.tensor([[1, 2], [3, 4]]), gc.tensor([0, 3]))
+    tensor([1, 4])
+    """
     _check_flat(F, "take", self, index)
     return self.reshape(-1)[index]
 
@@ -311,7 +351,13 @@ def take(F, self, index):
     ],
 )
 def put(F, self, index, source, accumulate: bool = False):
-    """A copy with `source` at the places that `index` names in the flattened tensor, or with it added there."""
+    """A copy with `source` at the places that `index` names in the flattened tensor, or with it added there.
+
+    Examples
+    --------
+    >>> gc.put(gc.zeros(4), gc.tensor([1, 3]), gc.tensor([5.0, 7.0]))
+    tensor([0., 5., 0., 7.])
+    """
     if source.dtype != self.dtype:
         names = [dtypes.from_numpy(a.dtype).scalar_name for a in (self, source)]
         raise RuntimeError(
@@ -336,7 +382,19 @@ def put(F, self, index, source, accumulate: bool = False):
     ],
 )
 def take_along_dim(F, input, indices, dim: int | None = None):
-    """The elements that `indices` names along a dim, both broadcast in the other dims; without a dim as `take`."""
+    """The elements that `indices` names along a dim, both broadcast in the other dims; without a dim as `take`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `indices`, broadcast against the input outside of `dim`.
+
+    Examples
+    --------
+    >>> x = gc.tensor([[3, 1, 2]])
+    >>> gc.take_along_dim(x, x.argsort(1), dim=1)
+    tensor([[1, 2, 3]])
+    """
     if indices.dtype is not dtypes.int64:
         raise RuntimeError(
             f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.scalar_name}"
@@ -414,7 +472,14 @@ def masked_fill_tensor(F, self, mask, value):
     ],
 )
 def masked_fill(F, self, mask, value):
-    """A copy with a value (a number or a 0-dim tensor) where the mask, which is broadcast, holds."""
+    """A copy with a value (a number or a 0-dim tensor) where the mask, which is broadcast, holds.
+
+    Examples
+    --------
+    >>> x = gc.tensor([1.0, -2.0, 3.0])
+    >>> gc.masked_fill(x, x < 0, 0)
+    tensor([1., 0., 3.])
+    """
     if F.is_tensor(value):
         return F.masked_fill_tensor(self, mask, value)
     return F.masked_fill_number(self, mask, value)
@@ -440,7 +505,19 @@ def _pattern(*shape):
     ],
 )
 def masked_select(F, self, mask):
-    """The elements where the mask holds, as a vector; both are broadcast."""
+    """The elements where the mask holds, as a vector; both are broadcast.
+
+    Returns
+    -------
+    Tensor
+        Of one dim.
+
+    Examples
+    --------
+    >>> x = gc.tensor([1.0, -2.0, 3.0])
+    >>> gc.masked_select(x, x > 0)
+    tensor([1., 3.])
+    """
     if mask.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shape([self.shape, mask.shape])
@@ -472,7 +549,13 @@ def masked_back(F, self, mask, shape: tuple[int, ...]):
     ],
 )
 def masked_scatter(F, self, mask, source):
-    """A copy with the elements of `source`, in their order, where the mask holds."""
+    """A copy with the elements of `source`, in their order, where the mask holds.
+
+    Examples
+    --------
+    >>> gc.masked_scatter(gc.zeros(3), gc.tensor([True, False, True]), gc.tensor([5.0, 7.0]))
+    tensor([5., 0., 7.])
+    """
     if mask.dtype.kind != "b":
         kind = dtypes.from_numpy(mask.dtype).scalar_name
         raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {kind}")

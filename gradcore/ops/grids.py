@@ -191,6 +191,17 @@ def grid_sample(
         What points outside take: ``'zeros'``, the value at the ``'border'``, or that at their ``'reflection'``.
     align_corners : bool, optional
         Whether -1 and 1 are the centres of the corner elements, rather than their outer borders.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(batch, channels, *grid.shape[1:-1])``.
+
+    Examples
+    --------
+    >>> image = gc.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+    >>> gc.nn.functional.grid_sample(image, gc.zeros(1, 1, 1, 2), align_corners=True)
+    tensor([[[[1.5000]]]])
     """
     _check(input, grid, mode, padding_mode)
     align = _aligned(align_corners)
@@ -223,6 +234,18 @@ def affine_grid(F, theta, size: Sequence[int], align_corners: bool | None = None
         ``(batch, channels, *sizes)``.
     align_corners : bool, optional
         As for `grid_sample`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(batch, height, width, 2)``, or ``(batch, depth, height, width, 3)``.
+
+    Examples
+    --------
+    >>> identity = gc.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    >>> gc.nn.functional.affine_grid(identity, (1, 1, 2, 2), align_corners=True)[0, 0]
+    tensor([[-1., -1.],
+            [ 1., -1.]])
     """
     align = _aligned(align_corners)
     if not theta.dtype.is_floating_point:

@@ -19,7 +19,18 @@ from gradcore.ops.table import composite, constant, linear
     samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))],
 )
 def bincount(F, self, weights=None, minlength: int = 0):
-    """How often each of the numbers 0, 1, 2, ... occurs, or the sum of the weights at its places."""
+    """How often each of the numbers 0, 1, 2, ... occurs, or the sum of the weights at its places.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(max(input.max() + 1, minlength),)``.
+
+    Examples
+    --------
+    >>> gc.bincount(gc.tensor([0, 1, 1, 3]))
+    tensor([1, 2, 0, 1])
+    """
     if self.dtype.kind not in "iu":
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{scalar_name(self)}'")
     if minlength < 0:
@@ -41,7 +52,18 @@ def bincount(F, self, weights=None, minlength: int = 0):
     samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)],
 )
 def histc(F, self, bins: int = 100, min: float = 0, max: float = 0):
-    """How many elements lie in each of equally wide bins between `min` and `max` (the data's own if both are equal)."""
+    """How many elements lie in each of equally wide bins between `min` and `max` (the data's own if both are equal).
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(bins,)``.
+
+    Examples
+    --------
+    >>> gc.histc(gc.tensor([1.0, 2.0, 1.5, 3.0]), bins=2, min=1, max=3)
+    tensor([2., 2.])
+    """
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if not (math.isfinite(min) and math.isfinite(max)):
@@ -167,6 +189,12 @@ def histogramdd(
         What each point counts, of the shape of `input` without its last dim; by default 1.
     density : bool
         Whether to divide by the sum of all weights and by the cells' volumes.
+
+    Examples
+    --------
+    >>> gc.histogramdd(gc.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), bins=[2, 2]).hist
+    tensor([[0., 1.],
+            [1., 1.]])
     """
     _check_histogram(input, weight)
     x = F.reshape(input, (-1, input.shape[-1]))
@@ -205,6 +233,13 @@ def histogram(
         What each element counts, of the shape of `input`; by default 1.
     density : bool
         Whether to divide by the sum of all weights and by the widths of the intervals.
+
+    Examples
+    --------
+    >>> gc.histogram(gc.tensor([1.0, 2.0, 1.5, 3.0]), bins=2)
+    torch.return_types.histogram(
+    hist=tensor([2., 2.]),
+    bin_edges=tensor([1., 2., 3.]))
     """
     points = F.reshape(input, (*(input.shape or (1,)), 1))
     weight = weight if weight is None or weight.ndim else F.reshape(weight, (1,))

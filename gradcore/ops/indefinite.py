@@ -33,13 +33,25 @@ def linalg_ldl_factor(F, A, *, hermitian: bool = False):
     """``A = L @ D @ L.mT`` of symmetric matrices (``L.mH`` of `hermitian` ones), packed as LAPACK does; no derivative.
 
     Only the lower triangle is read. `LD` and `pivots` are what `gradcore.linalg.ldl_solve` takes.
+
+    Examples
+    --------
+    >>> LD, pivots = gc.linalg.ldl_factor(gc.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    >>> LD.shape
+    torch.Size([2, 2])
     """
     return F.ldl_factors(A, hermitian, "torch.linalg.ldl_factor")[:2]
 
 
 @composite(path="linalg.ldl_factor_ex", method=False, output_type="linalg_ldl_factor_ex", samples=_cases)
 def linalg_ldl_factor_ex(F, A, *, hermitian: bool = False, check_errors: bool = False):
-    """As `gradcore.linalg.ldl_factor`, and for each matrix where D is zero (from 1), 0 if it is nowhere."""
+    """As `gradcore.linalg.ldl_factor`, and for each matrix where D is zero (from 1), 0 if it is nowhere.
+
+    Examples
+    --------
+    >>> gc.linalg.ldl_factor_ex(gc.tensor([[2.0, 1.0], [1.0, 2.0]])).info
+    tensor(0, dtype=torch.int32)
+    """
     return F.ldl_factors(A, hermitian, "torch.linalg.ldl_factor_ex" if check_errors else "")
 
 
@@ -77,7 +89,20 @@ def _check_solve(LD, pivots, B):
     mixed=same_dtypes("Expected b and A to have the same dtype, but found b of type {B} and A of type {LD} instead."),
 )
 def linalg_ldl_solve(F, LD, pivots, B, *, hermitian: bool = False):
-    """The solution of ``A @ X = B`` from what `gradcore.linalg.ldl_factor` says of `A`; differentiable by `B`."""
+    """The solution of ``A @ X = B`` from what `gradcore.linalg.ldl_factor` says of `A`; differentiable by `B`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n, k)``.
+
+    Examples
+    --------
+    >>> LD, pivots = gc.linalg.ldl_factor(gc.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    >>> gc.linalg.ldl_solve(LD, pivots, gc.tensor([[3.0], [3.0]]))
+    tensor([[1.],
+            [1.]])
+    """
     _check_solve(LD, pivots, B)
     message = (
         "Pivots given to ldl_solve must all satisfy 1 <= |pivot| <= n. Did you properly pass the result of ldl_factor?"

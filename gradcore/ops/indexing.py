@@ -82,6 +82,12 @@ def index_put(F, self, indices: Any, values, accumulate: bool = False):
     """A copy with `values` (broadcast) at the places given by `indices`, or with them added there.
 
     `indices` is a tuple of integer or bool tensors, one for each of the first dims.
+
+    Examples
+    --------
+    >>> gc.index_put(gc.zeros(2, 2), (gc.tensor([0, 1]), gc.tensor([1, 0])), gc.tensor([5.0, 7.0]))
+    tensor([[0., 5.],
+            [7., 0.]])
     """
     if values.dtype is not self.dtype:
         raise RuntimeError(
@@ -123,7 +129,19 @@ def _along_rows(x):
     ],
 )
 def index_select(F, self, dim: int, index):
-    """The slices of a dim that a vector of indices names."""
+    """The slices of a dim that a vector of indices names.
+
+    Returns
+    -------
+    Tensor
+        Of size ``len(index)`` along `dim`.
+
+    Examples
+    --------
+    >>> gc.index_select(gc.tensor([[1, 2], [3, 4], [5, 6]]), 0, gc.tensor([2, 0]))
+    tensor([[5, 6],
+            [1, 2]])
+    """
     dim, index = _vector(self, dim, index, "index_select")
     if not self.ndim and index.size != 1:
         raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
@@ -198,7 +216,13 @@ def _distinct_cases():
     samples=lambda: [*_vector_cases(), case(floats(3), 0, ints(4, high=3), floats(4), alpha=2)],
 )
 def index_add(F, self, dim: int, index, source, *, alpha: Number = 1):
-    """A copy with ``alpha * source`` added to the slices of a dim that a vector of indices names."""
+    """A copy with ``alpha * source`` added to the slices of a dim that a vector of indices names.
+
+    Examples
+    --------
+    >>> gc.index_add(gc.zeros(3), 0, gc.tensor([0, 0, 2]), gc.tensor([1.0, 2.0, 3.0]))
+    tensor([3., 0., 3.])
+    """
     return _written(F, self, dim, index, _scaled(source, alpha).astype(source.dtype, copy=False), "index_add_", True)
 
 
@@ -214,7 +238,13 @@ def _scaled(x, alpha):
     samples=_distinct_cases,
 )
 def index_copy(F, self, dim: int, index, source):
-    """A copy with `source` in the place of the slices of a dim that a vector of indices names."""
+    """A copy with `source` in the place of the slices of a dim that a vector of indices names.
+
+    Examples
+    --------
+    >>> gc.index_copy(gc.zeros(3), 0, gc.tensor([2, 0]), gc.tensor([5.0, 7.0]))
+    tensor([7., 0., 5.])
+    """
     return _written(F, self, dim, index, source, "index_copy_", False)
 
 
@@ -268,7 +298,13 @@ def index_fill_tensor(F, self, value, dim: int, index):
     ],
 )
 def index_fill(F, self, dim: int, index, value):
-    """A copy with a value (a number or a 0-dim tensor) in the slices of a dim that a vector of indices names."""
+    """A copy with a value (a number or a 0-dim tensor) in the slices of a dim that a vector of indices names.
+
+    Examples
+    --------
+    >>> gc.index_fill(gc.zeros(3), 0, gc.tensor([2, 0]), 7)
+    tensor([7., 0., 7.])
+    """
     if F.is_tensor(value):
         return F.index_fill_tensor(self, value, dim, index)
     return F.index_fill_number(self, dim, index, value)
@@ -291,6 +327,11 @@ def index_reduce(F, self, dim: int, index, source, reduce: str, *, include_self:
 
     `reduce` is ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the slices' own elements
     do not take part.
+
+    Examples
+    --------
+    >>> gc.index_reduce(gc.ones(2), 0, gc.tensor([0, 0, 1]), gc.tensor([2.0, 3.0, 4.0]), "prod")
+    tensor([6., 4.])
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
@@ -319,7 +360,21 @@ def nonzero_rows(F, self):
 
 @composite(data_dependent=True, samples=lambda: [case(floats(2, 3)), case(floats(3), as_tuple=True), case(floats())])
 def nonzero(F, input, *, as_tuple: bool = False):
-    """The indices of the elements that are not zero, as rows; with `as_tuple` as one vector for each dim."""
+    """The indices of the elements that are not zero, as rows; with `as_tuple` as one vector for each dim.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(count, ndim)``; or a tuple of `ndim` tensors of shape ``(count,)``.
+
+    Examples
+    --------
+    >>> gc.nonzero(gc.tensor([[0, 1], [2, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    >>> gc.nonzero(gc.tensor([0, 1, 2]), as_tuple=True)
+    (tensor([1, 2]),)
+    """
     if not as_tuple:
         return F.nonzero_rows(input)
     return F.unbind(F.nonzero_rows(input if input.ndim else F.reshape(input, (1,))), 1)
@@ -327,7 +382,19 @@ def nonzero(F, input, *, as_tuple: bool = False):
 
 @composite(data_dependent=True, samples=lambda: [case(floats(2, 3))])
 def argwhere(F, input):
-    """The indices of the elements that are not zero, as rows."""
+    """The indices of the elements that are not zero, as rows.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(count, ndim)``.
+
+    Examples
+    --------
+    >>> gc.argwhere(gc.tensor([[0, 1], [2, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
     return F.nonzero_rows(input)
 
 
@@ -336,6 +403,18 @@ def nonzero_static(F, input, *, size: int, fill_value: int = -1):
     """The indices of the first `size` elements that are not zero, as rows; `fill_value` where there are fewer.
 
     The shape of the result does not depend on the elements, so nothing waits for them.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(size, ndim)``.
+
+    Examples
+    --------
+    >>> gc.nonzero_static(gc.tensor([0, 1, 2]), size=3)
+    tensor([[ 1],
+            [ 2],
+            [-1]])
     """
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
@@ -352,7 +431,18 @@ def nonzero_static(F, input, *, size: int, fill_value: int = -1):
 
 @composite(method=False, samples=lambda: [case(ints(2, 3, high=12), (3, 4)), case(ints(), 5), case(ints(2), (3, 2, 1))])
 def unravel_index(F, indices, shape: Ints):
-    """The indices into each dim of a tensor of a shape, from those into all of its elements in order, as a tuple."""
+    """The indices into each dim of a tensor of a shape, from those into all of its elements in order, as a tuple.
+
+    Returns
+    -------
+    tuple of Tensor
+        A tensor of the shape of `indices` for each dim.
+
+    Examples
+    --------
+    >>> gc.unravel_index(gc.tensor([3, 5]), (2, 3))
+    (tensor([1, 1]), tensor([0, 2]))
+    """
     if indices.dtype.category != 1:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     lengths = (shape,) if isinstance(shape, int) else shape
@@ -403,6 +493,13 @@ def repeat_interleave(F, input, repeats=None, dim: int | None = None, *, output_
     """Every slice of a dim (every element, without `dim`) repeated: so many times, or as a tensor says for each.
 
     Of `input` alone, a vector of counts: the places ``0, 1, ...``, each as often as its count says.
+
+    Examples
+    --------
+    >>> gc.repeat_interleave(gc.tensor([1, 2]), 2)
+    tensor([1, 1, 2, 2])
+    >>> gc.repeat_interleave(gc.tensor([1, 2]), gc.tensor([1, 3]))
+    tensor([1, 2, 2, 2])
     """
     if repeats is None:
         return F.repeated_places(input)

@@ -63,7 +63,18 @@ def _pieces(F, grad, shapes, dim):
     ],
 )
 def cat(F, tensors: Arrays, dim: int = 0):
-    """Tensors one after the other along a dim."""
+    """Tensors one after the other along a dim.
+
+    Returns
+    -------
+    Tensor
+        As large along `dim` as all tensors together.
+
+    Examples
+    --------
+    >>> gc.cat([gc.tensor([1, 2]), gc.tensor([3])])
+    tensor([1, 2, 3])
+    """
     try:
         return F.joined(tensors, wrap_dim(dim, tensors[0].ndim))
     except (IndexError, ValueError):
@@ -85,7 +96,19 @@ def _joined_with_care(F, tensors, dim):
     samples=lambda: [case([floats(2, 3), floats(2, 3)]), case([floats(2), floats(2)], dim=-1), case([floats()])],
 )
 def stack(F, tensors: Arrays, dim: int = 0):
-    """Tensors of one shape side by side along a new dim."""
+    """Tensors of one shape side by side along a new dim.
+
+    Returns
+    -------
+    Tensor
+        With a new dim of size ``len(tensors)``.
+
+    Examples
+    --------
+    >>> gc.stack([gc.tensor([1, 2]), gc.tensor([3, 4])], dim=1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     first = tensors[0].shape
     dim = wrap_dim(dim, len(first) + 1)
     shape = (*first[:dim], 1, *first[dim:])
@@ -103,7 +126,13 @@ def stack(F, tensors: Arrays, dim: int = 0):
     samples=lambda: [case([floats(2), floats(3)]), case([floats(2, 1), floats(2, 3)]), case([floats(), floats()])],
 )
 def hstack(F, tensors: Arrays):
-    """Tensors one after the other along the second dim, vectors along their only one."""
+    """Tensors one after the other along the second dim, vectors along their only one.
+
+    Examples
+    --------
+    >>> gc.hstack([gc.tensor([1, 2]), gc.tensor([3])])
+    tensor([1, 2, 3])
+    """
     tensors = F.atleast_1d(tensors)
     return F.cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
@@ -114,19 +143,40 @@ def hstack(F, tensors: Arrays):
     samples=lambda: [case([floats(2), floats(2)]), case([floats(1, 2), floats(3, 2)])],
 )
 def vstack(F, tensors: Arrays):
-    """Tensors, vectors taken as rows, one after the other along the first dim."""
+    """Tensors, vectors taken as rows, one after the other along the first dim.
+
+    Examples
+    --------
+    >>> gc.vstack([gc.tensor([1, 2]), gc.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """
     return F.cat(F.atleast_2d(tensors), 0)
 
 
 @composite(method=False, samples=lambda: [case([floats(2), floats(2)]), case([floats(2, 3), floats(2, 3)])])
 def dstack(F, tensors: Arrays):
-    """Tensors one after the other along the third dim."""
+    """Tensors one after the other along the third dim.
+
+    Examples
+    --------
+    >>> gc.dstack([gc.tensor([1, 2]), gc.tensor([3, 4])])
+    tensor([[[1, 3],
+             [2, 4]]])
+    """
     return F.cat(F.atleast_3d(tensors), 2)
 
 
 @composite(method=False, samples=lambda: [case([floats(2), floats(2, 2)]), case([floats(), floats()])])
 def column_stack(F, tensors: Arrays):
-    """Tensors, vectors taken as columns, one after the other along the second dim."""
+    """Tensors, vectors taken as columns, one after the other along the second dim.
+
+    Examples
+    --------
+    >>> gc.column_stack([gc.tensor([1, 2]), gc.tensor([3, 4])])
+    tensor([[1, 3],
+            [2, 4]])
+    """
     return F.hstack([F.reshape(x, (math.prod(x.shape), 1)) if x.ndim <= 1 else x for x in tensors])
 
 
@@ -154,7 +204,20 @@ def _as_matrix(shape):
     samples=lambda: [case([floats(2, 3), floats(), floats(2), floats(0, 1)])],
 )
 def block_diag(F, tensors: Arrays):
-    """Matrices along the diagonal of a matrix of zeros."""
+    """Matrices along the diagonal of a matrix of zeros.
+
+    Returns
+    -------
+    Tensor
+        Of the summed sizes of the matrices.
+
+    Examples
+    --------
+    >>> gc.block_diag(gc.tensor([[1, 2]]), gc.tensor([[3], [4]]))
+    tensor([[1, 2, 0],
+            [0, 0, 3],
+            [0, 0, 4]])
+    """
     for i, x in enumerate(tensors):
         if x.ndim > 2:
             raise RuntimeError(
@@ -207,7 +270,13 @@ def _sections(size, split, dim):
     ],
 )
 def split(F, tensor, split_size_or_sections: Ints, dim: int = 0):
-    """Views of the pieces of a dim: of one size (the last may be smaller), or of the sizes in a sequence."""
+    """Views of the pieces of a dim: of one size (the last may be smaller), or of the sizes in a sequence.
+
+    Examples
+    --------
+    >>> gc.split(gc.arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     if not tensor.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, tensor.ndim)
@@ -221,7 +290,13 @@ def split(F, tensor, split_size_or_sections: Ints, dim: int = 0):
 
 @composite(samples=lambda: [case(floats(5, 2), (2, 3))])
 def split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
-    """Views of the pieces of a dim of these sizes."""
+    """Views of the pieces of a dim of these sizes.
+
+    Examples
+    --------
+    >>> gc.split_with_sizes(gc.arange(5), [1, 4])
+    (tensor([0]), tensor([1, 2, 3, 4]))
+    """
     return F.split(self, tuple(split_sizes), dim)
 
 
@@ -236,7 +311,13 @@ def _chunk_sizes(x, chunks, dim):
 
 @composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 3), 5, dim=1)])
 def chunk(F, self, chunks: int, dim: int = 0):
-    """Views of at most `chunks` pieces of a dim, all but the last of one size."""
+    """Views of at most `chunks` pieces of a dim, all but the last of one size.
+
+    Examples
+    --------
+    >>> gc.chunk(gc.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
     return F.split(self, _chunk_sizes(self, chunks, dim), dim)
 
 
@@ -251,19 +332,36 @@ def unsafe_split(F, tensor, split_size: Ints, dim: int = 0):
     """`split` for pieces that may be written to in place: they share memory, and autograd takes them for results.
 
     Such writes to one piece are not noticed where the tensor itself, or another view of it, is needed.
+
+    Examples
+    --------
+    >>> gc.unsafe_split(gc.arange(4), 2)
+    (tensor([0, 1]), tensor([2, 3]))
     """
     return F.split(tensor, split_size, dim)
 
 
 @composite(samples=lambda: [case(floats(5, 2), (2, 3))])
 def unsafe_split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
-    """`split_with_sizes` for pieces that may be written to in place, see `unsafe_split`."""
+    """`split_with_sizes` for pieces that may be written to in place, see `unsafe_split`.
+
+    Examples
+    --------
+    >>> gc.unsafe_split_with_sizes(gc.arange(4), [1, 3])
+    (tensor([0]), tensor([1, 2, 3]))
+    """
     return F.unsafe_split(self, tuple(split_sizes), dim)
 
 
 @composite(samples=lambda: [case(floats(5, 2), 2)])
 def unsafe_chunk(F, input, chunks: int, dim: int = 0):
-    """`chunk` for pieces that may be written to in place, see `unsafe_split`."""
+    """`chunk` for pieces that may be written to in place, see `unsafe_split`.
+
+    Examples
+    --------
+    >>> gc.unsafe_chunk(gc.arange(4), 2)
+    (tensor([0, 1]), tensor([2, 3]))
+    """
     return F.unsafe_split(input, _chunk_sizes(input, chunks, dim), dim)
 
 
@@ -274,7 +372,13 @@ def unsafe_chunk(F, input, chunks: int, dim: int = 0):
     samples=lambda: [case(floats(3, 2)), case(floats(2, 3), dim=-1), case(floats(2, 0), dim=0)],
 )
 def unbind(F, self, dim: int = 0):
-    """Views of the slices along a dim, without that dim."""
+    """Views of the slices along a dim, without that dim.
+
+    Examples
+    --------
+    >>> gc.unbind(gc.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))
+    """
     if not self.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     dim = wrap_dim(dim, self.ndim)
@@ -297,7 +401,13 @@ def _bounds(size, split):
 
 @composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 3), dim=1), case(floats(3), (2, 5, -1))])
 def tensor_split(F, self, indices_or_sections: Tensor | Ints, dim: int = 0):
-    """Views of the pieces of a dim: so many of nearly one size, or those between the given indices."""
+    """Views of the pieces of a dim: so many of nearly one size, or those between the given indices.
+
+    Examples
+    --------
+    >>> gc.tensor_split(gc.arange(5), 3)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     if not self.ndim:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     dim = wrap_dim(dim, self.ndim)
@@ -336,19 +446,39 @@ def _split_along(F, self, name, split, dim, least):
 
 @composite(samples=lambda: [case(floats(4), 2), case(floats(2, 4), (1, 3))])
 def hsplit(F, self, indices_or_sections: Ints):
-    """Views of the pieces of the second dim, of vectors of their only one."""
+    """Views of the pieces of the second dim, of vectors of their only one.
+
+    Examples
+    --------
+    >>> gc.hsplit(gc.arange(4).reshape(2, 2), 2)
+    (tensor([[0],
+            [2]]), tensor([[1],
+            [3]]))
+    """
     return _split_along(F, self, "hsplit", indices_or_sections, 0 if self.ndim == 1 else 1, 1)
 
 
 @composite(samples=lambda: [case(floats(4, 2), 2)])
 def vsplit(F, self, indices_or_sections: Ints):
-    """Views of the pieces of the first dim."""
+    """Views of the pieces of the first dim.
+
+    Examples
+    --------
+    >>> gc.vsplit(gc.arange(4).reshape(2, 2), 2)
+    (tensor([[0, 1]]), tensor([[2, 3]]))
+    """
     return _split_along(F, self, "vsplit", indices_or_sections, 0, 2)
 
 
 @composite(samples=lambda: [case(floats(1, 2, 4), 2)])
 def dsplit(F, self, indices_or_sections: Ints):
-    """Views of the pieces of the third dim."""
+    """Views of the pieces of the third dim.
+
+    Examples
+    --------
+    >>> [t.shape for t in gc.dsplit(gc.zeros(2, 2, 4), 2)]
+    [torch.Size([2, 2, 2]), torch.Size([2, 2, 2])]
+    """
     return _split_along(F, self, "dsplit", indices_or_sections, 2, 3)
 
 
@@ -366,13 +496,25 @@ def _for_each(F, tensors, function):
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2)]), case(floats())])
 def atleast_1d(F, tensors: Arrays):
-    """Tensors with at least one dim."""
+    """Tensors with at least one dim.
+
+    Examples
+    --------
+    >>> gc.atleast_1d(gc.tensor(1.0))
+    tensor([1.])
+    """
     return _for_each(F, tensors, lambda x: x if x.ndim else F.reshape(x, (1,)))
 
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2)]), case(floats(2, 3))])
 def atleast_2d(F, tensors: Arrays):
-    """Tensors with at least two dims; vectors become rows."""
+    """Tensors with at least two dims; vectors become rows.
+
+    Examples
+    --------
+    >>> gc.atleast_2d(gc.tensor([1.0, 2.0]))
+    tensor([[1., 2.]])
+    """
     return _for_each(
         F, tensors, lambda x: F.reshape(x, (1, 1)) if not x.ndim else F.unsqueeze(x, 0) if x.ndim == 1 else x
     )
@@ -382,7 +524,18 @@ def atleast_2d(F, tensors: Arrays):
     method=False, varargs=True, samples=lambda: [case([floats(), floats(2), floats(2, 3)]), case(floats(1, 2, 3))]
 )
 def atleast_3d(F, tensors: Arrays):
-    """Tensors with at least three dims; vectors get one in front and one at the end."""
+    """Tensors with at least three dims; vectors get one in front and one at the end.
+
+    Returns
+    -------
+    Tensor
+        Of at least three dims.
+
+    Examples
+    --------
+    >>> gc.atleast_3d(gc.tensor([1.0, 2.0])).shape
+    torch.Size([1, 2, 1])
+    """
 
     def grown(x):
         if not x.ndim:
@@ -396,7 +549,20 @@ def atleast_3d(F, tensors: Arrays):
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(3, 1), floats(4)])])
 def broadcast_tensors(F, tensors: Arrays):
-    """Views of the tensors, expanded to their common shape."""
+    """Views of the tensors, expanded to their common shape.
+
+    Returns
+    -------
+    tuple of Tensor
+        All of the shape to which they broadcast.
+
+    Examples
+    --------
+    >>> gc.broadcast_tensors(gc.tensor([1, 2]), gc.tensor([[3], [4]]))
+    (tensor([[1, 2],
+            [1, 2]]), tensor([[3, 3],
+            [4, 4]]))
+    """
     tensors = _listed(F, tensors)
     shape = broadcast_shape([x.shape for x in tensors])
     return tuple(F.expand(x, shape) for x in tensors)
@@ -411,6 +577,18 @@ def meshgrid(F, tensors: Arrays, *, indexing: str = "ij"):
     """The grid that vectors span: each of them expanded along the dims of the others.
 
     With ``indexing="xy"`` the first two dims of the grid are exchanged.
+
+    Returns
+    -------
+    tuple of Tensor
+        All of shape ``(len(tensors[0]), len(tensors[1]), ...)``.
+
+    Examples
+    --------
+    >>> gc.meshgrid(gc.tensor([1, 2]), gc.tensor([3, 4]), indexing="ij")
+    (tensor([[1, 1],
+            [2, 2]]), tensor([[3, 4],
+            [3, 4]]))
     """
     tensors = _listed(F, tensors)
     if indexing not in ("ij", "xy"):
@@ -430,7 +608,21 @@ def meshgrid(F, tensors: Arrays, *, indexing: str = "ij"):
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(2), floats(3)]), case([floats(2)])])
 def cartesian_prod(F, tensors: Arrays):
-    """All combinations of one element from each vector, as rows."""
+    """All combinations of one element from each vector, as rows.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(number of combinations, len(tensors))``.
+
+    Examples
+    --------
+    >>> gc.cartesian_prod(gc.tensor([1, 2]), gc.tensor([3, 4]))
+    tensor([[1, 3],
+            [1, 4],
+            [2, 3],
+            [2, 4]])
+    """
     tensors = _listed(F, tensors)
     for x in tensors:
         if x.ndim != 1:
@@ -442,7 +634,20 @@ def cartesian_prod(F, tensors: Arrays):
 
 @composite(samples=lambda: [case(floats(4)), case(floats(3), 2, True), case(floats(3), 1)])
 def combinations(F, input, r: int = 2, with_replacement: bool = False):
-    """All combinations of `r` elements of a vector, as rows."""
+    """All combinations of `r` elements of a vector, as rows.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(number of combinations, r)``.
+
+    Examples
+    --------
+    >>> gc.combinations(gc.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])
+    """
     if input.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
     if r < 0:

@@ -62,19 +62,48 @@ def linalg_inv(F, A):
     ------
     LinAlgError
         If a matrix is singular.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.linalg.inv(gc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
     """
     return F.inverted(A, "linalg.inv")[0]
 
 
 @composite(path="linalg.inv_ex", method=False, output_type="linalg_inv_ex", samples=_square_cases)
 def linalg_inv_ex(F, A, *, check_errors: bool = False):
-    """The inverses of square matrices, and for each the position of a zero on the diagonal, 0 if it has an inverse."""
+    """The inverses of square matrices, and for each the position of a zero on the diagonal, 0 if it has an inverse.
+
+    Examples
+    --------
+    >>> gc.linalg.inv_ex(gc.tensor([[2.0, 0.0], [0.0, 4.0]])).info
+    tensor(0, dtype=torch.int32)
+    """
     return F.inverted(A, "linalg.inv_ex" if check_errors else "")
 
 
 @composite(samples=_square_cases)
 def inverse(F, self):
-    """The inverses of square matrices; see `gradcore.linalg.inv`."""
+    """The inverses of square matrices; see `gradcore.linalg.inv`.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.inverse(gc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
     return F.inverted(self, "linalg.inv")[0]
 
 
@@ -175,13 +204,29 @@ def linalg_solve(F, A, B, *, left: bool = True):
     ------
     LinAlgError
         If a matrix is singular.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `B`.
+
+    Examples
+    --------
+    >>> gc.linalg.solve(gc.tensor([[2.0, 0.0], [0.0, 4.0]]), gc.tensor([2.0, 2.0]))
+    tensor([1.0000, 0.5000])
     """
     return F.solved(A, B, left, "torch.linalg.solve")[0]
 
 
 @composite(path="linalg.solve_ex", method=False, output_type="linalg_solve_ex", samples=_systems)
 def linalg_solve_ex(F, A, B, *, left: bool = True, check_errors: bool = False):
-    """The solution of ``A @ X = B``, and for each matrix the position of a zero pivot, 0 if there is none."""
+    """The solution of ``A @ X = B``, and for each matrix the position of a zero pivot, 0 if there is none.
+
+    Examples
+    --------
+    >>> gc.linalg.solve_ex(gc.tensor([[2.0, 0.0], [0.0, 4.0]]), gc.tensor([2.0, 2.0])).result
+    tensor([1.0000, 0.5000])
+    """
     result, _, _, info = F.solved(A, B, left, "torch.linalg.solve_ex" if check_errors else "")
     return result, info
 
@@ -213,6 +258,17 @@ def linalg_solve_triangular(F, A, B, *, upper: bool, left: bool = True, unitrian
     """The solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`, with a triangular `A`.
 
     Only the triangle that `upper` names is read, without its diagonal if `unitriangular`, which makes that ones.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `B`.
+
+    Examples
+    --------
+    >>> gc.linalg.solve_triangular(gc.tensor([[2.0, 0.0], [1.0, 4.0]]), gc.tensor([[2.0], [9.0]]), upper=False)
+    tensor([[1.],
+            [2.]])
     """
     check_matrix("linalg.solve_triangular", A)
     check_matrix("linalg.solve_triangular", B, "B")
@@ -247,7 +303,14 @@ def _(F, t, A, upper, left, unitriangular):
     case(floats(3, 2), _square(3, 3)), case(floats(3, 2), _square(3, 3), upper=False, transpose=True),
 ])  # fmt: skip
 def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, unitriangular: bool = False):
-    """The solution of ``A @ X = self`` with a triangular `A`, and a copy of it; see `linalg.solve_triangular`."""
+    """The solution of ``A @ X = self`` with a triangular `A`, and a copy of it; see `linalg.solve_triangular`.
+
+    Examples
+    --------
+    >>> gc.triangular_solve(gc.tensor([[2.0], [9.0]]), gc.tensor([[2.0, 0.0], [1.0, 4.0]]), upper=False).solution
+    tensor([[1.],
+            [2.]])
+    """
     for name, x in (("b", self), ("A", A)):
         if x.ndim < 2:
             raise RuntimeError(
@@ -269,7 +332,14 @@ def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, un
     case(floats(3, 6, 2, form="distinct"), floats(3, 2), dims=(1,)),
 ])  # fmt: skip
 def linalg_tensorsolve(F, A, B, dims: Dims = None):
-    """The solution `X` of ``tensordot(A, X, X.ndim) = B``, after moving the dims `dims` of `A` to the end."""
+    """The solution `X` of ``tensordot(A, X, X.ndim) = B``, after moving the dims `dims` of `A` to the end.
+
+    Examples
+    --------
+    >>> gc.linalg.tensorsolve(gc.eye(4).reshape(2, 2, 2, 2), gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
     if dims is not None:
         A = F.movedim(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     check_reshapable("other.ndim", A.shape, B.ndim)
@@ -281,7 +351,13 @@ def linalg_tensorsolve(F, A, B, dims: Dims = None):
     case(floats(2, 3, 6, form="distinct")), case(floats(6, 2, 3, form="distinct"), ind=1),
 ])  # fmt: skip
 def linalg_tensorinv(F, A, ind: int = 2):
-    """The inverse of ``tensordot(A, ., ind)``."""
+    """The inverse of ``tensordot(A, ., ind)``.
+
+    Examples
+    --------
+    >>> gc.linalg.tensorinv(gc.eye(4).reshape(2, 2, 4)).shape
+    torch.Size([4, 2, 2])
+    """
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
     check_reshapable("ind", A.shape, ind)

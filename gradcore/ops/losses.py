@@ -183,7 +183,18 @@ def mse_loss(
     reduction: str = "mean",
     weight=None,
 ):
-    """``(input - target) ** 2``, with an optional `weight` for each element."""
+    """``(input - target) ** 2``, with an optional `weight` for each element.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the broadcast shape with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.mse_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
     reduction = chosen_reduction(reduction, size_average, reduce)
     given = input
     input, target = pair(F, input, target)
@@ -203,7 +214,18 @@ def l1_loss(
     reduction: str = "mean",
     weight=None,
 ):
-    """``abs(input - target)``, with an optional `weight` for each element."""
+    """``abs(input - target)``, with an optional `weight` for each element.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the broadcast shape with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.l1_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.0, 4.0]))
+    tensor(1.)
+    """
     reduction = chosen_reduction(reduction, size_average, reduce)
     given = input
     input, target = pair(F, input, target)
@@ -222,7 +244,18 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ):
-    """The absolute difference, rounded off: ``d ** 2 / (2 * beta)`` up to `beta`, ``abs(d) - beta / 2`` beyond."""
+    """The absolute difference, rounded off: ``d ** 2 / (2 * beta)`` up to `beta`, ``abs(d) - beta / 2`` beyond.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the broadcast shape with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.smooth_l1_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.5, 4.0]), reduction="none")
+    tensor([0.1250, 1.5000])
+    """
     reduction = chosen_reduction(reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
@@ -235,7 +268,18 @@ def smooth_l1_loss(
 
 @composite(path="nn.functional.huber_loss", samples=_pairs(delta=1.3))
 def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, weight=None):
-    """``d ** 2 / 2`` of the difference up to `delta`, ``delta * (abs(d) - delta / 2)`` beyond."""
+    """``d ** 2 / 2`` of the difference up to `delta`, ``delta * (abs(d) - delta / 2)`` beyond.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the broadcast shape with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.huber_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.5, 4.0]), reduction="none", delta=0.5)
+    tensor([0.1250, 0.8750])
+    """
     reduction = chosen_reduction(reduction)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
@@ -283,6 +327,16 @@ def poisson_nll_loss(
         Whether to add Stirling's approximation of ``log(target!)`` where the target is above 1.
     eps : float
         Keeps the logarithm of an expected count of zero finite.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the broadcast shape with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.poisson_nll_loss(gc.tensor([0.0, 1.0]), gc.tensor([1.0, 2.0]))
+    tensor(0.8591)
     """
     reduction = chosen_reduction(reduction, size_average, reduce)
     losses = F.exp(input) - target * input if log_input else input - target * F.log(input + eps)
@@ -313,6 +367,16 @@ def gaussian_nll_loss(F, input, target, var, full: bool = False, eps: float = 1e
         Whether to add the constant ``log(2 * pi) / 2``.
     eps : float
         The least variance; gradients pass as if smaller ones had been kept.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the shape of the input with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.gaussian_nll_loss(gc.tensor([0.0, 1.0]), gc.tensor([1.0, 1.0]), gc.tensor([1.0, 4.0]))
+    tensor(0.5966)
     """
     var = _variance(F, input, var)
     reduction = chosen_reduction(reduction)

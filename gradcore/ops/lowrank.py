@@ -35,6 +35,12 @@ def svd_lowrank(F, A, q: int | None = 6, niter: int = 2, M=None):
         Rounds of iteration; more where the singular values fall slowly.
     M : Tensor, optional
         What to subtract from `A`.
+
+    Examples
+    --------
+    >>> U, S, V = gc.svd_lowrank(gc.diag(gc.tensor([3.0, 2.0, 0.0])), q=2)
+    >>> U.shape, S.shape, V.shape
+    (torch.Size([3, 2]), torch.Size([2]), torch.Size([3, 2]))
     """
     check_matrix("svd_lowrank", A)
     check_floating("svd_lowrank", A)
@@ -50,7 +56,14 @@ def svd_lowrank(F, A, q: int | None = 6, niter: int = 2, M=None):
 
 @composite(method=False, random=True, samples=_cases)
 def pca_lowrank(F, A, q: int | None = None, center: bool = True, niter: int = 2):
-    """The principal components of the rows of `A`: `svd_lowrank` of `A` without its mean row if `center`."""
+    """The principal components of the rows of `A`: `svd_lowrank` of `A` without its mean row if `center`.
+
+    Examples
+    --------
+    >>> U, S, V = gc.pca_lowrank(gc.eye(4, 3), q=2)
+    >>> U.shape, S.shape, V.shape
+    (torch.Size([4, 2]), torch.Size([2]), torch.Size([3, 2]))
+    """
     check_matrix("pca_lowrank", A)
     q = min(6, *A.shape[-2:]) if q is None else q
     if not 0 <= q <= min(A.shape[-2:]):

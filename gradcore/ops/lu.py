@@ -103,7 +103,15 @@ def _forward(F, t, P, L, U):
     samples=_cases,
 )
 def linalg_lu(F, A, *, pivot: bool = True):
-    """``A = P @ L @ U`` with a permutation, a lower triangle with ones on its diagonal, and an upper triangle."""
+    """``A = P @ L @ U`` with a permutation, a lower triangle with ones on its diagonal, and an upper triangle.
+
+    Examples
+    --------
+    >>> A = gc.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> P, L, U = gc.linalg.lu(A)
+    >>> gc.allclose(P @ L @ U, A)
+    True
+    """
     _check("linalg.lu", A, pivot)
     LU, pivots, _ = F.factor_lu(A)
     return F.permutation(LU, pivots, A.shape[-2]), _lower(F, LU), _upper(F, LU)
@@ -140,19 +148,39 @@ def _(F, t, LU, pivots):
 
 @composite(path="linalg.lu_factor", method=False, output_type="linalg_lu_factor", samples=_cases)
 def linalg_lu_factor(F, A, *, pivot: bool = True):
-    """Both LU factors in one matrix, and pivots: row ``i`` was exchanged with row ``pivots[i] - 1``."""
+    """Both LU factors in one matrix, and pivots: row ``i`` was exchanged with row ``pivots[i] - 1``.
+
+    Examples
+    --------
+    >>> LU, pivots = gc.linalg.lu_factor(gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    >>> pivots
+    tensor([2, 2], dtype=torch.int32)
+    """
     return F.lu_factors(A, pivot, "torch.linalg.lu_factor")[:2]
 
 
 @composite(path="linalg.lu_factor_ex", method=False, output_type="linalg_lu_factor_ex", samples=_cases)
 def linalg_lu_factor_ex(F, A, *, pivot: bool = True, check_errors: bool = False):
-    """As `gradcore.linalg.lu_factor`, and for each matrix the position of a zero pivot, 0 if there is none."""
+    """As `gradcore.linalg.lu_factor`, and for each matrix the position of a zero pivot, 0 if there is none.
+
+    Examples
+    --------
+    >>> gc.linalg.lu_factor_ex(gc.tensor([[1.0, 2.0], [3.0, 4.0]])).info
+    tensor(0, dtype=torch.int32)
+    """
     return F.lu_factors(A, pivot, "torch.linalg.lu_factor_ex" if check_errors else "")
 
 
 @composite(samples=_cases)
 def lu(F, self, pivot: bool = True, get_infos: bool = False):
-    """LU factors and pivots, and what `gradcore.linalg.lu_factor_ex` calls info if `get_infos`."""
+    """LU factors and pivots, and what `gradcore.linalg.lu_factor_ex` calls info if `get_infos`.
+
+    Examples
+    --------
+    >>> LU, pivots = gc.lu(gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    >>> pivots
+    tensor([2, 2], dtype=torch.int32)
+    """
     return F.linalg_lu_factor_ex(self, pivot=pivot) if get_infos else F.lu_factors(self, pivot, "torch.lu_factor")[:2]
 
 
@@ -180,7 +208,15 @@ def _solve_cases():
     outputs=("P", "L", "U"), differentiable=(1, 2), method=False, output_type="lu_unpack", samples=_packed_cases
 )  # fmt: skip
 def lu_unpack(F, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
-    """What `gradcore.linalg.lu_factor` returns as a permutation and two factors; empty ones where not asked for."""
+    """What `gradcore.linalg.lu_factor` returns as a permutation and two factors; empty ones where not asked for.
+
+    Examples
+    --------
+    >>> P, L, U = gc.lu_unpack(*gc.linalg.lu_factor(gc.tensor([[1.0, 2.0], [3.0, 4.0]])))
+    >>> P
+    tensor([[0., 1.],
+            [1., 0.]])
+    """
     if unpack_pivots:
         if LU_pivots.dtype != "int32":
             raise RuntimeError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.")
@@ -220,7 +256,20 @@ lu_unpack.jvp("LU_data")(lambda F, t: (_lower(F, t) - F.new_eye(t, t.shape[-2], 
     ),
 )
 def linalg_lu_solve(F, LU, pivots, B, *, left: bool = True, adjoint: bool = False):
-    """The solution of ``A @ X = B`` (``X @ A = B`` if not `left`), or with ``A.mH``, from the LU factors of `A`."""
+    """The solution of ``A @ X = B`` (``X @ A = B`` if not `left`), or with ``A.mH``, from the LU factors of `A`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `B`.
+
+    Examples
+    --------
+    >>> LU, pivots = gc.linalg.lu_factor(gc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> gc.linalg.lu_solve(LU, pivots, gc.tensor([[2.0], [2.0]]))
+    tensor([[1.0000],
+            [0.5000]])
+    """
     check_square("linalg.lu_solve", LU)
     if pivots.dtype != "int32":
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
@@ -258,5 +307,18 @@ def _(F, grad, LU, pivots, result, left, adjoint, needs):
 
 @composite(method="lu_solve", samples=lambda: [case(floats(3, 2), _PACKED, _pivots(3, 3, 3))])
 def lu_solve(F, self, LU_data, LU_pivots):
-    """The solution of ``A @ X = self`` from the LU factors of `A`; see `gradcore.linalg.lu_solve`."""
+    """The solution of ``A @ X = self`` from the LU factors of `A`; see `gradcore.linalg.lu_solve`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of the input.
+
+    Examples
+    --------
+    >>> LU, pivots = gc.linalg.lu_factor(gc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> gc.lu_solve(gc.tensor([[2.0], [2.0]]), LU, pivots)
+    tensor([[1.0000],
+            [0.5000]])
+    """
     return F.linalg_lu_solve(LU_data, LU_pivots, self)

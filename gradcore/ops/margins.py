@@ -60,7 +60,18 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """``log(1 + exp(-target * input))`` for targets of 1 and -1."""
+    """``log(1 + exp(-target * input))`` for targets of 1 and -1.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the shape of the input with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.soft_margin_loss(gc.tensor([2.0, -1.0]), gc.tensor([1.0, 1.0]))
+    tensor(0.7201)
+    """
     reduction = chosen_reduction(reduction, size_average, reduce)
     wanted = input.dtype
     check_castable(dtypes.promote_types(wanted, target.dtype), wanted)
@@ -87,7 +98,18 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """Cross entropy of the input's sigmoid with the targets 1 and 0 of each class, averaged over the classes."""
+    """Cross entropy of the input's sigmoid with the targets 1 and 0 of each class, averaged over the classes.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of shape ``(batch,)`` with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.multilabel_soft_margin_loss(gc.tensor([[2.0, -1.0]]), gc.tensor([[1.0, 0.0]]))
+    tensor(0.2201)
+    """
     reduction = chosen_reduction(reduction, size_average, reduce)
     losses = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
     if weight is not None:
@@ -116,7 +138,18 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """The input where the target is 1, ``max(0, margin - input)`` where it is -1."""
+    """The input where the target is 1, ``max(0, margin - input)`` where it is -1.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the shape of the input with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.hinge_embedding_loss(gc.tensor([0.2, 0.3]), gc.tensor([1, -1]))
+    tensor(0.4500)
+    """
     reduction = chosen_reduction(reduction, size_average, reduce)
     negative = F.where(target == 1, 0, F.clamp_min(margin - input, 0))
     positive = F.where(target == -1, 0, input)
@@ -145,7 +178,18 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """``max(0, margin - target * (input1 - input2))`` for targets of 1 (`input1` shall be higher) and -1."""
+    """``max(0, margin - target * (input1 - input2))`` for targets of 1 (`input1` shall be higher) and -1.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the broadcast shape with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.margin_ranking_loss(gc.tensor([1.0, 2.0]), gc.tensor([2.0, 1.0]), gc.tensor([1, 1]))
+    tensor(0.5000)
+    """
     reduction = chosen_reduction(reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
@@ -174,7 +218,18 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """``1 - cos`` of the angle between two vectors where the target is 1, ``max(0, cos - margin)`` where it is -1."""
+    """``1 - cos`` of the angle between two vectors where the target is 1, ``max(0, cos - margin)`` where it is -1.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of shape ``(batch,)`` with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.cosine_embedding_loss(gc.tensor([[1.0, 0.0]]), gc.tensor([[1.0, 1.0]]), gc.tensor([1]))
+    tensor(0.2929)
+    """
     reduction = chosen_reduction(reduction, size_average, reduce)
     if target.ndim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -238,6 +293,18 @@ def triplet_margin_loss(
     """``max(0, margin + d(anchor, positive) - d(anchor, negative))`` with the p-norm as distance.
 
     With `swap`, the distance between `positive` and `negative` counts instead where it is the smaller one.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of shape ``(batch,)`` with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.triplet_margin_loss(
+    ...     gc.tensor([[0.0, 0.0]]), gc.tensor([[1.0, 0.0]]), gc.tensor([[0.0, 1.5]])
+    ... )
+    tensor(0.5000)
     """
     reduction = chosen_reduction(reduction, size_average, reduce)
     return _triplet(
@@ -270,7 +337,22 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ):
-    """`triplet_margin_loss` with a distance of one's own (by default `pairwise_distance`)."""
+    """`triplet_margin_loss` with a distance of one's own (by default `pairwise_distance`).
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of shape ``(batch,)`` with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> anchor, positive, negative = gc.tensor([[1.0, 0.0]]), gc.tensor([[1.0, 0.0]]), gc.tensor([[0.0, 1.0]])
+    >>> gc.nn.functional.triplet_margin_with_distance_loss(
+    ...     anchor, positive, negative, distance_function=lambda x,
+    ...     y: 1 - gc.nn.functional.cosine_similarity(x, y)
+    ... )
+    tensor(0.)
+    """
     distance = F.pairwise_distance if distance_function is None else distance_function
     return _triplet(F, anchor, positive, negative, distance, margin, swap, chosen_reduction(reduction))
 
@@ -333,6 +415,16 @@ def multi_margin_loss(
         One number for each class.
     reduction : str
         ``'mean'``, ``'sum'`` or ``'none'``.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of shape ``(batch,)`` with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.multi_margin_loss(gc.tensor([[0.1, 0.2, 0.7]]), gc.tensor([2]))
+    tensor(0.3000)
     """
     reduction = chosen_reduction(reduction, size_average, reduce)
     if p not in (1, 2):
@@ -384,6 +476,16 @@ def multilabel_margin_loss(
         Of the input's shape: the target classes of each example, up to the first -1.
     reduction : str
         ``'mean'``, ``'sum'`` or ``'none'``.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of shape ``(batch,)`` with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.multilabel_margin_loss(gc.tensor([[0.1, 0.2, 0.4, 0.8]]), gc.tensor([[3, 0, -1, 1]]))
+    tensor(0.8500)
     """
     reduction = chosen_reduction(reduction, size_average, reduce)
     _check_classes(input)

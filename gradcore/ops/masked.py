@@ -74,13 +74,25 @@ def _reductions():
 
 @composite(path="masked.sum", samples=_reductions)
 def masked_sum(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Sum over `dim` of the elements that `mask` selects; 0 where it selects none."""
+    """Sum over `dim` of the elements that `mask` selects; 0 where it selects none.
+
+    Examples
+    --------
+    >>> gc.masked.sum(gc.tensor([1.0, 2.0, 3.0]), mask=gc.tensor([True, False, True]))
+    tensor(4.)
+    """
     return F.sum(_filled(F, self, mask, 0), _all_dims(dim, self.ndim), keepdim, dtype=dtype)
 
 
 @composite(path="masked.prod", samples=_reductions)
 def masked_prod(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Product over `dim` of the elements that `mask` selects; 1 where it selects none."""
+    """Product over `dim` of the elements that `mask` selects; 1 where it selects none.
+
+    Examples
+    --------
+    >>> gc.masked.prod(gc.tensor([2.0, 5.0, 3.0]), mask=gc.tensor([True, False, True]))
+    tensor(6.)
+    """
     result = _filled(F, self, mask, 1)
     for d in reversed(_all_dims(dim, self.ndim)):
         result = F.prod(result, d, keepdim, dtype=dtype)
@@ -89,7 +101,13 @@ def masked_prod(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
 
 @composite(path="masked.mean", samples=_reductions)
 def masked_mean(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Mean over `dim` of the elements that `mask` selects; NaN where it selects none."""
+    """Mean over `dim` of the elements that `mask` selects; NaN where it selects none.
+
+    Examples
+    --------
+    >>> gc.masked.mean(gc.tensor([1.0, 9.0, 3.0]), mask=gc.tensor([True, False, True]))
+    tensor(2.)
+    """
     dims = _all_dims(dim, self.ndim)
     total = F.sum(_filled(F, self, mask, 0), dims, keepdim, dtype=dtype or self.dtype)
     return total / _count(F, self, dims, keepdim, mask)
@@ -118,7 +136,13 @@ def masked_var(
     F, self, dim: Dims = None, unbiased: bool | None = None, *, correction: int | float | None = None,
     keepdim: bool = False, dtype: DType = None, mask=None,
 ):  # fmt: skip
-    """Variance over `dim` of the elements that `mask` selects."""
+    """Variance over `dim` of the elements that `mask` selects.
+
+    Examples
+    --------
+    >>> gc.masked.var(gc.tensor([1.0, 9.0, 3.0]), mask=gc.tensor([True, False, True]))
+    tensor(2.)
+    """
     return _variance(F, self, dim, unbiased, correction, keepdim, dtype, mask)
 
 
@@ -127,13 +151,25 @@ def masked_std(
     F, self, dim: Dims = None, unbiased: bool | None = None, *, correction: int | float | None = None,
     keepdim: bool = False, dtype: DType = None, mask=None,
 ):  # fmt: skip
-    """Standard deviation over `dim` of the elements that `mask` selects."""
+    """Standard deviation over `dim` of the elements that `mask` selects.
+
+    Examples
+    --------
+    >>> gc.masked.std(gc.tensor([1.0, 9.0, 3.0]), mask=gc.tensor([True, False, True]))
+    tensor(1.4142)
+    """
     return F.sqrt(_variance(F, self, dim, unbiased, correction, keepdim, dtype, mask))
 
 
 @composite(path="masked.norm", samples=_samples(2.0, 1))
 def masked_norm(F, self, ord: float = 2.0, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Vector norm over `dim` of the elements that `mask` selects."""
+    """Vector norm over `dim` of the elements that `mask` selects.
+
+    Examples
+    --------
+    >>> gc.masked.norm(gc.tensor([3.0, 9.0, 4.0]), mask=gc.tensor([True, False, True]))
+    tensor(5.)
+    """
     x = _filled(F, self, mask, math.inf if ord == -math.inf else 0)
     return F.linalg_vector_norm(x, ord, _all_dims(dim, self.ndim), keepdim, dtype=dtype)
 
@@ -143,33 +179,63 @@ def masked_norm(F, self, ord: float = 2.0, dim: Dims = None, *, keepdim: bool = 
 
 @composite(path="masked.amax", samples=_reductions)
 def masked_amax(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """The largest of the elements over `dim` that `mask` selects; the lowest number where it selects none."""
+    """The largest of the elements over `dim` that `mask` selects; the lowest number where it selects none.
+
+    Examples
+    --------
+    >>> gc.masked.amax(gc.tensor([1.0, 9.0, 3.0]), mask=gc.tensor([True, False, True]))
+    tensor(3.)
+    """
     x = _filled(F, self, mask, _lowest(self.dtype))
     return _cast(F, F.amax(x, _all_dims(dim, self.ndim), keepdim), dtype)
 
 
 @composite(path="masked.amin", samples=_reductions)
 def masked_amin(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """The smallest of the elements over `dim` that `mask` selects; the highest number where it selects none."""
+    """The smallest of the elements over `dim` that `mask` selects; the highest number where it selects none.
+
+    Examples
+    --------
+    >>> gc.masked.amin(gc.tensor([1.0, 0.0, 3.0]), mask=gc.tensor([True, False, True]))
+    tensor(1.)
+    """
     x = _filled(F, self, mask, _highest(self.dtype))
     return _cast(F, F.amin(x, _all_dims(dim, self.ndim), keepdim), dtype)
 
 
 @composite(path="masked.argmax", samples=_samples(1))
 def masked_argmax(F, self, dim: int | None = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Where over `dim` the largest of the elements lies that `mask` selects, in the input's dtype."""
+    """Where over `dim` the largest of the elements lies that `mask` selects, in the input's dtype.
+
+    Examples
+    --------
+    >>> gc.masked.argmax(gc.tensor([1.0, 9.0, 3.0]), mask=gc.tensor([True, False, True]))
+    tensor(2.)
+    """
     return _cast(F, F.argmax(_filled(F, self, mask, _lowest(self.dtype)), dim, keepdim), dtype or self.dtype)
 
 
 @composite(path="masked.argmin", samples=_samples(1))
 def masked_argmin(F, self, dim: int | None = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Where over `dim` the smallest of the elements lies that `mask` selects, in the input's dtype."""
+    """Where over `dim` the smallest of the elements lies that `mask` selects, in the input's dtype.
+
+    Examples
+    --------
+    >>> gc.masked.argmin(gc.tensor([1.0, 0.0, 3.0]), mask=gc.tensor([True, False, True]))
+    tensor(0.)
+    """
     return _cast(F, F.argmin(_filled(F, self, mask, _highest(self.dtype)), dim, keepdim), dtype or self.dtype)
 
 
 @composite(path="masked.median", samples=_samples(1))
 def masked_median(F, self, dim: int = -1, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """The lower median over `dim` of the elements that `mask` selects; NaN where it selects none."""
+    """The lower median over `dim` of the elements that `mask` selects; NaN where it selects none.
+
+    Examples
+    --------
+    >>> gc.masked.median(gc.tensor([1.0, 9.0, 3.0, 2.0]), mask=gc.tensor([True, False, True, True]))
+    tensor(2.)
+    """
     whole = self.dtype.category < 2
     x = F.to(self, dtypes.float32) if whole else self
     result = F.nanmedian(_filled(F, x, mask, math.nan), dim, keepdim)[0]
@@ -185,7 +251,13 @@ def masked_median(F, self, dim: int = -1, *, keepdim: bool = False, dtype: DType
 
 @composite(path="masked.logsumexp", samples=_samples(1))
 def masked_logsumexp(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """The logarithm of the sum over `dim` of the exponentials of the elements that `mask` selects."""
+    """The logarithm of the sum over `dim` of the exponentials of the elements that `mask` selects.
+
+    Examples
+    --------
+    >>> gc.masked.logsumexp(gc.tensor([0.0, 9.0, 0.0]), mask=gc.tensor([True, False, True]))
+    tensor(0.6931)
+    """
     x = _filled(F, self, mask, -math.inf if self.dtype.category > 1 else _lowest(self.dtype))
     return _cast(F, F.logsumexp(x, _all_dims(dim, self.ndim), keepdim), dtype)
 
@@ -198,26 +270,50 @@ def masked_logsumexp(F, self, dim: Dims = None, *, keepdim: bool = False, dtype:
     ],
 )
 def masked_logaddexp(F, self, other, *, dtype: DType = None, input_mask=None, other_mask=None):
-    """``log(exp(input) + exp(other))`` of the elements that their masks select."""
+    """``log(exp(input) + exp(other))`` of the elements that their masks select.
+
+    Examples
+    --------
+    >>> gc.masked.logaddexp(gc.tensor([0.0, 0.0]), gc.tensor([0.0, 1.0]), other_mask=gc.tensor([True, False]))
+    tensor([0.6931, 0.0000])
+    """
     x = _filled(F, self, input_mask, _lowest(self.dtype))
     return _cast(F, F.logaddexp(x, _filled(F, other, other_mask, _lowest(other.dtype))), dtype or self.dtype)
 
 
 @composite(path="masked.softmax", samples=_samples(1))
 def masked_softmax(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Softmax along `dim` of the elements that `mask` selects; 0 for the others, NaN where it selects none."""
+    """Softmax along `dim` of the elements that `mask` selects; 0 for the others, NaN where it selects none.
+
+    Examples
+    --------
+    >>> gc.masked.softmax(gc.tensor([1.0, 9.0, 1.0]), 0, mask=gc.tensor([True, False, True]))
+    tensor([0.5000, 0.0000, 0.5000])
+    """
     return F.softmax(_filled(F, self, mask, _lowest(self.dtype)), dim, dtype=dtype)
 
 
 @composite(path="masked.log_softmax", samples=lambda: [case(floats(3, 5), 1)])
 def masked_log_softmax(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Logarithm of the softmax along `dim` of the elements that `mask` selects."""
+    """Logarithm of the softmax along `dim` of the elements that `mask` selects.
+
+    Examples
+    --------
+    >>> gc.masked.log_softmax(gc.tensor([1.0, 1.0]), 0, mask=gc.tensor([True, True]))
+    tensor([-0.6931, -0.6931])
+    """
     return F.log_softmax(_filled(F, self, mask, _lowest(self.dtype)), dim, dtype=dtype)
 
 
 @composite(path="masked.softmin", samples=_samples(1))
 def masked_softmin(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Softmax along `dim` of the negative elements that `mask` selects."""
+    """Softmax along `dim` of the negative elements that `mask` selects.
+
+    Examples
+    --------
+    >>> gc.masked.softmin(gc.tensor([1.0, 9.0, 1.0]), 0, mask=gc.tensor([True, False, True]))
+    tensor([0.5000, 0.0000, 0.5000])
+    """
     return F.softmin(_filled(F, self, mask, _highest(self.dtype)), dim, dtype=dtype)
 
 
@@ -226,18 +322,36 @@ def masked_softmin(F, self, dim: int, *, dtype: DType = None, mask=None):
 
 @composite(path="masked.cumsum", samples=_samples(1))
 def masked_cumsum(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Sums along `dim` up to each element, of those that `mask` selects."""
+    """Sums along `dim` up to each element, of those that `mask` selects.
+
+    Examples
+    --------
+    >>> gc.masked.cumsum(gc.tensor([1.0, 9.0, 3.0]), 0, mask=gc.tensor([True, False, True]))
+    tensor([1., 1., 4.])
+    """
     return F.cumsum(_filled(F, self, mask, 0), dim, dtype=dtype)
 
 
 @composite(path="masked.cumprod", samples=_samples(1))
 def masked_cumprod(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Products along `dim` up to each element, of those that `mask` selects."""
+    """Products along `dim` up to each element, of those that `mask` selects.
+
+    Examples
+    --------
+    >>> gc.masked.cumprod(gc.tensor([2.0, 9.0, 3.0]), 0, mask=gc.tensor([True, False, True]))
+    tensor([2., 2., 6.])
+    """
     return F.cumprod(_filled(F, self, mask, 1), dim, dtype=dtype)
 
 
 @composite(path="masked.normalize", samples=_samples(2.0, 1))
 def masked_normalize(F, self, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType = None, mask=None):
-    """The elements that `mask` selects over their norm along `dim`, which counts as `eps` at least."""
+    """The elements that `mask` selects over their norm along `dim`, which counts as `eps` at least.
+
+    Examples
+    --------
+    >>> gc.masked.normalize(gc.tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=gc.tensor([True, False, True]))
+    tensor([0.6000, 0.0000, 0.8000])
+    """
     norm = F.masked_norm(self, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _filled(F, self, mask, 0) / F.clamp(norm, eps)

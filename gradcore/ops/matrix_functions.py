@@ -29,7 +29,19 @@ def _power_cases():
 
 @composite(path="linalg.matrix_power", method=False, samples=_power_cases)
 def linalg_matrix_power(F, A, n: int):
-    """The product of `n` copies of square matrices, or of their inverses if `n` is negative."""
+    """The product of `n` copies of square matrices, or of their inverses if `n` is negative.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.linalg.matrix_power(gc.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
     if not hasattr(n, "__index__"):
         raise TypeError(f"linalg_matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
     check_square("linalg.matrix_power", A)
@@ -48,7 +60,19 @@ def linalg_matrix_power(F, A, n: int):
 
 @composite(samples=_power_cases)
 def matrix_power(F, self, n: int):
-    """The product of `n` copies of square matrices; see `gradcore.linalg.matrix_power`."""
+    """The product of `n` copies of square matrices; see `gradcore.linalg.matrix_power`.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.matrix_power(gc.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
     return F.linalg_matrix_power(self, n)
 
 
@@ -66,7 +90,19 @@ def _exp_of_block(F, A, t):
     samples=lambda: [case(floats(3, 3)), case(floats(2, 2, 2)), case(floats(1, 1)), case(floats(0, 0))],
 )
 def linalg_matrix_exp(F, A):
-    """The exponential of square matrices, ``I + A + A @ A / 2 + ...``."""
+    """The exponential of square matrices, ``I + A + A @ A / 2 + ...``.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.linalg.matrix_exp(gc.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
     check_square("linalg.matrix_exp", A)
     return F.matrix_exponential(A)
 
@@ -76,7 +112,19 @@ linalg_matrix_exp.jvp("A")(lambda F, t, A: _exp_of_block(F, A, t))
 
 @composite(samples=lambda: [case(floats(3, 3)), case(floats(2, 2, 2))])
 def matrix_exp(F, self):
-    """The exponential of square matrices; see `gradcore.linalg.matrix_exp`."""
+    """The exponential of square matrices; see `gradcore.linalg.matrix_exp`.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.matrix_exp(gc.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
     return F.linalg_matrix_exp(self)
 
 
@@ -180,7 +228,19 @@ def linalg_pinv(
     atol: Tensor | float | None = None,
     rtol: Tensor | float | None = None,
 ):
-    """The pseudo-inverse of matrices: singular values up to ``max(atol, rtol * the largest)`` count as zero."""
+    """The pseudo-inverse of matrices: singular values up to ``max(atol, rtol * the largest)`` count as zero.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n, m)``.
+
+    Examples
+    --------
+    >>> gc.linalg.pinv(gc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
     if A.ndim < 2 or A.dtype.category < 2:
         raise RuntimeError(
             f"linalg.pinv({A.dtype.scalar_name}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of "
@@ -191,7 +251,19 @@ def linalg_pinv(
 
 @composite(samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(4, 2))])
 def pinverse(F, self, rcond: float = 1e-15):
-    """The pseudo-inverse of matrices; see `gradcore.linalg.pinv`."""
+    """The pseudo-inverse of matrices; see `gradcore.linalg.pinv`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n, m)``.
+
+    Examples
+    --------
+    >>> gc.pinverse(gc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
     return F.linalg_pinv(self, rcond)
 
 
@@ -207,7 +279,18 @@ def linalg_matrix_rank(
     atol: Tensor | float | None = None,
     rtol: Tensor | float | None = None,
 ):
-    """The number of singular values above ``max(atol, rtol * the largest)``, or above `tol`."""
+    """The number of singular values above ``max(atol, rtol * the largest)``, or above `tol`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*)``, int64.
+
+    Examples
+    --------
+    >>> gc.linalg.matrix_rank(gc.tensor([[1.0, 2.0], [2.0, 4.0]]))
+    tensor(1)
+    """
     check_matrix("torch.linalg.matrix_rank", A, "input")
     sizes = _sizes(F, A, hermitian)
     if tol is not None:
@@ -220,7 +303,18 @@ def linalg_matrix_rank(
     case(floats(2, 3, 3, form="well-conditioned"), p="fro"), case(floats(3, 3, form="well-conditioned"), p=-2),
 ])  # fmt: skip
 def linalg_cond(F, A, p: Order = None):
-    """The condition number with respect to a matrix norm; infinite for singular matrices."""
+    """The condition number with respect to a matrix norm; infinite for singular matrices.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*)``.
+
+    Examples
+    --------
+    >>> gc.linalg.cond(gc.tensor([[4.0, 0.0], [0.0, 2.0]]))
+    tensor(2.)
+    """
     if A.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
     if p is None or p in (2, -2):
@@ -294,6 +388,12 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
         The name of a LAPACK routine. All of them give the same solution here, but ``"gels"`` takes the rank for full
         and leaves it out, ``"gelsy"`` (the default) leaves the residuals out, and all but ``"gelsd"`` and ``"gelss"``
         the singular values.
+
+    Examples
+    --------
+    >>> gc.linalg.lstsq(gc.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), gc.tensor([[1.0], [4.0], [5.0]])).solution
+    tensor([[1.],
+            [2.]])
     """
     name = "torch.linalg.lstsq"
     if A.ndim < 2:
@@ -326,7 +426,13 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
 
 @composite(path="linalg.diagonal", method=False, samples=lambda: [case(floats(2, 3, 4)), case(floats(3, 3), offset=1)])
 def linalg_diagonal(F, A, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
-    """A view of the diagonals of matrices; see `gradcore.diagonal`."""
+    """A view of the diagonals of matrices; see `gradcore.diagonal`.
+
+    Examples
+    --------
+    >>> gc.linalg.diagonal(gc.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     return F.diagonal(A, offset, dim1, dim2)
 
 
@@ -334,7 +440,19 @@ def linalg_diagonal(F, A, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
     path="linalg.vander", method=False, samples=lambda: [case(floats(3)), case(floats(2, 3), N=4), case(floats(2), N=2)]
 )
 def linalg_vander(F, x, *, N: int | None = None):
-    """The powers of the elements, from the power 0, along a new last dim of size `N`."""
+    """The powers of the elements, from the power 0, along a new last dim of size `N`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n, N)``.
+
+    Examples
+    --------
+    >>> gc.linalg.vander(gc.tensor([2, 3]), N=3)
+    tensor([[1, 2, 4],
+            [1, 3, 9]])
+    """
     if (N is None and (not x.ndim or x.shape[-1] < 2)) or (N is not None and N <= 1):
         raise RuntimeError("N must be greater than 1.")
     n = x.shape[-1] if N is None else N
@@ -345,7 +463,19 @@ def linalg_vander(F, x, *, N: int | None = None):
 
 @composite(method=False, samples=lambda: [case(floats(3)), case(floats(3), N=2, increasing=True)])
 def vander(F, x, N: int | None = None, increasing: bool = False):
-    """The powers of the elements of a vector along a new dim, the highest first unless `increasing`."""
+    """The powers of the elements of a vector along a new dim, the highest first unless `increasing`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n, N)``.
+
+    Examples
+    --------
+    >>> gc.vander(gc.tensor([2, 3]), N=3)
+    tensor([[4, 2, 1],
+            [9, 3, 1]])
+    """
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     n = x.shape[0] if N is None else N

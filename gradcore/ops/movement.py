@@ -39,7 +39,14 @@ def _reshaped(x, shape):
     ],
 )
 def reshape(F, self, shape: Sizes):
-    """The same elements in another shape, in which one size may be -1: a view where possible, else a copy."""
+    """The same elements in another shape, in which one size may be -1: a view where possible, else a copy.
+
+    Examples
+    --------
+    >>> gc.reshape(gc.arange(4), (2, -1))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return _reshaped(self, shape)
 
 
@@ -93,7 +100,13 @@ def reshape_as(F, self, other):
     samples=lambda: [case(floats(2, 3, 4)), case(floats(2, 3, 4), 1, 2), case(floats(2, 3, 4), 0, -2), case(floats())]
 )
 def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
-    """The dims from `start_dim` to `end_dim` made into one."""
+    """The dims from `start_dim` to `end_dim` made into one.
+
+    Examples
+    --------
+    >>> gc.flatten(gc.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
     start, end = wrap_dim(start_dim, self.ndim), wrap_dim(end_dim, self.ndim)
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
@@ -113,13 +126,26 @@ def alias(F, self):
 
 @composite(samples=lambda: [case(floats(2, 6), 1, (2, -1)), case(floats(4), 0, (2, 2))])
 def unflatten(F, self, dim: int, sizes: Sequence[int]):
-    """One dim split into `sizes`, one of which may be -1."""
+    """One dim split into `sizes`, one of which may be -1.
+
+    Examples
+    --------
+    >>> gc.unflatten(gc.arange(6), 0, (2, 3))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
     return F.view_shape(self, unflattened(self.shape, dim, sizes))
 
 
 @composite(samples=lambda: [case(floats(2, 3)), case(floats())])
 def ravel(F, self):
-    """All dims made into one."""
+    """All dims made into one.
+
+    Examples
+    --------
+    >>> gc.ravel(gc.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
     return F.reshape(F.contiguous(self), (-1,))
 
 
@@ -139,7 +165,13 @@ def _squeezed_node(self, dim=None):
     ],
 )
 def squeeze(F, self, dim: Dims = None):
-    """Without the dims of size 1: all of them, or those among `dim`."""
+    """Without the dims of size 1: all of them, or those among `dim`.
+
+    Examples
+    --------
+    >>> gc.squeeze(gc.zeros(1, 3, 1)).shape
+    torch.Size([3])
+    """
     dims = range(self.ndim) if dim is None else distinct(dim, self.ndim)
     single = tuple(d for d in dims if self.ndim and self.shape[d] == 1)
     return self.squeeze(single) if single else self[...]
@@ -151,7 +183,14 @@ def squeeze(F, self, dim: Dims = None):
     samples=lambda: [case(floats(2, 3), dim=0), case(floats(2, 3), dim=-1), case(floats(), dim=0)],
 )
 def unsqueeze(F, self, dim: int):
-    """With a further dim of size 1 at that place."""
+    """With a further dim of size 1 at that place.
+
+    Examples
+    --------
+    >>> gc.unsqueeze(gc.tensor([1, 2]), 1)
+    tensor([[1],
+            [2]])
+    """
     dim = wrap_dim(dim, self.ndim + 1)
     return self.reshape((*self.shape[:dim], 1, *self.shape[dim:]))
 
@@ -170,7 +209,14 @@ def unsqueeze(F, self, dim: int):
     ],
 )
 def expand(F, self, size: Sizes):
-    """A view with dims of size 1 repeated to `size`, in which -1 keeps a dim."""
+    """A view with dims of size 1 repeated to `size`, in which -1 keeps a dim.
+
+    Examples
+    --------
+    >>> gc.tensor([[1], [2]]).expand(-1, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
     return F.expanded(self, expanded(self.shape, size))
 
 
@@ -182,7 +228,19 @@ def expand_as(F, self, other):
 
 @composite(samples=lambda: [case(floats(3, 1), (3, 4))])
 def broadcast_to(F, self, size: Sequence[int]):
-    """A view expanded to `size`."""
+    """A view expanded to `size`.
+
+    Returns
+    -------
+    Tensor
+        Of shape `size`: a view.
+
+    Examples
+    --------
+    >>> gc.broadcast_to(gc.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return F.expand(self, size)
 
 
@@ -201,7 +259,14 @@ def sum_to_size(self, size: Sizes):
     samples=lambda: [case(floats(2, 3), (2, 1, 2)), case(floats(2), (0,)), case(floats(), (3,))],
 )
 def repeat(F, self, repeats: Sizes):
-    """Copies of the tensor side by side, `repeats` times along each dim; leading dims may be added."""
+    """Copies of the tensor side by side, `repeats` times along each dim; leading dims may be added.
+
+    Examples
+    --------
+    >>> gc.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     repeats = each(repeats)
     lead = len(repeats) - self.ndim
     if lead < 0:
@@ -225,7 +290,13 @@ def _folded(F, grad, shape, repeats):
 
 @composite(samples=lambda: [case(floats(2, 3), (2,)), case(floats(2), (2, 2))])
 def tile(F, self, dims: Sizes):
-    """Copies of the tensor side by side; `dims` that are missing in front are 1."""
+    """Copies of the tensor side by side; `dims` that are missing in front are 1.
+
+    Examples
+    --------
+    >>> gc.tile(gc.tensor([1, 2]), (2,))
+    tensor([1, 2, 1, 2])
+    """
     dims = each(dims)
     return F.repeat(self, (1,) * (self.ndim - len(dims)) + dims)
 
@@ -239,26 +310,54 @@ def tile(F, self, dims: Sizes):
     samples=lambda: [case(floats(2, 3, 4), 0, -1), case(floats(), 0, 0)],
 )
 def transpose(F, self, dim0: int, dim1: int):
-    """A view with two dims exchanged."""
+    """A view with two dims exchanged.
+
+    Examples
+    --------
+    >>> gc.transpose(gc.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     dim0, dim1 = wrap_dim(dim0, self.ndim), wrap_dim(dim1, self.ndim)
     return self.swapaxes(dim0, dim1) if self.ndim else self[...]
 
 
 @composite(samples=lambda: [case(floats(2, 3, 4), 0, 2)])
 def swapaxes(F, self, axis0: int, axis1: int):
-    """A view with two dims exchanged."""
+    """A view with two dims exchanged.
+
+    Examples
+    --------
+    >>> gc.swapaxes(gc.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     return F.transpose(self, axis0, axis1)
 
 
 @composite(samples=lambda: [case(floats(2, 3, 4), 0, 2)])
 def swapdims(F, self, dim0: int, dim1: int):
-    """A view with two dims exchanged."""
+    """A view with two dims exchanged.
+
+    Examples
+    --------
+    >>> gc.swapdims(gc.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     return F.transpose(self, dim0, dim1)
 
 
 @linear(lambda F, grad: F.t(grad), view=True, samples=lambda: [case(floats(2, 3)), case(floats(3)), case(floats())])
 def t(F, self):
-    """The transpose of a matrix; vectors and numbers as they are."""
+    """The transpose of a matrix; vectors and numbers as they are.
+
+    Examples
+    --------
+    >>> gc.t(gc.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 3],
+            [2, 4]])
+    """
     if self.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
     return self.transpose() if self.ndim == 2 else self[...]
@@ -270,7 +369,13 @@ def t(F, self):
     samples=lambda: [case(floats(2, 3, 4), (2, 0, -2)), case(floats(), ())],
 )
 def permute(F, self, dims: Sizes):
-    """A view with the dims in another order."""
+    """A view with the dims in another order.
+
+    Examples
+    --------
+    >>> gc.permute(gc.zeros(2, 3, 4), (2, 0, 1)).shape
+    torch.Size([4, 2, 3])
+    """
     try:
         return self.transpose(dims)
     except (IndexError, TypeError, ValueError):
@@ -289,13 +394,26 @@ def _permute_error(ndim, dims):
 
 @composite(aliases=("moveaxis",), samples=lambda: [case(floats(2, 3, 4), 0, 2), case(floats(2, 3, 4), (0, 1), (-1, 0))])
 def movedim(F, self, source: Ints, destination: Ints):
-    """A view with the dims `source` moved to the places `destination`."""
+    """A view with the dims `source` moved to the places `destination`.
+
+    Examples
+    --------
+    >>> gc.movedim(gc.zeros(2, 3, 4), 0, -1).shape
+    torch.Size([3, 4, 2])
+    """
     return F.permute(self, moved(self.ndim, source, destination))
 
 
 @composite(samples=lambda: [case(floats(2, 3, 4)), case(floats())])
 def adjoint(F, self):
-    """The conjugate transpose of the last two dims."""
+    """The conjugate transpose of the last two dims.
+
+    Examples
+    --------
+    >>> gc.adjoint(gc.tensor([[1 + 1j, 2 + 0j]]))
+    tensor([[1.-1.j],
+            [2.-0.j]])
+    """
     if self.ndim == 1:
         raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
     flipped = F.transpose(self, -2, -1) if self.ndim else self
@@ -307,7 +425,13 @@ def adjoint(F, self):
     samples=lambda: [case(floats(2, 3), (0, -1)), case(floats(), (0,)), case(floats(2, 3), (1,))],
 )
 def flip(F, self, dims: Sizes):
-    """A copy with the order of the elements along `dims` reversed."""
+    """A copy with the order of the elements along `dims` reversed.
+
+    Examples
+    --------
+    >>> gc.flip(gc.tensor([1, 2, 3]), (0,))
+    tensor([3, 2, 1])
+    """
     dims = distinct(dims, self.ndim)
     key = tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(self.ndim))
     return self[key].copy() if self.ndim else self.copy()
@@ -315,7 +439,14 @@ def flip(F, self, dims: Sizes):
 
 @composite(samples=lambda: [case(floats(2, 3))])
 def fliplr(F, self):
-    """A copy with the columns in reversed order."""
+    """A copy with the columns in reversed order.
+
+    Examples
+    --------
+    >>> gc.fliplr(gc.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
+    """
     if self.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return F.flip(self, (1,))
@@ -323,7 +454,14 @@ def fliplr(F, self):
 
 @composite(samples=lambda: [case(floats(2, 3))])
 def flipud(F, self):
-    """A copy with the rows in reversed order."""
+    """A copy with the rows in reversed order.
+
+    Examples
+    --------
+    >>> gc.flipud(gc.tensor([[1, 2], [3, 4]]))
+    tensor([[3, 4],
+            [1, 2]])
+    """
     if self.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return F.flip(self, (0,))
@@ -339,7 +477,13 @@ def flipud(F, self):
     ],
 )
 def roll(F, self, shifts: Ints, dims: Ints = ()):
-    """The elements shifted along `dims`, or along the flattened tensor; what leaves at the end enters in front."""
+    """The elements shifted along `dims`, or along the flattened tensor; what leaves at the end enters in front.
+
+    Examples
+    --------
+    >>> gc.roll(gc.tensor([1, 2, 3]), 1)
+    tensor([3, 1, 2])
+    """
     shifts, dims = each(shifts), each(dims)
     if len(shifts) != len(dims) and (dims or len(shifts) != 1):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
@@ -361,7 +505,14 @@ def roll(F, self, shifts: Ints, dims: Ints = ()):
     ],
 )
 def rot90(F, self, k: int = 1, dims: Ints = (0, 1)):
-    """The plane of two dims turned by 90 degrees `k` times, from the first dim towards the second."""
+    """The plane of two dims turned by 90 degrees `k` times, from the first dim towards the second.
+
+    Examples
+    --------
+    >>> gc.rot90(gc.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])
+    """
     dims = each(dims)
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
@@ -377,7 +528,14 @@ def rot90(F, self, k: int = 1, dims: Ints = (0, 1)):
 
 @linear(lambda F, grad: grad, contiguous=False, samples=lambda: [case(floats(2, 3)), case(floats())])
 def clone(F, self, *, memory_format: Any = None):
-    """A copy, with its elements in the same order in memory (or, with a `memory_format`, in that of the indices)."""
+    """A copy, with its elements in the same order in memory (or, with a `memory_format`, in that of the indices).
+
+    Examples
+    --------
+    >>> x = gc.tensor([1.0, 2.0], requires_grad=True)
+    >>> gc.clone(x)
+    tensor([1., 2.], grad_fn=<CloneBackward0>)
+    """
     return self.copy("K" if memory_format is None or "preserve" in str(memory_format) else "C")
 
 

@@ -161,6 +161,15 @@ def multi_head_attention_forward(
     -------
     tuple of Tensor
         The result, in the shape of `query`, and the weights or None.
+
+    Examples
+    --------
+    >>> x = gc.ones(5, 2, 4)
+    >>> out, weights = gc.nn.functional.multi_head_attention_forward(
+    ...     x, x, x, 4, 2, gc.ones(12, 4), gc.zeros(12), out_proj_weight=gc.eye(4), out_proj_bias=gc.zeros(4)
+    ... )
+    >>> out.shape, weights.shape
+    (torch.Size([5, 2, 4]), torch.Size([2, 5, 5]))
     """
     _check(query, key, value, embed_dim_to_check, num_heads)
     if is_causal and attn_mask is None:

@@ -164,6 +164,16 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
         Of that shape.
     eps : float
         Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.layer_norm(gc.tensor([[0.0, 1.0, 2.0]]), (3,))
+    tensor([[-1.2247,  0.0000,  1.2247]])
     """
     shape = _checked_shape(input, normalized_shape)
     _check_like("weight", weight, shape)
@@ -234,6 +244,16 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
     """Divide by the root mean square of the last dims, whose sizes are `normalized_shape`; then multiply by `weight`.
 
     `eps`, added to the mean square, is by default the dtype's machine epsilon.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.rms_norm(gc.tensor([[3.0, 4.0]]), (2,))
+    tensor([[0.8485, 1.1314]])
     """
     shape = _checked_shape(input, normalized_shape)
     _check_like("weight", weight, shape)
@@ -256,7 +276,18 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
     ],
 )
 def local_response_norm(F, input, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
-    """Divide by ``(k + alpha * m) ** beta``, with `m` the mean square of `size` neighbouring channels."""
+    """Divide by ``(k + alpha * m) ** beta``, with `m` the mean square of `size` neighbouring channels.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.local_response_norm(gc.ones(1, 3, 1), size=3, alpha=3.0).flatten()
+    tensor([0.4387, 0.3536, 0.4387])
+    """
     if input.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
     if not prod(input.shape):

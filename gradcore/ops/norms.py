@@ -37,7 +37,13 @@ def _check_empty(x, ord, dim):
 
 @general(path="linalg.vector_norm", method=False, samples=_vector_cases)
 def linalg_vector_norm(F, self, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None); the largest size for inf, a count for 0."""
+    """``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None); the largest size for inf, a count for 0.
+
+    Examples
+    --------
+    >>> gc.linalg.vector_norm(gc.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
     check_floating("linalg.vector_norm", self)
     if dtype is not None:
         _check_dtype(self, dtype)
@@ -113,7 +119,19 @@ def _bounded(F, self, p, dim, maxnorm):
     ],
 )  # fmt: skip
 def renorm(F, self, p: float, dim: int, maxnorm: float):
-    """The tensor with every slice along `dim` whose `p`-norm is greater than `maxnorm` scaled down to that norm."""
+    """The tensor with every slice along `dim` whose `p`-norm is greater than `maxnorm` scaled down to that norm.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.renorm(gc.tensor([[3.0, 4.0], [0.3, 0.4]]), p=2, dim=0, maxnorm=1)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
     if p <= 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
     if maxnorm < 0:
@@ -158,6 +176,11 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     ord : {"fro", "nuc", 1, -1, 2, -2, inf, -inf}
         The square root of the sum of squares; the sum of the singular values; the largest (negative: smallest) sum of a
         column, singular value, sum of a row.
+
+    Examples
+    --------
+    >>> gc.linalg.matrix_norm(gc.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(5.)
     """
     check_matrix("linalg.matrix_norm", A)
     check_floating("linalg.matrix_norm", A)
@@ -189,7 +212,13 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     case(floats(2, 3), dim=0, keepdim=True), case(floats()),
 ])  # fmt: skip
 def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """A norm of vectors (one dim) or of matrices (two); without `ord` the square root of the sum of all squares."""
+    """A norm of vectors (one dim) or of matrices (two); without `ord` the square root of the sum of all squares.
+
+    Examples
+    --------
+    >>> gc.linalg.norm(gc.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
     dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     if dims is not None and len(dims) not in (1, 2) and ord is not None:
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
@@ -215,7 +244,13 @@ def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = Fa
     ]
 )
 def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType = None):
-    """A norm of all elements, or of those over `dim`; ``"nuc"`` is the sum of the singular values of matrices."""
+    """A norm of all elements, or of those over `dim`; ``"nuc"`` is the sum of the singular values of matrices.
+
+    Examples
+    --------
+    >>> gc.norm(gc.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
     if p == "nuc":
         return F.linalg_matrix_norm(self, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     return F.linalg_vector_norm(self, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype)
@@ -223,7 +258,13 @@ def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dty
 
 @composite(method=False, samples=lambda: [case(floats(3, 4)), case(floats(2, 3, 4), dim=(0, 2), keepdim=True)])
 def nuclear_norm(F, self, dim: Dims = (-2, -1), keepdim: bool = False):
-    """The sum of the singular values of matrices."""
+    """The sum of the singular values of matrices.
+
+    Examples
+    --------
+    >>> gc.nuclear_norm(gc.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(7.)
+    """
     return F.linalg_matrix_norm(self, "nuc", dim, keepdim)
 
 
@@ -238,7 +279,18 @@ def nuclear_norm(F, self, dim: Dims = (-2, -1), keepdim: bool = False):
     ]
 )
 def dist(F, self, other, p: float = 2):
-    """The norm of all elements of ``self - other``."""
+    """The norm of all elements of ``self - other``.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+
+    Examples
+    --------
+    >>> gc.dist(gc.tensor([0.0, 0.0]), gc.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
     return F.linalg_vector_norm(self - other, p)
 
 
@@ -248,7 +300,18 @@ def dist(F, self, other, p: float = 2):
     samples=lambda: [case(floats(4, 3)), case(floats(3, 2), 1.5), case(floats(1, 3))],
 )
 def pdist(F, input, p: float = 2.0):
-    """The distances of all pairs of rows in the norm of order `p`: ``(0, 1), (0, 2), ..., (n - 2, n - 1)``."""
+    """The distances of all pairs of rows in the norm of order `p`: ``(0, 1), (0, 2), ..., (n - 2, n - 1)``.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n * (n - 1) / 2,)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.pdist(gc.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))
+    tensor([5.0000, 1.0000, 4.2426])
+    """
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if p < 0:
@@ -295,7 +358,18 @@ def _cdist_cases():
     samples=_cdist_cases,
 )
 def cdist(F, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):
-    """The distances of every point (row) of `x1` from every one of `x2`, in the norm of order `p`."""
+    """The distances of every point (row) of `x1` from every one of `x2`, in the norm of order `p`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, p, r)``.
+
+    Examples
+    --------
+    >>> gc.cdist(gc.tensor([[0.0, 0.0]]), gc.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    tensor([[5., 1.]])
+    """
     for name, x in (("X1", x1), ("X2", x2)):
         if x.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")

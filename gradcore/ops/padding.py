@@ -22,7 +22,18 @@ from gradcore.ops.table import composite, general, linear
     ],
 )
 def constant_pad_nd(self, pad: Sequence[int], value: Number = 0):
-    """Surround the last dims with `value`, as `nn.functional.pad` does."""
+    """Surround the last dims with `value`, as `nn.functional.pad` does.
+
+    Returns
+    -------
+    Tensor
+        As large as the input and its padding.
+
+    Examples
+    --------
+    >>> gc.constant_pad_nd(gc.tensor([1, 2]), (1, 2), 9)
+    tensor([9, 1, 2, 9, 9])
+    """
 
 
 @constant_pad_nd.jvp("self")
@@ -130,6 +141,18 @@ def pad(F, input, pad: Sequence[int], mode: str = "constant", value: Number | No
         (without repeating the edge), ``'replicate'`` (the edge) or ``'circular'``.
     value : number, optional
         The constant; 0 by default.
+
+    Returns
+    -------
+    Tensor
+        As large as the input and its padding.
+
+    Examples
+    --------
+    >>> gc.nn.functional.pad(gc.tensor([[1.0, 2.0]]), (1, 1))
+    tensor([[0., 1., 2., 0.]])
+    >>> gc.nn.functional.pad(gc.tensor([[1.0, 2.0, 3.0]]), (2, 0), mode="reflect")
+    tensor([[3., 2., 1., 2., 3.]])
     """
     pad = tuple(int(n) for n in pad)
     _check_lengths(input, pad)

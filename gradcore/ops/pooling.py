@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import inf, prod
 from typing import Any
 
-from gradcore.ops.annotations import Ints, Sizes, Steps
+from gradcore.ops.annotations import Ints, OutputSizes, Sizes, Steps
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.spatial import DIMS, each, for_pooling
 from gradcore.ops.table import bilinear, composite, general, linear
@@ -377,7 +377,7 @@ def _declare_avg_pool(n: int) -> None:
 def _declare_adaptive(n: int) -> None:
     mean, maximum = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
 
-    def adaptive_avg_nd(F, input, output_size: Steps):
+    def adaptive_avg_nd(F, input, output_size: OutputSizes):
         sizes = _output_size(mean, input, n, output_size)
         if prod(sizes) == 1 and n > 1:
             return F.mean(input, tuple(range(-n, 0)), True)
@@ -385,7 +385,7 @@ def _declare_adaptive(n: int) -> None:
 
     adaptive_avg_nd.__doc__ = f"""The means of `output_size` equal parts of {DIMS[n]}; None keeps the size of a dim."""
 
-    def adaptive_max_nd(F, input, output_size: Steps, return_indices: bool = False):
+    def adaptive_max_nd(F, input, output_size: OutputSizes, return_indices: bool = False):
         sizes = _output_size(maximum, input, n, output_size)
         _check_input(maximum, input, n)
         out, indices = F.adaptive_max_pool(input, sizes)
@@ -403,7 +403,7 @@ def _declare_adaptive(n: int) -> None:
 
         composite(name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=samples)(function)
 
-    def with_indices(F, input, output_size: Steps):
+    def with_indices(F, input, output_size: OutputSizes):
         return adaptive_max_nd(F, input, output_size, True)
 
     with_indices.__doc__ = f"`{maximum}` with ``return_indices=True``."

@@ -70,6 +70,16 @@ def binary_cross_entropy(
     """Cross entropy of probabilities with targets between 0 and 1; logarithms are at least -100.
 
     `binary_cross_entropy_with_logits` takes scores instead, and is more accurate.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the shape of the input with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.binary_cross_entropy(gc.tensor([0.9, 0.2]), gc.tensor([1.0, 0.0]))
+    tensor(0.1643)
     """
     reduction = chosen_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
@@ -168,6 +178,16 @@ def binary_cross_entropy_with_logits(
         ``'mean'``, ``'sum'`` or ``'none'``.
     pos_weight : Tensor, optional
         A factor of the positive targets' part of each loss.
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the shape of the input with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.binary_cross_entropy_with_logits(gc.tensor([2.0, -1.0]), gc.tensor([1.0, 0.0]))
+    tensor(0.2201)
     """
     reduction = chosen_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
@@ -221,6 +241,16 @@ def kl_div(
         ``'batchmean'`` (the sum divided by the size of the first dim, which is the divergence's mean over the batch),
         ``'mean'`` (over all elements), ``'sum'`` or ``'none'``.
     log_target : bool
+
+    Returns
+    -------
+    Tensor
+        A scalar, or of the broadcast shape with ``reduction='none'``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.kl_div(gc.tensor([0.5, 0.5]).log(), gc.tensor([0.25, 0.75]), reduction="sum")
+    tensor(0.1308)
     """
     for t in (input, target):
         if t.dtype.category != 2:

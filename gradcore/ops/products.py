@@ -86,7 +86,20 @@ def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
     case(floats(2, 1), floats(1, 3)), case(floats(0, 3), floats(3, 2)), case(floats(2, 0), floats(0, 3)),
 ])  # fmt: skip
 def matmul(F, self, other):
-    """The matrix product; vectors take part as rows or columns, further dims are batches and broadcast."""
+    """The matrix product; vectors take part as rows or columns, further dims are batches and broadcast.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast batch shape and ``(n, p)``; dims of vectors are left out.
+
+    Examples
+    --------
+    >>> gc.matmul(gc.tensor([[1, 2], [3, 4]]), gc.tensor([10, 1]))
+    tensor([12, 34])
+    >>> gc.matmul(gc.ones(5, 1, 2, 3), gc.ones(4, 3, 6)).shape
+    torch.Size([5, 4, 2, 6])
+    """
     ndim = self.ndim
     try:
         other_ndim = other.ndim
@@ -101,7 +114,18 @@ def matmul(F, self, other):
 
 @composite(path="linalg.matmul", method=False, samples=lambda: [case(floats(2, 3), floats(3, 4))])
 def linalg_matmul(F, self, other):
-    """The matrix product; see `gradcore.matmul`."""
+    """The matrix product; see `gradcore.matmul`.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast batch shape and ``(n, p)``; dims of vectors are left out.
+
+    Examples
+    --------
+    >>> gc.linalg.matmul(gc.tensor([[1, 2], [3, 4]]), gc.tensor([10, 1]))
+    tensor([12, 34])
+    """
     return F.matmul(self, other)
 
 
@@ -116,7 +140,19 @@ def linalg_matmul(F, self, other):
     ],
 )
 def mm(self, mat2):
-    """The product of two matrices."""
+    """The product of two matrices.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n, p)``.
+
+    Examples
+    --------
+    >>> gc.mm(gc.tensor([[1, 2], [3, 4]]), gc.tensor([[10], [1]]))
+    tensor([[12],
+            [34]])
+    """
 
 
 @bilinear(
@@ -126,7 +162,18 @@ def mm(self, mat2):
     samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
 )
 def bmm(self, mat2):
-    """The products of the matrices of two batches."""
+    """The products of the matrices of two batches.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(b, n, p)``.
+
+    Examples
+    --------
+    >>> gc.bmm(gc.ones(5, 2, 3), gc.ones(5, 3, 4)).shape
+    torch.Size([5, 2, 4])
+    """
 
 
 @bilinear(
@@ -148,7 +195,18 @@ def sum_of_products(self, mat2):
     samples=lambda: [case(floats(2, 3), floats(3)), case(floats(0, 3), floats(3)), case(floats(3, 0), floats(0))],
 )
 def mv(self, vec):
-    """The product of a matrix and a vector."""
+    """The product of a matrix and a vector.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n,)``.
+
+    Examples
+    --------
+    >>> gc.mv(gc.tensor([[1, 2], [3, 4]]), gc.tensor([10, 1]))
+    tensor([12, 34])
+    """
 
 
 @bilinear(
@@ -158,7 +216,18 @@ def mv(self, vec):
     samples=lambda: [case(floats(3), floats(3)), case(floats(0), floats(0))],
 )
 def dot(self, tensor):
-    """The sum of the products of the elements of two vectors."""
+    """The sum of the products of the elements of two vectors.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+
+    Examples
+    --------
+    >>> gc.dot(gc.tensor([1, 2]), gc.tensor([3, 4]))
+    tensor(11)
+    """
 
 
 @bilinear(
@@ -168,7 +237,18 @@ def dot(self, tensor):
     samples=lambda: [case(floats(3), floats(3)), case(floats(0), floats(0))],
 )
 def vdot(self, other):
-    """The inner product of two vectors, the first of them conjugated."""
+    """The inner product of two vectors, the first of them conjugated.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+
+    Examples
+    --------
+    >>> gc.vdot(gc.tensor([1j, 2j]), gc.tensor([1j, 2j]))
+    tensor(5.+0.j)
+    """
 
 
 @bilinear(
@@ -180,7 +260,19 @@ def vdot(self, other):
     samples=lambda: [case(floats(3), floats(2)), case(floats(0), floats(2))],
 )
 def outer(self, vec2):
-    """The products of each element of a vector with each one of another."""
+    """The products of each element of a vector with each one of another.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n, m)``.
+
+    Examples
+    --------
+    >>> gc.outer(gc.tensor([1, 2]), gc.tensor([3, 4, 5]))
+    tensor([[ 3,  4,  5],
+            [ 6,  8, 10]])
+    """
 
 
 def _left_gradient(F, grad, other, shape):
@@ -232,7 +324,18 @@ def batched_matmul(self, other):
 
 @composite(samples=lambda: [case(floats(3), floats(3)), case(floats(2, 3), floats(4, 3)), case(floats(), floats(2))])
 def inner(F, self, other):
-    """Sums of products over the last dims of both tensors."""
+    """Sums of products over the last dims of both tensors.
+
+    Returns
+    -------
+    Tensor
+        Of the shapes of both without their last dims.
+
+    Examples
+    --------
+    >>> gc.inner(gc.tensor([[1, 2], [3, 4]]), gc.tensor([1, 1]))
+    tensor([3, 7])
+    """
     if not self.ndim or not other.ndim:
         return F.mul(self, other)
     if self.dtype is not other.dtype:
@@ -252,7 +355,18 @@ def inner(F, self, other):
     case(floats(2, 3), floats(4), dims=0), case(floats(2, 3, 4), floats(4, 2, 3), dims=([2, 0], [0, 1])),
 ])  # fmt: skip
 def tensordot(F, a, b, dims: Any = 2):
-    """The sums of products over the last `dims` of `a` and the first of `b`, or over a pair of lists of dims."""
+    """The sums of products over the last `dims` of `a` and the first of `b`, or over a pair of lists of dims.
+
+    Returns
+    -------
+    Tensor
+        Of the dims of both that are not summed over.
+
+    Examples
+    --------
+    >>> gc.tensordot(gc.ones(2, 3, 4), gc.ones(3, 4, 5)).shape
+    torch.Size([2, 5])
+    """
     if F.is_tensor(dims):
         dims = dims.tolist()
     if a.dtype is not b.dtype:
@@ -288,7 +402,18 @@ def tensordot(F, a, b, dims: Any = 2):
 
 @composite(samples=lambda: [case(floats(2, 3), floats(3, 2)), case(floats(2), floats(2, 2)), case(floats(), floats(2))])
 def kron(F, self, other):
-    """The Kronecker product."""
+    """The Kronecker product.
+
+    Returns
+    -------
+    Tensor
+        Of the products of both sizes, dim by dim.
+
+    Examples
+    --------
+    >>> gc.kron(gc.tensor([1, 10]), gc.tensor([1, 2]))
+    tensor([ 1,  2, 10, 20])
+    """
     ndim = max(self.ndim, other.ndim)
     sizes = [(1,) * (ndim - len(s)) + tuple(s) for s in (self.shape, other.shape)]
     first = F.reshape(self, [n for size in sizes[0] for n in (size, 1)])
@@ -300,7 +425,18 @@ def kron(F, self, other):
     case(floats(2, 3), floats(2, 3)), case(floats(3), floats(3)), case(floats(2, 3), floats(2, 1), dim=0),
 ])  # fmt: skip
 def linalg_vecdot(F, x, y, *, dim: int = -1):
-    """The inner products of the vectors along `dim`, those of `x` conjugated."""
+    """The inner products of the vectors along `dim`, those of `x` conjugated.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape without `dim`.
+
+    Examples
+    --------
+    >>> gc.linalg.vecdot(gc.tensor([[1.0, 2.0], [3.0, 4.0]]), gc.tensor([1.0, 1.0]))
+    tensor([3., 7.])
+    """
     check_floating("linalg.vecdot", x)
     check_floating("linalg.vecdot", y)
     if x.dtype is not y.dtype:
@@ -326,7 +462,18 @@ def linalg_vecdot(F, x, y, *, dim: int = -1):
     ],
 )
 def linalg_cross(F, self, other, *, dim: int = -1):
-    """The cross products of the vectors of size 3 along `dim`."""
+    """The cross products of the vectors of size 3 along `dim`.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    Examples
+    --------
+    >>> gc.linalg.cross(gc.tensor([1, 0, 0]), gc.tensor([0, 1, 0]))
+    tensor([0, 0, 1])
+    """
     if self.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     axis = wrap_dim(dim, self.ndim)
@@ -339,7 +486,18 @@ def linalg_cross(F, self, other, *, dim: int = -1):
 
 @composite(samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(3, 4), floats(3, 4), dim=0)])
 def cross(F, self, other, dim: int | None = None):
-    """The cross products of the vectors along `dim`, by default the first dim of size 3."""
+    """The cross products of the vectors along `dim`, by default the first dim of size 3.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    Examples
+    --------
+    >>> gc.cross(gc.tensor([1, 0, 0]), gc.tensor([0, 1, 0]), dim=0)
+    tensor([0, 0, 1])
+    """
     if dim is None:
         dim = next((i for i, n in enumerate(self.shape) if n == 3), None)
         if dim is None:
@@ -392,7 +550,13 @@ def _check_chain(tensors: Sequence[Any]) -> None:
     case((floats(2, 3), floats(3, 4), floats(4, 2))), case((floats(3), floats(3, 2), floats(2, 5), floats(5))),
 ])  # fmt: skip
 def linalg_multi_dot(F, tensors: Arrays):
-    """The product of a chain of matrices (a vector may stand at either end), in the order that costs least."""
+    """The product of a chain of matrices (a vector may stand at either end), in the order that costs least.
+
+    Examples
+    --------
+    >>> gc.linalg.multi_dot([gc.ones(2, 3), gc.ones(3, 4), gc.ones(4)])
+    tensor([12., 12.])
+    """
     _check_chain(tensors)
     sizes = [1 if tensors[0].ndim == 1 else tensors[0].shape[0], *(t.shape[0] for t in tensors[1:])]
     sizes.append(1 if tensors[-1].ndim == 1 else tensors[-1].shape[-1])
@@ -409,7 +573,18 @@ def linalg_multi_dot(F, tensors: Arrays):
 
 @composite(method=False, samples=lambda: [case(floats(2, 3), floats(3, 4), floats(4, 2)), case(floats(2, 3))])
 def chain_matmul(F, *matrices):
-    """The product of a chain of matrices; see `gradcore.linalg.multi_dot`."""
+    """The product of a chain of matrices; see `gradcore.linalg.multi_dot`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(rows of the first, columns of the last)``.
+
+    Examples
+    --------
+    >>> gc.chain_matmul(gc.ones(2, 3), gc.ones(3, 4)).shape
+    torch.Size([2, 4])
+    """
     if len(matrices) == 1:
         return F.clone(matrices[0])
     return F.linalg_multi_dot(matrices)

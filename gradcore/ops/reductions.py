@@ -54,7 +54,15 @@ def _sum_samples():
     samples=lambda: [*_sum_samples(), case(floats(0, 3), dim=0)],
 )
 def sum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Sum over `dim` (all dims if None); integers and bools are summed in int64."""
+    """Sum over `dim` (all dims if None); integers and bools are summed in int64.
+
+    Examples
+    --------
+    >>> gc.sum(gc.tensor([[1, 2], [3, 4]]))
+    tensor(10)
+    >>> gc.sum(gc.tensor([[1, 2], [3, 4]]), dim=0, keepdim=True)
+    tensor([[4, 6]])
+    """
     return _reduced(F, F.sum_over, self, dim, keepdim, dtype)
 
 
@@ -63,7 +71,13 @@ def sum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None
     samples=_sum_samples,
 )  # fmt: skip
 def nansum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Sum over `dim` in which NaN counts as zero."""
+    """Sum over `dim` in which NaN counts as zero.
+
+    Examples
+    --------
+    >>> gc.nansum(gc.tensor([1.0, gc.nan, 2.0]))
+    tensor(3.)
+    """
     if self.dtype.kind == "c":
         raise RuntimeError("nansum on CPU does not support complex inputs")
     return _reduced(F, F.nansum_over, self, dim, keepdim, dtype)
@@ -80,7 +94,13 @@ def _(F, t, self, dim, keepdim):
     samples=_sum_samples,
 )
 def mean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Arithmetic mean over `dim` (all dims if None)."""
+    """Arithmetic mean over `dim` (all dims if None).
+
+    Examples
+    --------
+    >>> gc.mean(gc.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=1)
+    tensor([1.5000, 3.5000])
+    """
     if (self.dtype.kind in "biu") if dtype is None else dtype.category < 2:
         which, name = ("Input", scalar_name(self)) if dtype is None else ("Optional", dtype.scalar_name)
         raise RuntimeError(
@@ -92,7 +112,13 @@ def mean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = Non
 
 @composite(samples=_sum_samples)
 def nanmean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Arithmetic mean over `dim` of the elements that are not NaN."""
+    """Arithmetic mean over `dim` of the elements that are not NaN.
+
+    Examples
+    --------
+    >>> gc.nanmean(gc.tensor([1.0, gc.nan, 2.0]))
+    tensor(1.5000)
+    """
     if self.dtype.category < 2:
         raise RuntimeError(
             "nanmean(): expected input to have floating point or complex dtype but got " + self.dtype.scalar_name
@@ -124,7 +150,13 @@ def _prod_samples():
     samples=_prod_samples,
 )
 def prod(F, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):
-    """Product over `dim` (all dims if None); integers and bools are multiplied in int64."""
+    """Product over `dim` (all dims if None); integers and bools are multiplied in int64.
+
+    Examples
+    --------
+    >>> gc.prod(gc.tensor([[1, 2], [3, 4]]), dim=1)
+    tensor([ 2, 12])
+    """
     return _reduced(F, F.prod_over, self, dim, keepdim, dtype)
 
 
@@ -184,13 +216,25 @@ def _tested(F, found, self):
 
 @constant(constant="results are bools", samples=_test_samples)
 def any(F, self, dim: Dims = None, keepdim: bool = False):
-    """Whether any element over `dim` is not zero."""
+    """Whether any element over `dim` is not zero.
+
+    Examples
+    --------
+    >>> gc.any(gc.tensor([[True, False], [False, False]]), dim=1)
+    tensor([ True, False])
+    """
     return _tested(F, F.any_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
 @constant(constant="results are bools", samples=_test_samples)
 def all(F, self, dim: Dims = None, keepdim: bool = False):
-    """Whether no element over `dim` is zero."""
+    """Whether no element over `dim` is zero.
+
+    Examples
+    --------
+    >>> gc.all(gc.tensor([[True, True], [True, False]]), dim=1)
+    tensor([ True, False])
+    """
     return _tested(F, F.all_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
@@ -199,7 +243,13 @@ def all(F, self, dim: Dims = None, keepdim: bool = False):
     samples=lambda: [case(ints(3, 4, high=2)), case(ints(3, 4, high=2), dim=(0, 1)), case(floats(2, 0), dim=1)],
 )
 def count_nonzero(F, self, dim: Dims = None):
-    """The number of elements over `dim` that are not zero."""
+    """The number of elements over `dim` that are not zero.
+
+    Examples
+    --------
+    >>> gc.count_nonzero(gc.tensor([0, 1, 2]))
+    tensor(2)
+    """
     return F.count_over(self != 0, axes(dim, self.ndim))
 
 
@@ -208,11 +258,31 @@ def count_nonzero(F, self, dim: Dims = None):
     samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(2), floats(3)), case(ints(0), ints(0))],
 )
 def equal(F, self, other):
-    """Whether two tensors have the same shape and equal elements, as a bool."""
+    """Whether two tensors have the same shape and equal elements, as a bool.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> gc.equal(gc.tensor([1, 2]), gc.tensor([1, 2]))
+    True
+    """
     return self.shape == other.shape and bool(F.all(self == other))
 
 
 @composite(data_dependent=True, samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(2, 3), floats(3), 10.0)])
 def allclose(F, self, other, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
-    """Whether ``abs(self - other) <= atol + rtol * abs(other)`` everywhere, as a bool."""
+    """Whether ``abs(self - other) <= atol + rtol * abs(other)`` everywhere, as a bool.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> gc.allclose(gc.tensor([1.0, 2.0]), gc.tensor([1.0, 2.0 + 1e-7]))
+    True
+    """
     return bool(F.all(F.isclose(self, other, rtol, atol, equal_nan)))

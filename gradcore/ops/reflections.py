@@ -31,7 +31,19 @@ def _householder_cases():
     samples=_householder_cases,
 )
 def linalg_householder_product(F, input, tau):
-    """The first columns of the product of Householder reflections, as QR factorisations keep them."""
+    """The first columns of the product of Householder reflections, as QR factorisations keep them.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, m, n)``.
+
+    Examples
+    --------
+    >>> h, tau = gc.geqrf(gc.ones(3, 2))
+    >>> gc.linalg.householder_product(h, tau).shape
+    torch.Size([3, 2])
+    """
     name = "torch.linalg.householder_product"
     if input.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
@@ -79,14 +91,33 @@ def _(F, grad, input, tau):
     samples=lambda: [case(constants(4, 3)), case(constants(2, 2, 3))],
 )
 def geqrf(F, self):
-    """A QR factorisation as LAPACK stores it: R and, below its diagonal, reflections; and the factors of those."""
+    """A QR factorisation as LAPACK stores it: R and, below its diagonal, reflections; and the factors of those.
+
+    Examples
+    --------
+    >>> h, tau = gc.geqrf(gc.ones(3, 2))
+    >>> h.shape, tau.shape
+    (torch.Size([3, 2]), torch.Size([2]))
+    """
     check_matrix("torch.geqrf", self, "input")
     return F.raw_qr(self)
 
 
 @composite(samples=_householder_cases)
 def orgqr(F, self, input2):
-    """The first columns of a product of reflections; see `gradcore.linalg.householder_product`."""
+    """The first columns of a product of reflections; see `gradcore.linalg.householder_product`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, m, n)``.
+
+    Examples
+    --------
+    >>> h, tau = gc.geqrf(gc.ones(3, 2))
+    >>> gc.orgqr(h, tau).shape
+    torch.Size([3, 2])
+    """
     return F.linalg_householder_product(self, input2)
 
 
@@ -95,7 +126,19 @@ def orgqr(F, self, input2):
     case(floats(2, 3), floats(2), floats(2, 2), left=False, transpose=True),
 ])  # fmt: skip
 def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
-    """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix."""
+    """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `other`.
+
+    Examples
+    --------
+    >>> h, tau = gc.geqrf(gc.ones(3, 3))
+    >>> gc.ormqr(h, tau, gc.eye(3)).shape
+    torch.Size([3, 3])
+    """
     if tau.shape[-1] != min(input.shape[-2:]):
         raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
     for name, t in (("tau", tau), ("other", other)):

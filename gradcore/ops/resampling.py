@@ -146,6 +146,18 @@ def interpolate(
         Whether positions are computed with the ratio of the sizes, not with `scale_factor`.
     antialias : bool
         Whether to widen the filter when the result is smaller.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(batch, channels, *size)``, or with sizes ``floor(size * scale_factor)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.interpolate(gc.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
+    >>> gc.nn.functional.interpolate(gc.tensor([[[1.0, 2.0]]]), size=3, mode="linear", align_corners=True)
+    tensor([[[1.0000, 1.5000, 2.0000]]])
     """
     n = input.ndim - 2
     _check(input, n, mode, align_corners, antialias)
@@ -193,5 +205,16 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ):
-    """An older name for `interpolate`."""
+    """An older name for `interpolate`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(batch, channels, *size)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.upsample(gc.tensor([[[1.0, 2.0]]]), size=4)
+    tensor([[[1., 1., 2., 2.]]])
+    """
     return F.interpolate(input, size, scale_factor, mode, align_corners)

@@ -7,22 +7,46 @@ from gradcore.ops.table import elementwise
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex")
 def floor(self):
-    """The largest integer that is not greater."""
+    """The largest integer that is not greater.
+
+    Examples
+    --------
+    >>> gc.floor(gc.tensor([-1.5, 1.5]))
+    tensor([-2.,  1.])
+    """
 
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex")
 def ceil(self):
-    """The smallest integer that is not less."""
+    """The smallest integer that is not less.
+
+    Examples
+    --------
+    >>> gc.ceil(gc.tensor([-1.5, 1.5]))
+    tensor([-1.,  2.])
+    """
 
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex", aliases=("fix",))
 def trunc(self):
-    """The integer part."""
+    """The integer part.
+
+    Examples
+    --------
+    >>> gc.trunc(gc.tensor([-1.5, 1.5]))
+    tensor([-1.,  1.])
+    """
 
 
 @elementwise(lambda F, t: t, promotion="default -bool -integer -complex")
 def frac(F, self):
-    """What `trunc` takes away: the part behind the point, with the sign of the number."""
+    """What `trunc` takes away: the part behind the point, with the sign of the number.
+
+    Examples
+    --------
+    >>> gc.frac(gc.tensor([-1.5, 1.25]))
+    tensor([-0.5000,  0.2500])
+    """
     return self - F.trunc(self)
 
 
@@ -34,17 +58,37 @@ def frac(F, self):
     inplace="function",
 )
 def round(self, *, decimals: int = 0):
-    """The nearest integer, of two equally near ones the even one; with `decimals` digits behind the point."""
+    """The nearest integer, of two equally near ones the even one; with `decimals` digits behind the point.
+
+    Examples
+    --------
+    >>> gc.round(gc.tensor([0.5, 1.5, 2.6]))
+    tensor([0., 2., 3.])
+    >>> gc.round(gc.tensor([3.14159]), decimals=2)
+    tensor([3.1400])
+    """
 
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -complex")
 def sign(self):
-    """-1, 0 or 1: the sign of real numbers, 0 for NaN."""
+    """-1, 0 or 1: the sign of real numbers, 0 for NaN.
+
+    Examples
+    --------
+    >>> gc.sign(gc.tensor([-2.0, 0.0, 3.0]))
+    tensor([-1.,  0.,  1.])
+    """
 
 
 @elementwise(promotion="default", node="SgnBackward0")
 def sgn(F, self):
-    """``self / abs(self)``, and 0 at 0: the sign of real numbers, the direction of complex ones."""
+    """``self / abs(self)``, and 0 at 0: the sign of real numbers, the direction of complex ones.
+
+    Examples
+    --------
+    >>> gc.sgn(gc.tensor([3 + 4j, 0j]))
+    tensor([0.6000+0.8000j, 0.0000+0.0000j])
+    """
     if not F.is_complex(self):
         return F.sign(self)
     size = F.abs(self)
@@ -65,12 +109,26 @@ sgn.jvp("self")(_turn)
 
 @elementwise(promotion="compare -complex")
 def signbit(self):
-    """Whether the sign bit is set: negative numbers and negative zero."""
+    """Whether the sign bit is set: negative numbers and negative zero.
+
+    Examples
+    --------
+    >>> gc.signbit(gc.tensor([-1.0, -0.0, 0.0]))
+    tensor([ True,  True, False])
+    """
 
 
 @elementwise(promotion="real -bool", aliases=("absolute",))
 def abs(self):
-    """The magnitude of every element."""
+    """The magnitude of every element.
+
+    Examples
+    --------
+    >>> gc.abs(gc.tensor([-1.5, 2.0]))
+    tensor([1.5000, 2.0000])
+    >>> gc.abs(gc.tensor([3 + 4j]))
+    tensor([5.])
+    """
 
 
 @abs.vjp("self")
@@ -90,7 +148,13 @@ def _(F, t, self):
     promotion="float -complex",
 )
 def copysign(self, other):
-    """The magnitude of `self` with the sign of `other`."""
+    """The magnitude of `self` with the sign of `other`.
+
+    Examples
+    --------
+    >>> gc.copysign(gc.tensor([1.0, 2.0]), gc.tensor([-1.0, 1.0]))
+    tensor([-1.,  2.])
+    """
 
 
 @elementwise(
@@ -100,7 +164,13 @@ def copysign(self, other):
     numbers=(),
 )
 def nextafter(self, other):
-    """The next representable number after `self` in the direction of `other`."""
+    """The next representable number after `self` in the direction of `other`.
+
+    Examples
+    --------
+    >>> gc.nextafter(gc.tensor([1.0]), gc.tensor([2.0])) > 1
+    tensor([True])
+    """
 
 
 @elementwise(
@@ -110,4 +180,10 @@ def nextafter(self, other):
     numbers=(),
 )
 def heaviside(self, values):
-    """0 for negative elements, 1 for positive ones, `values` at zero."""
+    """0 for negative elements, 1 for positive ones, `values` at zero.
+
+    Examples
+    --------
+    >>> gc.heaviside(gc.tensor([-1.0, 0.0, 2.0]), gc.tensor([0.5]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """

@@ -60,7 +60,15 @@ class Case(NamedTuple):
 
 
 def floats(*shape: int, low: float | None = None, high: float | None = None, form: str = "") -> Floats:
-    """Describe a floating-point tensor; without bounds, those of the operation's `domain` hold."""
+    """Describe a floating-point tensor; without bounds, those of the operation's `domain` hold.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.ops.samples import floats
+    >>> floats(2, 3, low=0.0).shape
+    (2, 3)
+    """
     return Floats(shape, low, high, form)
 
 
@@ -75,17 +83,41 @@ def constants(*shape: int, low: float | None = None, high: float | None = None) 
 
 
 def ints(*shape: int, low: int = 0, high: int = 5) -> Ints:
-    """Describe an int64 tensor."""
+    """Describe an int64 tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.ops.samples import ints
+    >>> ints(2, 3, high=4).high
+    4
+    """
     return Ints(shape, low, high)
 
 
 def bools(*shape: int) -> Bools:
-    """Describe a bool tensor."""
+    """Describe a bool tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.ops.samples import bools
+    >>> bools(2, 3).shape
+    (2, 3)
+    """
     return Bools(shape)
 
 
 def case(*args: Any, **settings: Any) -> Case:
-    """Describe one call of an operation."""
+    """Describe one call of an operation.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.ops.samples import case, floats
+    >>> case(floats(2, 3), dim=1).settings
+    {'dim': 1}
+    """
     return Case(args, settings)
 
 

@@ -39,7 +39,14 @@ def _choices() -> list[Case]:
 
 @composite(method=False, samples=_choices)
 def where(F, condition, self=None, other=None):
-    """The first where the condition holds, else `other`; the condition alone: the indices where it holds."""
+    """The first where the condition holds, else `other`; the condition alone: the indices where it holds.
+
+    Examples
+    --------
+    >>> x = gc.tensor([-1.0, 2.0])
+    >>> gc.where(x > 0, x, 0.0)
+    tensor([0., 2.])
+    """
     if self is None and other is None:
         return F.nonzero(condition, as_tuple=True)
     return F.select_where(condition, self, other)
@@ -66,7 +73,13 @@ def where_of(F, self, condition, other):
     numbers=(),
 )
 def maximum(self, other):
-    """The larger element; NaN if one is NaN. Ties share the gradient."""
+    """The larger element; NaN if one is NaN. Ties share the gradient.
+
+    Examples
+    --------
+    >>> gc.maximum(gc.tensor([1.0, 5.0]), gc.tensor([3.0, 2.0]))
+    tensor([3., 5.])
+    """
 
 
 @elementwise(
@@ -77,7 +90,13 @@ def maximum(self, other):
     numbers=(),
 )
 def minimum(self, other):
-    """The smaller element; NaN if one is NaN. Ties share the gradient."""
+    """The smaller element; NaN if one is NaN. Ties share the gradient.
+
+    Examples
+    --------
+    >>> gc.minimum(gc.tensor([1.0, 5.0]), gc.tensor([3.0, 2.0]))
+    tensor([1., 2.])
+    """
 
 
 @elementwise(
@@ -88,7 +107,13 @@ def minimum(self, other):
     numbers=(),
 )
 def fmax(self, other):
-    """The larger element; of a NaN and a number the number. The first of two equal ones has the gradient."""
+    """The larger element; of a NaN and a number the number. The first of two equal ones has the gradient.
+
+    Examples
+    --------
+    >>> gc.fmax(gc.tensor([1.0, gc.nan]), gc.tensor([3.0, 2.0]))
+    tensor([3., 2.])
+    """
 
 
 @elementwise(
@@ -99,7 +124,13 @@ def fmax(self, other):
     numbers=(),
 )
 def fmin(self, other):
-    """The smaller element; of a NaN and a number the number. The first of two equal ones has the gradient."""
+    """The smaller element; of a NaN and a number the number. The first of two equal ones has the gradient.
+
+    Examples
+    --------
+    >>> gc.fmin(gc.tensor([1.0, gc.nan]), gc.tensor([3.0, 2.0]))
+    tensor([1., 2.])
+    """
 
 
 # -- bounds --------------------------------------------------------------------------------------------------
@@ -133,7 +164,13 @@ def _bounds() -> list[Case]:
 
 @composite(inplace="function", aliases=("clip",), samples=_bounds)
 def clamp(F, self, min: Tensor | Number | None = None, max: Tensor | Number | None = None):
-    """``minimum(maximum(self, min), max)``; the bounds are numbers, tensors or, one of them, None."""
+    """``minimum(maximum(self, min), max)``; the bounds are numbers, tensors or, one of them, None.
+
+    Examples
+    --------
+    >>> gc.clamp(gc.tensor([-2.0, 0.5, 3.0]), min=-1, max=1)
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if all(bound is None or is_number(bound) for bound in (min, max)):
@@ -169,13 +206,25 @@ def clamp_tensors(self, min=None, max=None):
 
 @composite(inplace="function", samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
 def clamp_min(F, self, min):
-    """``maximum(self, min)`` for a number or a tensor; at ties all of the gradient goes to `self`."""
+    """``maximum(self, min)`` for a number or a tensor; at ties all of the gradient goes to `self`.
+
+    Examples
+    --------
+    >>> gc.clamp_min(gc.tensor([-2.0, 0.5]), 0)
+    tensor([0.0000, 0.5000])
+    """
     return F.clamp_min_number(self, min) if is_number(min) else F.clamp_min_tensor(self, min)
 
 
 @composite(inplace="function", samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
 def clamp_max(F, self, max):
-    """``minimum(self, max)`` for a number or a tensor; at ties all of the gradient goes to `self`."""
+    """``minimum(self, max)`` for a number or a tensor; at ties all of the gradient goes to `self`.
+
+    Examples
+    --------
+    >>> gc.clamp_max(gc.tensor([0.5, 3.0]), 1)
+    tensor([0.5000, 1.0000])
+    """
     return F.clamp_max_number(self, max) if is_number(max) else F.clamp_max_tensor(self, max)
 
 
@@ -233,4 +282,10 @@ def clamp_max_tensor(self, max):
 
 @elementwise(lambda F, t, self: F.where(F.isfinite(self), t, 0), promotion="default", upcast=False, inplace="function")
 def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None):
-    """Numbers in place of NaN (0) and of infinities (the largest and the smallest number of the dtype)."""
+    """Numbers in place of NaN (0) and of infinities (the largest and the smallest number of the dtype).
+
+    Examples
+    --------
+    >>> gc.nan_to_num(gc.tensor([gc.nan, 1.0, gc.inf]), nan=0.0, posinf=9.0)
+    tensor([0., 1., 9.])
+    """

@@ -54,7 +54,13 @@ def _slice_key(shape, dim, index):
     samples=lambda: [case(floats(2, 3), 0, 1), case(floats(2, 3, 4), -1, -2), case(floats(3), 0, 0)],
 )
 def select(F, self, dim: int, index: int):
-    """A view of one slice of a dim, without that dim."""
+    """A view of one slice of a dim, without that dim.
+
+    Examples
+    --------
+    >>> gc.select(gc.tensor([[1, 2], [3, 4]]), 1, 0)
+    tensor([1, 3])
+    """
     return self[_selected(self, dim, index)]
 
 
@@ -82,7 +88,13 @@ def slice_of(F, self, dim: int = 0, start: int | None = None, end: int | None = 
 
 @composite(samples=lambda: [case(floats(5, 2), 0, 1, 3), case(floats(2, 5), -1, -2, 2), case(floats(3), 0, 3, 0)])
 def narrow(F, input, dim: int, start: int, length: int):
-    """A view of `length` entries of a dim, from `start` on."""
+    """A view of `length` entries of a dim, from `start` on.
+
+    Examples
+    --------
+    >>> gc.narrow(gc.arange(5), 0, 1, 3)
+    tensor([1, 2, 3])
+    """
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:
@@ -103,7 +115,19 @@ def narrow(F, input, dim: int, start: int, length: int):
     samples=lambda: [case(floats(2, 3), floats(2), 1, -1), case(floats(3), floats(), 0, 1)],
 )
 def select_scatter(F, self, src, dim: int, index: int):
-    """A copy with `src` in the place of one slice of a dim."""
+    """A copy with `src` in the place of one slice of a dim.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of the input.
+
+    Examples
+    --------
+    >>> gc.select_scatter(gc.zeros(2, 2), gc.ones(2), 0, 1)
+    tensor([[0., 0.],
+            [1., 1.]])
+    """
     out = self.copy()
     part = out[_selected(self, dim, index)]
     check_part(src, part)
@@ -120,7 +144,18 @@ def select_scatter(F, self, src, dim: int, index: int):
     samples=lambda: [case(floats(5, 2), floats(2, 2), 0, 1, 4, 2), case(floats(2, 3), floats(2, 3), -1)],
 )
 def slice_scatter(F, self, src, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
-    """A copy with `src` in the place of part of a dim."""
+    """A copy with `src` in the place of part of a dim.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of the input.
+
+    Examples
+    --------
+    >>> gc.slice_scatter(gc.zeros(4), gc.ones(2), 0, 1, 3)
+    tensor([0., 1., 1., 0.])
+    """
     out = self.copy()
     part = out[_at(wrap_dim(dim, self.ndim), slice(start, end, step))]
     check_part(src, part)
@@ -164,5 +199,11 @@ def unfold_dim_backward(self, shape: tuple[int, ...], dim: int, size: int, step:
 
 @composite(samples=lambda: [case(floats(3, 4), 1, 1, 2)])
 def narrow_copy(F, self, dim: int, start: int, length: int):
-    """A copy of a part of a dim, as `narrow` gives a view of it."""
+    """A copy of a part of a dim, as `narrow` gives a view of it.
+
+    Examples
+    --------
+    >>> gc.narrow_copy(gc.arange(5), 0, 1, 3)
+    tensor([1, 2, 3])
+    """
     return F.clone(F.narrow(self, dim, start, length))

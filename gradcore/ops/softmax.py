@@ -32,7 +32,13 @@ def _weights(F, self, result, dim):
     ],
 )  # fmt: skip
 def logsumexp(F, self, dim: Dims, keepdim: bool = False):
-    """``log(sum(exp(self)))`` over `dim`, without overflow."""
+    """``log(sum(exp(self)))`` over `dim`, without overflow.
+
+    Examples
+    --------
+    >>> gc.logsumexp(gc.tensor([[0.0, 0.0], [1.0, 1.0]]), dim=1)
+    tensor([0.6931, 1.6931])
+    """
     if self.dtype.kind in "biu":
         self = F.to(self, dtypes.get_default_dtype())
     return F.logsumexp_over(self, all_dims(dim, self.ndim), keepdim)
@@ -59,7 +65,18 @@ def _softmax_samples():
     samples=_softmax_samples,
 )
 def softmax(F, self, dim: int, dtype: DType = None):
-    """Exponentials along `dim`, divided by their sum: positive numbers that sum to one."""
+    """Exponentials along `dim`, divided by their sum: positive numbers that sum to one.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.softmax(gc.tensor([1.0, 2.0, 3.0]), dim=0)
+    tensor([0.0900, 0.2447, 0.6652])
+    """
     return _computed(F, F.softmax_along, "softmax_kernel_impl", self, dim, dtype)
 
 
@@ -87,7 +104,18 @@ def softmax_backward(F, grad, y, dim: int):
     samples=_softmax_samples,
 )
 def log_softmax(F, self, dim: int, dtype: DType = None):
-    """The logarithm of softmax, computed without taking the logarithm of small numbers."""
+    """The logarithm of softmax, computed without taking the logarithm of small numbers.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.log_softmax(gc.tensor([1.0, 2.0, 3.0]), dim=0)
+    tensor([-2.4076, -1.4076, -0.4076])
+    """
     return _computed(F, F.log_softmax_along, "log_softmax_kernel_impl", self, dim, dtype)
 
 
@@ -136,17 +164,50 @@ def _implicit_dim(name, ndim):
 
 @composite(name="nn_softmax", path="nn.functional.softmax", samples=_softmax_samples)
 def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
-    """Exponentials along `dim`, divided by their sum: positive numbers that sum to one."""
+    """Exponentials along `dim`, divided by their sum: positive numbers that sum to one.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.softmax(gc.tensor([1.0, 2.0, 3.0]), dim=0)
+    tensor([0.0900, 0.2447, 0.6652])
+    """
     return F.softmax(self, _implicit_dim("softmax", self.ndim) if dim is None else dim, dtype)
 
 
 @composite(name="nn_log_softmax", path="nn.functional.log_softmax", samples=_softmax_samples)
 def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
-    """The logarithm of softmax, computed without taking the logarithm of small numbers."""
+    """The logarithm of softmax, computed without taking the logarithm of small numbers.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.log_softmax(gc.tensor([1.0, 2.0, 3.0]), dim=0)
+    tensor([-2.4076, -1.4076, -0.4076])
+    """
     return F.log_softmax(self, _implicit_dim("log_softmax", self.ndim) if dim is None else dim, dtype)
 
 
 @composite(path="nn.functional.softmin", samples=_softmax_samples)
 def softmin(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
-    """``softmax(-self)``."""
+    """``softmax(-self)``.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.softmin(gc.tensor([1.0, 2.0, 3.0]), dim=0)
+    tensor([0.6652, 0.2447, 0.0900])
+    """
     return F.softmax(-self, _implicit_dim("softmin", self.ndim) if dim is None else dim, dtype)

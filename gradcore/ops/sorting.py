@@ -35,6 +35,13 @@ def sort(F, self, dim: int = -1, descending: bool = False, *, stable: bool | Non
     """The elements in order along a dim, and where they were, as a named tuple ``(values, indices)``.
 
     Equal elements keep their order, whatever `stable` says; NaN counts as greater than everything else.
+
+    Examples
+    --------
+    >>> gc.sort(gc.tensor([3, 1, 2]), descending=True)
+    torch.return_types.sort(
+    values=tensor([3, 2, 1]),
+    indices=tensor([0, 2, 1]))
     """
     _check_sortable(self)
     return along(F.sort_along, self, dim, descending)
@@ -45,14 +52,26 @@ sort.jvp("self")(taken)
 
 @constant(constant="results are indices", samples=_sort_samples)
 def argsort(F, self, dim: int = -1, descending: bool = False, *, stable: bool = False):
-    """The indices that sort a tensor along a dim; equal elements keep their order."""
+    """The indices that sort a tensor along a dim; equal elements keep their order.
+
+    Examples
+    --------
+    >>> gc.argsort(gc.tensor([3, 1, 2]))
+    tensor([1, 2, 0])
+    """
     _check_sortable(self)
     return along(F.argsort_along, self, dim, descending)
 
 
 @composite(samples=lambda: [case(floats(4, 3)), case(floats())])
 def msort(F, self):
-    """The elements in order along the first dim."""
+    """The elements in order along the first dim.
+
+    Examples
+    --------
+    >>> gc.msort(gc.tensor([3, 1, 2]))
+    tensor([1, 2, 3])
+    """
     return F.sort(self, 0)[0]
 
 
@@ -70,7 +89,15 @@ def msort(F, self):
     ],
 )
 def topk(F, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
-    """The `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``."""
+    """The `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``.
+
+    Examples
+    --------
+    >>> gc.topk(gc.tensor([3, 1, 4, 2]), 2)
+    torch.return_types.topk(
+    values=tensor([4, 3]),
+    indices=tensor([2, 0]))
+    """
     size = self.shape[wrap_dim(dim, self.ndim)] if self.ndim else 1
     if not 0 <= k <= size:
         raise RuntimeError("selected index k out of range")
@@ -144,6 +171,11 @@ def unique(
         Whether to return, too, where each element is in the result, and how often each one occurs.
     dim : int, optional
         The distinct slices along a dim, instead of elements.
+
+    Examples
+    --------
+    >>> gc.unique(gc.tensor([3, 1, 3, 2]), return_counts=True)
+    (tensor([1, 2, 3]), tensor([1, 1, 2]))
     """
     return _asked_for(F._unique2(self, return_inverse, return_counts, dim), return_inverse, return_counts)
 
@@ -153,6 +185,11 @@ def unique_consecutive(F, self, return_inverse: bool = False, return_counts: boo
     """The elements that differ from the one before: each run of equal elements once.
 
     The parameters are those of `unique`.
+
+    Examples
+    --------
+    >>> gc.unique_consecutive(gc.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
     """
     return _asked_for(F.unique_consecutive_(self, return_inverse, return_counts, dim), return_inverse, return_counts)
 
@@ -204,6 +241,16 @@ def searchsorted(
         The same as `right`, in other words.
     sorter : Tensor, optional
         Indices that sort a sequence that is not sorted.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of the searched numbers.
+
+    Examples
+    --------
+    >>> gc.searchsorted(gc.tensor([1, 3, 5]), gc.tensor([2, 3, 6]))
+    tensor([1, 1, 3])
     """
     if side not in (None, "left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
@@ -241,6 +288,16 @@ def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = Fa
     """The number of the interval between sorted boundaries that each element lies in.
 
     An element that equals a boundary belongs to the interval before it, or to the one after it if `right`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of the input.
+
+    Examples
+    --------
+    >>> gc.bucketize(gc.tensor([2, 3, 6]), gc.tensor([1, 3, 5]))
+    tensor([1, 1, 3])
     """
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
@@ -257,7 +314,18 @@ def is_in(F, self, among, invert: bool = False):
     method=False, samples=lambda: [case(ints(3, 4), ints(2)), case(ints(5), ints(3), invert=True), case(ints(4), 2)]
 )
 def isin(F, elements, test_elements, *, assume_unique: bool = False, invert: bool = False):
-    """Whether each element is among the test elements (or is not, if `invert`)."""
+    """Whether each element is among the test elements (or is not, if `invert`).
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `elements`.
+
+    Examples
+    --------
+    >>> gc.isin(gc.tensor([1, 2, 3]), gc.tensor([2, 5]))
+    tensor([False,  True, False])
+    """
     like = next((x for x in (elements, test_elements) if hasattr(x, "ndim")), None)
     if like is None:
         raise TypeError("isin(): argument 'elements' (position 1) must be Tensor if test_elements is a number")

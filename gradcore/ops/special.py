@@ -27,7 +27,13 @@ _ROOT_TWO_PI = math.sqrt(2 * math.pi)
     aliases=("special.erf",),
 )
 def erf(self):
-    """The error function."""
+    """The error function.
+
+    Examples
+    --------
+    >>> gc.erf(gc.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8427])
+    """
 
 
 @elementwise(
@@ -36,7 +42,13 @@ def erf(self):
     aliases=("special.erfc",),
 )
 def erfc(self):
-    """``1 - erf(self)``, accurate for large elements."""
+    """``1 - erf(self)``, accurate for large elements.
+
+    Examples
+    --------
+    >>> gc.erfc(gc.tensor([0.0, 1.0]))
+    tensor([1.0000, 0.1573])
+    """
 
 
 @elementwise(
@@ -46,7 +58,13 @@ def erfc(self):
     aliases=("special.erfinv",),
 )
 def erfinv(self):
-    """The inverse of `erf`."""
+    """The inverse of `erf`.
+
+    Examples
+    --------
+    >>> gc.erfinv(gc.tensor([0.0, 0.5]))
+    tensor([0.0000, 0.4769])
+    """
 
 
 @elementwise(
@@ -56,7 +74,13 @@ def erfinv(self):
     node="SpecialErfcxBackward0",
 )
 def erfcx(self):
-    """``exp(self**2) * erfc(self)``, without overflow."""
+    """``exp(self**2) * erfc(self)``, without overflow.
+
+    Examples
+    --------
+    >>> gc.special.erfcx(gc.tensor([0.0, 10.0]))
+    tensor([1.0000, 0.0561])
+    """
 
 
 @elementwise(
@@ -66,7 +90,13 @@ def erfcx(self):
     node="MulBackward1",
 )
 def ndtr(F, self):
-    """The distribution function of the standard normal distribution."""
+    """The distribution function of the standard normal distribution.
+
+    Examples
+    --------
+    >>> gc.special.ndtr(gc.tensor([-1.0, 0.0]))
+    tensor([0.1587, 0.5000])
+    """
     return 0.5 * F.erfc(self * -math.sqrt(0.5))
 
 
@@ -78,7 +108,13 @@ def ndtr(F, self):
     node="SpecialNdtriBackward0",
 )
 def ndtri(self):
-    """The inverse of `ndtr`."""
+    """The inverse of `ndtr`.
+
+    Examples
+    --------
+    >>> gc.special.ndtri(gc.tensor([0.25, 0.5]))
+    tensor([-0.6745,  0.0000])
+    """
 
 
 @elementwise(
@@ -88,7 +124,13 @@ def ndtri(self):
     node="SpecialLogNdtrBackward0",
 )
 def log_ndtr(self):
-    """The logarithm of `ndtr`, accurate in the tails."""
+    """The logarithm of `ndtr`, accurate in the tails.
+
+    Examples
+    --------
+    >>> gc.special.log_ndtr(gc.tensor([-10.0, 0.0]))
+    tensor([-53.2313,  -0.6931])
+    """
 
 
 # -- gamma functions -----------------------------------------------------------------------------------------
@@ -101,7 +143,13 @@ def log_ndtr(self):
     aliases=("special.gammaln",),
 )
 def lgamma(self):
-    """The logarithm of the magnitude of the gamma function."""
+    """The logarithm of the magnitude of the gamma function.
+
+    Examples
+    --------
+    >>> gc.lgamma(gc.tensor([0.5, 5.0]))
+    tensor([0.5724, 3.1781])
+    """
 
 
 @elementwise(
@@ -111,7 +159,13 @@ def lgamma(self):
     aliases=("special.digamma", "special.psi"),
 )
 def digamma(self):
-    """The derivative of `lgamma`."""
+    """The derivative of `lgamma`.
+
+    Examples
+    --------
+    >>> gc.digamma(gc.tensor([1.0, 2.0]))
+    tensor([-0.5772,  0.4228])
+    """
 
 
 @elementwise(
@@ -124,7 +178,13 @@ def digamma(self):
     samples=lambda: [case(0, floats(3, 4)), case(1, floats(2)), case(3, floats()), case(2, floats(0, 2))],
 )
 def polygamma(n: int, self):
-    """The n-th derivative of `digamma`."""
+    """The n-th derivative of `digamma`.
+
+    Examples
+    --------
+    >>> gc.polygamma(1, gc.tensor([1.0, 2.0]))
+    tensor([1.6449, 0.6449])
+    """
 
 
 @composite(method="polygamma", function=False, inplace=True, samples=lambda: [case(floats(3, low=0.3), 1)])
@@ -141,7 +201,13 @@ def polygamma_of(F, self, n: int):
     samples=lambda: [case(floats(3, 4), 1), case(floats(2), 3), case(floats(), 5), case(floats(0, 2), 2)],
 )
 def mvlgamma(F, self, p: int):
-    """The logarithm of the multivariate gamma function of dimension `p`."""
+    """The logarithm of the multivariate gamma function of dimension `p`.
+
+    Examples
+    --------
+    >>> gc.mvlgamma(gc.tensor([2.0, 3.0]), 2)
+    tensor([0.4516, 1.5502])
+    """
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     return _summed(F.lgamma, self, p) + p * (p - 1) / 4 * math.log(math.pi)
@@ -171,7 +237,13 @@ def _by_order(F, order, x):
     numbers=(),
 )
 def igamma(self, other):
-    """The regularized lower incomplete gamma function of order `self`."""
+    """The regularized lower incomplete gamma function of order `self`.
+
+    Examples
+    --------
+    >>> gc.igamma(gc.tensor([1.0, 2.0]), gc.tensor([1.0, 1.0]))
+    tensor([0.6321, 0.2642])
+    """
 
 
 @elementwise(
@@ -183,7 +255,13 @@ def igamma(self, other):
     numbers=(),
 )
 def igammac(self, other):
-    """The regularized upper incomplete gamma function of order `self`."""
+    """The regularized upper incomplete gamma function of order `self`.
+
+    Examples
+    --------
+    >>> gc.igammac(gc.tensor([1.0, 2.0]), gc.tensor([1.0, 1.0]))
+    tensor([0.3679, 0.7358])
+    """
 
 
 #: Bernoulli numbers over factorials, ``B_2 / 2!``, ``B_4 / 4!`` ...: coefficients of the Euler-Maclaurin formula.
@@ -226,7 +304,13 @@ def _zeta_slope(F, s, q):
     numbers=("self", "other"),
 )
 def zeta(self, other):
-    """The Hurwitz zeta function."""
+    """The Hurwitz zeta function.
+
+    Examples
+    --------
+    >>> gc.special.zeta(gc.tensor([2.0, 3.0]), gc.tensor([1.0, 1.0]))
+    tensor([1.6449, 1.2021])
+    """
 
 
 # -- logarithms with products --------------------------------------------------------------------------------
@@ -243,7 +327,13 @@ def zeta(self, other):
     inplace="function",
 )
 def xlogy(self, other):
-    """``self * log(other)``, and 0 where `self` is 0 (but NaN where `other` is)."""
+    """``self * log(other)``, and 0 where `self` is 0 (but NaN where `other` is).
+
+    Examples
+    --------
+    >>> gc.xlogy(gc.tensor([0.0, 2.0]), gc.tensor([0.0, 3.0]))
+    tensor([0.0000, 2.1972])
+    """
 
 
 @elementwise(
@@ -256,7 +346,13 @@ def xlogy(self, other):
     numbers=("self", "other"),
 )
 def xlog1py(self, other):
-    """``self * log1p(other)``, and 0 where `self` is 0 (but NaN where `other` is)."""
+    """``self * log1p(other)``, and 0 where `self` is 0 (but NaN where `other` is).
+
+    Examples
+    --------
+    >>> gc.special.xlog1py(gc.tensor([0.0, 2.0]), gc.tensor([-1.0, 3.0]))
+    tensor([0.0000, 2.7726])
+    """
 
 
 @elementwise(
@@ -267,5 +363,11 @@ def xlog1py(self, other):
     node="SpecialEntrBackward0",
 )
 def entr(F, self):
-    """``-self * log(self)``, 0 at 0, and minus infinity below."""
+    """``-self * log(self)``, 0 at 0, and minus infinity below.
+
+    Examples
+    --------
+    >>> gc.special.entr(gc.tensor([0.0, 0.5]))
+    tensor([-0.0000, 0.3466])
+    """
     return F.where(self < 0, -math.inf, -F.xlogy(self, self))

@@ -52,6 +52,17 @@ def stft(
     """Fourier transforms of overlapping windowed frames.
 
     The last dim of the result counts the frames, the one before the frequencies.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n_fft // 2 + 1, frames)``, or ``(*, n_fft, frames)`` if not `onesided`; real results have a
+        last dim of 2.
+
+    Examples
+    --------
+    >>> gc.stft(gc.ones(16), n_fft=4, window=gc.ones(4), return_complex=True).shape
+    torch.Size([3, 17])
     """
     hop, win = _lengths(n_fft, hop_length, win_length)
     if self.ndim not in (1, 2):
@@ -98,6 +109,17 @@ def istft(
     """The signal of a short-time Fourier transform, by least squares.
 
     Frames are transformed back, windowed and added, and the sum of the squared windows is divided out.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, length)``.
+
+    Examples
+    --------
+    >>> spectrum = gc.stft(gc.arange(8.0), n_fft=4, window=gc.ones(4), return_complex=True)
+    >>> gc.istft(spectrum, n_fft=4, window=gc.ones(4))
+    tensor([0., 1., 2., 3., 4., 5., 6., 7.])
     """
     hop, win = _lengths(n_fft, hop_length, win_length)
     if not self.is_complex():

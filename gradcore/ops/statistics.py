@@ -220,7 +220,15 @@ _declare_median("nanmedian", "The median of the elements that are not NaN", True
 
 
 def kthvalue(F, self, k: int, dim: int = -1, keepdim: bool = False):
-    """The k-th smallest element along a dim, and its index."""
+    """The k-th smallest element along a dim, and its index.
+
+    Examples
+    --------
+    >>> gc.kthvalue(gc.tensor([3, 1, 2]), 2)
+    torch.return_types.kthvalue(
+    values=tensor(2),
+    indices=tensor(2))
+    """
     wrapped = wrap_dim(dim, self.ndim)
     check_reducible("kthvalue", self.shape, dim)
     if not 1 <= k <= (self.shape or (1,))[wrapped]:
@@ -235,7 +243,15 @@ selection(
 
 
 def mode(F, self, dim: int = -1, keepdim: bool = False):
-    """The most frequent element along a dim (the smallest of several), and the last index at which it stands."""
+    """The most frequent element along a dim (the smallest of several), and the last index at which it stands.
+
+    Examples
+    --------
+    >>> gc.mode(gc.tensor([1, 2, 2, 3]))
+    torch.return_types.mode(
+    values=tensor(2),
+    indices=tensor(2))
+    """
     check_reducible("mode", self.shape, dim)
     check_implemented("mode_cpu", self, "c")
     return along(F.mode_along, self, dim, keepdim)
@@ -380,6 +396,17 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
         How often each observation was made: integers.
     aweights : Tensor, optional
         How much each observation counts.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(variables, variables)``.
+
+    Examples
+    --------
+    >>> gc.cov(gc.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
     """
     rows = _two_dims(F, "cov", self)
     observations = rows.shape[1]
@@ -408,7 +435,19 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
 
 @composite(samples=lambda: [case(floats(3, 5)), case(floats(2, 4))])
 def corrcoef(F, self):
-    """Correlation coefficients of variables (rows) from observations (columns)."""
+    """Correlation coefficients of variables (rows) from observations (columns).
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(variables, variables)``.
+
+    Examples
+    --------
+    >>> gc.corrcoef(gc.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
     _two_dims(F, "corrcoef", self)
     products = F.cov(self)
     if not products.ndim:

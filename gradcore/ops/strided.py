@@ -20,7 +20,20 @@ from gradcore.ops.triangular import check_part
     ],
 )
 def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = None):
-    """A view of any elements of the tensor's memory, given by strides and the place of the first, in elements."""
+    """A view of any elements of the tensor's memory, given by strides and the place of the first, in elements.
+
+    Returns
+    -------
+    Tensor
+        Of shape `size`: a view.
+
+    Examples
+    --------
+    >>> gc.as_strided(gc.arange(5), (3, 2), (1, 1))
+    tensor([[0, 1],
+            [1, 2],
+            [2, 3]])
+    """
     size, stride = each(size), each(stride)
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
@@ -98,7 +111,18 @@ def strided_copy(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
 
 @composite(samples=lambda: [case(floats(3, 4), floats(2, 3), (2, 3), (1, 4), 1)])
 def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: int | None = None):
-    """A copy with `src` in the place of a strided view."""
+    """A copy with `src` in the place of a strided view.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of the input.
+
+    Examples
+    --------
+    >>> gc.as_strided_scatter(gc.zeros(4), gc.ones(2), (2,), (2,))
+    tensor([1., 0., 1., 0.])
+    """
     return F.strided_write(self, src, each(size), each(stride), storage_offset or 0)
 
 

@@ -28,14 +28,30 @@ def _check_matrix(name, x):
 
 @linear(lambda F, grad, diagonal: F.tril(grad, diagonal), inplace=True, upcast=False, samples=_triangle_cases)
 def tril(F, self, diagonal: int = 0):
-    """The matrix with zeros above a diagonal."""
+    """The matrix with zeros above a diagonal.
+
+    Examples
+    --------
+    >>> gc.tril(gc.ones(3, 3))
+    tensor([[1., 0., 0.],
+            [1., 1., 0.],
+            [1., 1., 1.]])
+    """
     _check_matrix("tril", self)
     return F.xp.tril(self, diagonal)
 
 
 @linear(lambda F, grad, diagonal: F.triu(grad, diagonal), inplace=True, upcast=False, samples=_triangle_cases)
 def triu(F, self, diagonal: int = 0):
-    """The matrix with zeros below a diagonal."""
+    """The matrix with zeros below a diagonal.
+
+    Examples
+    --------
+    >>> gc.triu(gc.ones(3, 3), diagonal=1)
+    tensor([[0., 1., 1.],
+            [0., 0., 1.],
+            [0., 0., 0.]])
+    """
     _check_matrix("triu", self)
     return F.xp.triu(self, diagonal)
 
@@ -69,7 +85,13 @@ def _diagonal(F, x, offset, dim1, dim2):
     samples=_diagonal_cases,
 )
 def diagonal(F, self, offset: int = 0, dim1: int = 0, dim2: int = 1):
-    """A view of the diagonals of the planes of two dims, along a new last dim."""
+    """A view of the diagonals of the planes of two dims, along a new last dim.
+
+    Examples
+    --------
+    >>> gc.diagonal(gc.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     return _diagonal(F, self, offset, dim1, dim2)
 
 
@@ -104,7 +126,14 @@ def diagonal_copy(F, self, offset: int = 0):
     samples=lambda: [case(floats(2, 3)), case(floats(3), offset=-1), case(floats(2, 3), 1, 0, 2), case(floats(0))],
 )
 def diag_embed(F, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
-    """Matrices of zeros, in the planes of two new dims, with the elements along the last dim on their diagonals."""
+    """Matrices of zeros, in the planes of two new dims, with the elements along the last dim on their diagonals.
+
+    Examples
+    --------
+    >>> gc.diag_embed(gc.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
     first, second = sorted(_dims(dim1, dim2, self.ndim + 1))
     size = self.shape[-1] + abs(offset)
     shape = list(self.shape[:-1])
@@ -117,7 +146,16 @@ def diag_embed(F, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
 
 @composite(samples=lambda: [case(floats(3)), case(floats(3, 4), 1), case(floats(2), -1)])
 def diag(F, self, diagonal: int = 0):
-    """The matrix with that diagonal; of a matrix its diagonal, as a copy."""
+    """The matrix with that diagonal; of a matrix its diagonal, as a copy.
+
+    Examples
+    --------
+    >>> gc.diag(gc.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    >>> gc.diag(gc.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     if self.ndim == 1:
         return F.diag_embed(self, diagonal)
     if self.ndim != 2:
@@ -127,7 +165,14 @@ def diag(F, self, diagonal: int = 0):
 
 @composite(samples=lambda: [case(floats(2, 2)), case(floats(), 1)])
 def diagflat(F, self, offset: int = 0):
-    """The matrix with the elements, in their order, on a diagonal."""
+    """The matrix with the elements, in their order, on a diagonal.
+
+    Examples
+    --------
+    >>> gc.diagflat(gc.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
     return F.diag_embed(F.reshape(self, (math.prod(self.shape),)), offset)
 
 
@@ -149,7 +194,19 @@ def check_part(source, part):
     samples=lambda: [case(floats(3, 4), floats(3)), case(floats(2, 3, 4), floats(2, 3), offset=1, dim1=1, dim2=2)],
 )
 def diagonal_scatter(F, self, src, offset: int = 0, dim1: int = 0, dim2: int = 1):
-    """A copy with `src` on the diagonals of the planes of two dims."""
+    """A copy with `src` on the diagonals of the planes of two dims.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of the input.
+
+    Examples
+    --------
+    >>> gc.diagonal_scatter(gc.zeros(2, 2), gc.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     out = self.copy()
     part = _diagonal(F, out, offset, dim1, dim2)
     check_part(src, part)

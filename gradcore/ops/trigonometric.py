@@ -11,17 +11,35 @@ from gradcore.ops.table import elementwise
 
 @elementwise(lambda F, t, self: t * F.cos(self), promotion="float")
 def sin(self):
-    """Sine of every element."""
+    """Sine of every element.
+
+    Examples
+    --------
+    >>> gc.sin(gc.tensor([0.0, 1.5708]))
+    tensor([0., 1.])
+    """
 
 
 @elementwise(lambda F, t, self: -t * F.sin(self), promotion="float")
 def cos(self):
-    """Cosine of every element."""
+    """Cosine of every element.
+
+    Examples
+    --------
+    >>> gc.cos(gc.tensor([0.0, 3.1416]))
+    tensor([ 1., -1.])
+    """
 
 
 @elementwise(lambda F, t, result: t * (1 + result * result), promotion="float", domain=(-1.3, 1.3))
 def tan(self):
-    """Tangent of every element."""
+    """Tangent of every element.
+
+    Examples
+    --------
+    >>> gc.tan(gc.tensor([0.0, 0.7854]))
+    tensor([0.0000, 1.0000])
+    """
 
 
 @elementwise(
@@ -31,7 +49,13 @@ def tan(self):
     aliases=("arcsin",),
 )
 def asin(self):
-    """Inverse sine, between -pi/2 and pi/2."""
+    """Inverse sine, between -pi/2 and pi/2.
+
+    Examples
+    --------
+    >>> gc.asin(gc.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.5708])
+    """
 
 
 @elementwise(
@@ -41,12 +65,24 @@ def asin(self):
     aliases=("arccos",),
 )
 def acos(self):
-    """Inverse cosine, between 0 and pi."""
+    """Inverse cosine, between 0 and pi.
+
+    Examples
+    --------
+    >>> gc.acos(gc.tensor([1.0, 0.0]))
+    tensor([0.0000, 1.5708])
+    """
 
 
 @elementwise(lambda F, t, self: t / (self * self + 1), promotion="float", aliases=("arctan",))
 def atan(self):
-    """Inverse tangent, between -pi/2 and pi/2."""
+    """Inverse tangent, between -pi/2 and pi/2.
+
+    Examples
+    --------
+    >>> gc.atan(gc.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7854])
+    """
 
 
 def _square_of_radius(self, other):
@@ -64,12 +100,24 @@ def _square_of_radius(self, other):
     numbers=(),
 )
 def atan2(self, other):
-    """The angle of the points ``(x=other, y=self)``, between -pi and pi."""
+    """The angle of the points ``(x=other, y=self)``, between -pi and pi.
+
+    Examples
+    --------
+    >>> gc.atan2(gc.tensor([1.0, -1.0]), gc.tensor([1.0, -1.0]))
+    tensor([ 0.7854, -2.3562])
+    """
 
 
 @elementwise(promotion="float", aliases=("special.sinc",))
 def sinc(F, self):
-    """``sin(pi * self) / (pi * self)``, and 1 at zero."""
+    """``sin(pi * self) / (pi * self)``, and 1 at zero.
+
+    Examples
+    --------
+    >>> gc.sinc(gc.tensor([0.0, 0.5, 1.5]))
+    tensor([ 1.0000,  0.6366, -0.2122])
+    """
     x = math.pi * self
     return F.where(self == 0, 1, F.sin(x) / x)
 
@@ -85,12 +133,24 @@ def _(F, t, self):
 
 @elementwise(lambda F, t: t * (math.pi / 180), promotion="float -complex", node="Deg2RadBackward0")
 def deg2rad(self):
-    """Degrees to radians."""
+    """Degrees to radians.
+
+    Examples
+    --------
+    >>> gc.deg2rad(gc.tensor([90.0, 180.0]))
+    tensor([1.5708, 3.1416])
+    """
 
 
 @elementwise(lambda F, t: t * (180 / math.pi), promotion="float -complex", node="Rad2DegBackward0")
 def rad2deg(self):
-    """Radians to degrees."""
+    """Radians to degrees.
+
+    Examples
+    --------
+    >>> gc.rad2deg(gc.tensor([3.1416, 0.5]))
+    tensor([180.0004,  28.6479])
+    """
 
 
 @elementwise(
@@ -101,7 +161,13 @@ def rad2deg(self):
     numbers=(),
 )
 def hypot(self, other):
-    """``sqrt(self**2 + other**2)``, without overflow."""
+    """``sqrt(self**2 + other**2)``, without overflow.
+
+    Examples
+    --------
+    >>> gc.hypot(gc.tensor([3.0, 5.0]), gc.tensor([4.0, 12.0]))
+    tensor([ 5., 13.])
+    """
 
 
 # -- hyperbolic functions ------------------------------------------------------------------------------------
@@ -109,17 +175,35 @@ def hypot(self, other):
 
 @elementwise(lambda F, t, self: t * F.cosh(self), promotion="float")
 def sinh(self):
-    """Hyperbolic sine of every element."""
+    """Hyperbolic sine of every element.
+
+    Examples
+    --------
+    >>> gc.sinh(gc.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.1752])
+    """
 
 
 @elementwise(lambda F, t, self: t * F.sinh(self), promotion="float")
 def cosh(self):
-    """Hyperbolic cosine of every element."""
+    """Hyperbolic cosine of every element.
+
+    Examples
+    --------
+    >>> gc.cosh(gc.tensor([0.0, 1.0]))
+    tensor([1.0000, 1.5431])
+    """
 
 
 @elementwise(lambda F, t, result: F.tanh_backward(t, result), promotion="float", aliases=("nn.functional.tanh",))
 def tanh(self):
-    """Hyperbolic tangent of every element."""
+    """Hyperbolic tangent of every element.
+
+    Examples
+    --------
+    >>> gc.tanh(gc.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7616])
+    """
 
 
 @elementwise(
@@ -136,12 +220,24 @@ def tanh_backward(F, grad_output, output):
 
 @elementwise(lambda F, t, self: t * F.rsqrt(self * self + 1), promotion="float", aliases=("arcsinh",))
 def asinh(self):
-    """Inverse hyperbolic sine."""
+    """Inverse hyperbolic sine.
+
+    Examples
+    --------
+    >>> gc.asinh(gc.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8814])
+    """
 
 
 @elementwise(promotion="float", domain=(1.2, 3), aliases=("arccosh",))
 def acosh(self):
-    """Inverse hyperbolic cosine."""
+    """Inverse hyperbolic cosine.
+
+    Examples
+    --------
+    >>> gc.acosh(gc.tensor([1.0, 2.0]))
+    tensor([0.0000, 1.3170])
+    """
 
 
 @acosh.derivative("self")
@@ -153,4 +249,10 @@ def _(F, t, self):
 
 @elementwise(lambda F, t, self: t / (1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arctanh",))
 def atanh(self):
-    """Inverse hyperbolic tangent."""
+    """Inverse hyperbolic tangent.
+
+    Examples
+    --------
+    >>> gc.atanh(gc.tensor([0.0, 0.5]))
+    tensor([0.0000, 0.5493])
+    """

@@ -145,6 +145,16 @@ class Adamax(ElementwiseOptimizer):
     ------
     ValueError
         If an option is out of its range.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
+    >>> optimizer = gc.optim.Adamax([p])
+    >>> p.square().sum().backward()
+    >>> optimizer.step()
+    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
+    True
     """
 
     formula = staticmethod(adamax)
@@ -213,6 +223,16 @@ class NAdam(ElementwiseOptimizer):
     ------
     ValueError
         If an option is out of its range.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
+    >>> optimizer = gc.optim.NAdam([p])
+    >>> p.square().sum().backward()
+    >>> optimizer.step()
+    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
+    True
     """
 
     formula = staticmethod(nadam)
@@ -289,6 +309,16 @@ class RAdam(ElementwiseOptimizer):
     ------
     ValueError
         If an option is out of its range.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
+    >>> optimizer = gc.optim.RAdam([p])
+    >>> p.square().sum().backward()
+    >>> optimizer.step()
+    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
+    True
     """
 
     formula = staticmethod(radam)

@@ -115,6 +115,16 @@ class Adagrad(ElementwiseOptimizer):
     ------
     ValueError
         If an option is out of its range.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
+    >>> optimizer = gc.optim.Adagrad([p])
+    >>> p.square().sum().backward()
+    >>> optimizer.step()
+    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
+    True
     """
 
     formula = staticmethod(adagrad)
@@ -188,6 +198,16 @@ class RMSprop(ElementwiseOptimizer):
     ------
     ValueError
         If an option is out of its range.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
+    >>> optimizer = gc.optim.RMSprop([p])
+    >>> p.square().sum().backward()
+    >>> optimizer.step()
+    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
+    True
     """
 
     formula = staticmethod(rmsprop)
@@ -256,6 +276,16 @@ class Adadelta(ElementwiseOptimizer):
     ------
     ValueError
         If an option is out of its range.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
+    >>> optimizer = gc.optim.Adadelta([p])
+    >>> p.square().sum().backward()
+    >>> optimizer.step()
+    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
+    True
     """
 
     formula = staticmethod(adadelta)

@@ -89,6 +89,16 @@ class Rprop(ElementwiseOptimizer):
     ------
     ValueError
         If an option is out of its range.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
+    >>> optimizer = gc.optim.Rprop([p])
+    >>> p.square().sum().backward()
+    >>> optimizer.step()
+    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
+    True
     """
 
     formula = staticmethod(rprop)
@@ -155,6 +165,16 @@ class ASGD(ElementwiseOptimizer):
     ------
     ValueError
         If an option is out of its range.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
+    >>> optimizer = gc.optim.ASGD([p])
+    >>> p.square().sum().backward()
+    >>> optimizer.step()
+    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
+    True
     """
 
     formula = staticmethod(asgd)

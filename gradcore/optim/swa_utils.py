@@ -54,6 +54,13 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     -------
     callable
         What `AveragedModel` takes as `avg_fn`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> average = gc.optim.swa_utils.get_ema_avg_fn(0.75)
+    >>> average(gc.tensor(0.0), gc.tensor(1.0), 1)
+    tensor(0.2500)
     """
     if not 0 <= decay <= 1:
         raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
@@ -72,6 +79,13 @@ def get_swa_avg_fn() -> Average:
     -------
     callable
         What `AveragedModel` takes as `avg_fn`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> average = gc.optim.swa_utils.get_swa_avg_fn()
+    >>> average(gc.tensor(0.0), gc.tensor(1.0), 1)
+    tensor(0.5000)
     """
 
     @no_grad()
@@ -93,6 +107,15 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
     -------
     callable
         What `AveragedModel` takes as `multi_avg_fn`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> average = gc.optim.swa_utils.get_ema_multi_avg_fn(0.75)
+    >>> averages = [gc.tensor(0.0)]
+    >>> average(averages, [gc.tensor(1.0)], 1)
+    >>> averages
+    [tensor(0.2500)]
     """
     return _each(get_ema_avg_fn(decay))
 
@@ -104,6 +127,15 @@ def get_swa_multi_avg_fn() -> Averages:
     -------
     callable
         What `AveragedModel` takes as `multi_avg_fn`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> average = gc.optim.swa_utils.get_swa_multi_avg_fn()
+    >>> averages = [gc.tensor(0.0)]
+    >>> average(averages, [gc.tensor(1.0)], gc.tensor(1))
+    >>> averages
+    [tensor(0.5000)]
     """
     return _each(get_swa_avg_fn())
 
@@ -193,6 +225,14 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
         Called with every batch, in training mode. Its mode is what it was afterwards.
     device : device, optional
         Where the inputs are moved.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> norm = gc.nn.BatchNorm1d(1)
+    >>> gc.optim.swa_utils.update_bn([gc.tensor([[1.0], [3.0]])], norm)
+    >>> norm.running_mean
+    tensor([2.])
     """
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     if not norms:

@@ -234,5 +234,12 @@ class record_function:
 
 
 def kineto_available() -> bool:
-    """True: what is in `gradcore.profiler` needs no library of its own."""
+    """True: what is in `gradcore.profiler` needs no library of its own.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.autograd.profiler.kineto_available()
+    True
+    """
     return True

@@ -88,6 +88,13 @@ def rand(
         By default the default generator.
     dtype, device, requires_grad
         As in `gradcore.zeros`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> x = gc.rand(2, 3)
+    >>> x.shape, bool(((x >= 0) & (x < 1)).all())
+    (torch.Size([2, 3]), True)
     """
     shape = sizes(given_sizes("rand", size, named), "rand")
     made = _floating("rand", shape, dtype, device, generator, requires_grad)
@@ -106,7 +113,14 @@ def randn(
     pin_memory: bool = False,
     **named: Any,
 ) -> Tensor:
-    """Numbers from the normal distribution with mean 0 and variance 1; parameters as in `rand`."""
+    """Numbers from the normal distribution with mean 0 and variance 1; parameters as in `rand`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.randn(2, 3, dtype=gc.float64).dtype
+    torch.float64
+    """
     shape = sizes(given_sizes("randn", size, named), "randn")
     made = _floating("randn", shape, dtype, device, generator, requires_grad)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
@@ -150,7 +164,15 @@ def randint(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Integers from ``low`` (0 if only one bound is given) to ``high``, exclusive: ``randint(high, size)``."""
+    """Integers from ``low`` (0 if only one bound is given) to ``high``, exclusive: ``randint(high, size)``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> x = gc.randint(0, 10, (2, 3))
+    >>> x.shape, x.dtype
+    (torch.Size([2, 3]), torch.int64)
+    """
     if size is None:
         low, high, size = 0, low, high
     elif low is None or high is None:
@@ -168,7 +190,14 @@ def randint_like(
     device: Any = None, requires_grad: bool = False, layout: Any = None, memory_format: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """As `randint`, with the shape, and by default the dtype and device, of another tensor."""
+    """As `randint`, with the shape, and by default the dtype and device, of another tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.randint_like(gc.zeros(2, 3), 10).shape
+    torch.Size([2, 3])
+    """
     if low is None or high is None:
         low, high = 0, low if high is None else high
     if high is None:
@@ -183,7 +212,14 @@ def randperm(
     n: int, *, generator: Any = None, dtype: Any = dtypes.int64, device: Any = None, requires_grad: bool = False,
     out: Tensor | None = None, layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A random order of the integers from 0 to ``n - 1``."""
+    """A random order of the integers from 0 to ``n - 1``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.randperm(4).sort().values
+    tensor([0, 1, 2, 3])
+    """
     where, wanted = resolve(device), dtypes.as_dtype(dtype)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
@@ -212,7 +248,16 @@ def normal(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Numbers from normal distributions with the given means and standard deviations (numbers or tensors)."""
+    """Numbers from normal distributions with the given means and standard deviations (numbers or tensors).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.normal(0.0, 1.0, size=(2, 3)).shape
+    torch.Size([2, 3])
+    >>> gc.normal(gc.tensor([1.0, 2.0]), gc.tensor([0.0, 0.0]))
+    tensor([1., 2.])
+    """
     if size is not None:
         mean, std = (setting("normal", name, "float").take(v) for name, v in (("mean", mean), ("std", std)))
     tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
@@ -240,7 +285,14 @@ def normal(
 @overridable
 @converting
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor:
-    """Zeros and ones, one with the probability that `input` holds (or with `p`)."""
+    """Zeros and ones, one with the probability that `input` holds (or with `p`).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.bernoulli(gc.tensor([0.0, 1.0, 1.0]))
+    tensor([0., 1., 1.])
+    """
     if not input._dtype.is_floating_point and p is None:
         raise NotImplementedError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{input._dtype.scalar_name}'")
     where, shape = input._device, input._array.shape
@@ -318,6 +370,12 @@ def multinomial(
     ------
     RuntimeError
         If the weights or the number of samples are not usable.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.multinomial(gc.tensor([0.0, 1.0, 0.0]), 3, replacement=True)
+    tensor([1, 1, 1])
     """
     if input._array.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
@@ -348,7 +406,14 @@ def multinomial(
 
 @overridable
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Numbers from Poisson distributions whose rates `input` holds."""
+    """Numbers from Poisson distributions whose rates `input` holds.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.poisson(gc.tensor([0.0, 0.0]))
+    tensor([0., 0.])
+    """
     check_floating("poisson_cpu", input)
     _refuse_capture("poisson", input)
     if TENSORS.holds_anywhere(~(input >= 0)):

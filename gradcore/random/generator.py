@@ -243,33 +243,88 @@ def manual_seed(seed: int) -> Generator:
     -------
     Generator
         The default generator.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> generator = gc.manual_seed(0)
+    >>> a = gc.rand(2)
+    >>> generator = gc.manual_seed(0)
+    >>> gc.equal(gc.rand(2), a)
+    True
     """
     return default_generator.manual_seed(int(seed))
 
 
 def seed() -> int:
-    """Seed the default generator from the operating system, and return the seed."""
+    """Seed the default generator from the operating system, and return the seed.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> number = gc.seed()
+    >>> number == gc.initial_seed()
+    True
+    """
     return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The seed of the default generator."""
+    """The seed of the default generator.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> generator = gc.manual_seed(42)
+    >>> gc.initial_seed()
+    42
+    """
     return default_generator.initial_seed()
 
 
 def get_rng_state() -> Tensor:
-    """The default generator's state, as a uint8 tensor."""
+    """The default generator's state, as a uint8 tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> state = gc.get_rng_state()
+    >>> a = gc.rand(2)
+    >>> gc.set_rng_state(state)
+    >>> gc.equal(gc.rand(2), a)
+    True
+    """
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Set the default generator's state."""
+    """Set the default generator's state.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> state = gc.get_rng_state()
+    >>> a = gc.rand(2)
+    >>> gc.set_rng_state(state)
+    >>> gc.equal(gc.rand(2), a)
+    True
+    """
     default_generator.set_state(new_state)
 
 
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda") -> Iterator[None]:
-    """Context after which the default generator continues as if nothing had been drawn inside."""
+    """Context after which the default generator continues as if nothing had been drawn inside.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> a = gc.manual_seed(0)
+    >>> with gc.fork_rng():
+    ...     inside = gc.rand(2)
+    >>> gc.equal(gc.rand(2), inside)
+    True
+    """
     states = [default_generator._state]
     if present() is not None:
         states.append(default_generator._present())  # the CPU's numbers are in no graph

@@ -161,6 +161,16 @@ def load(
         If it is empty.
     FileNotFoundError
         If it is not there.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> gc.save({"weight": gc.ones(2)}, file)
+    >>> size = file.seek(0)
+    >>> gc.load(file)
+    {'weight': tensor([1., 1.])}
     """
     _check_locations(map_location)
     with _opened(f) as file:

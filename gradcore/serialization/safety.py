@@ -29,7 +29,14 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """The classes and functions that `add_safe_globals` has allowed."""
+    """The classes and functions that `add_safe_globals` has allowed.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.serialization.get_safe_globals()
+    []
+    """
     return list(_allowed.values())
 
 

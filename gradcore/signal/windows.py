@@ -107,37 +107,79 @@ HANN, HAMMING, BLACKMAN = (0.5, 0.5), (0.54, 0.46), (0.42, 0.5, 0.08)
 
 @converting
 def general_hamming(M: int, *, alpha: float = HAMMING[0], **options: Unpack[Options]) -> Tensor:
-    """``alpha - (1 - alpha) * cos(x)`` over one period."""
+    """``alpha - (1 - alpha) * cos(x)`` over one period.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.general_hamming(5)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
+    """
     return _cosines("general_hamming", M, options, (alpha, 1 - alpha))
 
 
 @converting
 def hamming(M: int, **options: Unpack[Options]) -> Tensor:
-    """R. W. Hamming's window: ``0.54 - 0.46 * cos(x)`` over one period."""
+    """R. W. Hamming's window: ``0.54 - 0.46 * cos(x)`` over one period.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.hamming(5)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
+    """
     return _cosines("hamming", M, options, HAMMING)
 
 
 @converting
 def hann(M: int, **options: Unpack[Options]) -> Tensor:
-    """J. von Hann's window: ``(1 - cos(x)) / 2`` over one period."""
+    """J. von Hann's window: ``(1 - cos(x)) / 2`` over one period.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.hann(5)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     return _cosines("hann", M, options, HANN)
 
 
 @converting
 def blackman(M: int, **options: Unpack[Options]) -> Tensor:
-    """R. B. Blackman's window: ``0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)`` over one period."""
+    """R. B. Blackman's window: ``0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)`` over one period.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.blackman(5)
+    tensor([0.0000, 0.3400, 1.0000, 0.3400, 0.0000])
+    """
     return _cosines("blackman", M, options, BLACKMAN)
 
 
 @converting
 def nuttall(M: int, **options: Unpack[Options]) -> Tensor:
-    """A. H. Nuttall's window with four terms, whose first derivative is continuous too."""
+    """A. H. Nuttall's window with four terms, whose first derivative is continuous too.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.nuttall(5)
+    tensor([3.6278e-04, 2.2698e-01, 1.0000e+00, 2.2698e-01, 3.6278e-04])
+    """
     return _cosines("nuttall", M, options, (0.3635819, 0.4891775, 0.1365995, 0.0106411))
 
 
 @converting
 def bartlett(M: int, **options: Unpack[Options]) -> Tensor:
-    """A triangle, 0 at both ends and 1 in the middle."""
+    """A triangle, 0 at both ends and 1 in the middle.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.bartlett(5)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     return _window("bartlett", M, options, triangle)
 
 
@@ -148,13 +190,27 @@ def triangle(k: Any, distance: int) -> Any:
 
 @converting
 def cosine(M: int, **options: Unpack[Options]) -> Tensor:
-    """Half a period of a sine, of which the window has the middles of as many intervals as elements."""
+    """Half a period of a sine, of which the window has the middles of as many intervals as elements.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.cosine(4)
+    tensor([0.3827, 0.9239, 0.9239, 0.3827])
+    """
     return _window("cosine", M, options, lambda k, distance: TENSORS.sin((k + 0.5) * (math.pi / (distance + 1))))
 
 
 @converting
 def exponential(M: int, *, center: float | None = None, tau: float = 1.0, **options: Unpack[Options]) -> Tensor:
-    """``exp(-abs(k - center) / tau)``: highest at `center`, by default the middle, which a symmetric window has."""
+    """``exp(-abs(k - center) / tau)``: highest at `center`, by default the middle, which a symmetric window has.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.exponential(5)
+    tensor([0.1353, 0.3679, 1.0000, 0.3679, 0.1353])
+    """
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if center is not None and options.get("sym", True):
@@ -169,7 +225,14 @@ def exponential(M: int, *, center: float | None = None, tau: float = 1.0, **opti
 
 @converting
 def gaussian(M: int, *, std: float = 1.0, **options: Unpack[Options]) -> Tensor:
-    """``exp(-((k - middle) / std) ** 2 / 2)``."""
+    """``exp(-((k - middle) / std) ** 2 / 2)``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.gaussian(5)
+    tensor([0.1353, 0.6065, 1.0000, 0.6065, 0.1353])
+    """
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     return _window("gaussian", M, options, lambda k, distance: TENSORS.exp(((k - distance / 2) / std) ** 2 / -2))
@@ -177,7 +240,14 @@ def gaussian(M: int, *, std: float = 1.0, **options: Unpack[Options]) -> Tensor:
 
 @converting
 def kaiser(M: int, *, beta: float = 12.0, **options: Unpack[Options]) -> Tensor:
-    """J. F. Kaiser's window, of which `beta` tells how fast it falls: ``i0(beta * sqrt(1 - x**2)) / i0(beta)``."""
+    """J. F. Kaiser's window, of which `beta` tells how fast it falls: ``i0(beta * sqrt(1 - x**2)) / i0(beta)``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.signal.windows.kaiser(5)
+    tensor([5.2773e-05, 2.1567e-01, 1.0000e+00, 2.1567e-01, 5.2773e-05])
+    """
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     return _window("kaiser", M, options, lambda k, distance: bessel(k, distance, beta))

@@ -281,7 +281,14 @@ class _Surroundings:
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments with their tensors detached; those that required grad do so as leaves."""
+    """Arguments with their tensors detached; those that required grad do so as leaves.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.utils.checkpoint.detach_variable((gc.ones(1, requires_grad=True) * 2,))
+    (tensor([2.], requires_grad=True),)
+    """
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in inputs)

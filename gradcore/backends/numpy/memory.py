@@ -61,6 +61,11 @@ def empty_cache() -> None:
 
     Where the process keeps nothing (see `memory_stats`) this does nothing. For a GPU there is
     `gradcore.cuda.empty_cache`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.empty_cache()
     """
     library = _c_library()
     if library is not None:

@@ -32,6 +32,12 @@ def get_num_threads() -> int:
     -------
     int
         At import, what the environment variable ``OMP_NUM_THREADS`` says, or else the number of cores.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.get_num_threads() >= 1
+    True
     """
     return _pool.size + 1
 

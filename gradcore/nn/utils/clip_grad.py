@@ -47,6 +47,12 @@ def get_total_norm(
     -------
     Tensor
         On the device of the first tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.get_total_norm([gc.tensor([3.0]), gc.tensor([4.0])])
+    tensor(5.)
     """
     tensors, order = _listed(tensors), float(norm_type)
     if not tensors:
@@ -98,6 +104,15 @@ def clip_grads_with_norm_(
         What `get_total_norm` returned.
     foreach : bool, optional
         Accepted for compatibility.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.ones(2))
+    >>> (p * gc.tensor([3.0, 4.0])).sum().backward()
+    >>> gc.nn.utils.clip_grads_with_norm_([p], 1.0, gc.tensor(5.0))
+    >>> p.grad
+    tensor([0.6000, 0.8000])
     """
     lists, left = lists_by_device(_grads(parameters))
     for device, grads in lists.items():
@@ -179,6 +194,15 @@ def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | Non
     clip_value : float
     foreach : bool, optional
         Accepted for compatibility.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.ones(2))
+    >>> (p * gc.tensor([1.0, -5.0])).sum().backward()
+    >>> gc.nn.utils.clip_grad_value_([p], 2.0)
+    >>> p.grad
+    tensor([ 1., -2.])
     """
     lists, left = lists_by_device(_grads(parameters))
     for device, grads in lists.items():

@@ -27,6 +27,12 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     Returns
     -------
     Tensor
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.parameters_to_vector([gc.tensor([1.0, 2.0]), gc.tensor([[3.0]])])
+    tensor([1., 2., 3.])
     """
     return TENSORS.cat([p.view(-1) for p in _on_one_device(parameters)])  # type: ignore[no-any-return]
 
@@ -38,6 +44,15 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     ----------
     vec : Tensor
     parameters : iterable of Tensor
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> p = gc.nn.Parameter(gc.zeros(2, 1))
+    >>> gc.nn.utils.vector_to_parameters(gc.tensor([1.0, 2.0]), [p])
+    >>> p.detach()
+    tensor([[1.],
+            [2.]])
     """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {type(vec).__name__}")

@@ -52,6 +52,13 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     -------
     Module
         The module.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> layer = gc.nn.utils.parametrizations.weight_norm(gc.nn.Linear(2, 3))
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1']
     """
     return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 

@@ -33,7 +33,14 @@ class _Cache:
 
 @contextlib.contextmanager
 def cached() -> Iterator[None]:
-    """Inside, a parametrized tensor is computed at its first access only."""
+    """Inside, a parametrized tensor is computed at its first access only.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.nn.utils.parametrize.cached():
+    ...     pass
+    """
     _Cache.depth += 1
     try:
         yield
@@ -298,6 +305,12 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     Returns
     -------
     bool
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.parametrize.is_parametrized(gc.nn.Linear(2, 3))
+    False
     """
     made = getattr(module, "parametrizations", None)
     if not isinstance(made, ModuleDict):
@@ -319,6 +332,14 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     -------
     Module
         The module.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> utils = gc.nn.utils
+    >>> layer = utils.parametrizations.weight_norm(gc.nn.Linear(2, 3))
+    >>> utils.parametrize.is_parametrized(utils.parametrize.remove_parametrizations(layer, "weight"))
+    False
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
@@ -346,7 +367,16 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that a module had before it was parametrized."""
+    """The class that a module had before it was parametrized.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> utils = gc.nn.utils
+    >>> layer = utils.parametrizations.weight_norm(gc.nn.Linear(2, 3))
+    >>> utils.parametrize.type_before_parametrizations(layer).__name__
+    'Linear'
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 

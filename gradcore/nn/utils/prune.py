@@ -72,6 +72,13 @@ def identity(module: Module, name: str) -> Module:
     -------
     Module
         The module.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> prune = gc.nn.utils.prune
+    >>> prune.identity(gc.nn.Linear(2, 1), "weight").weight_mask
+    tensor([[1., 1.]])
     """
     Identity.apply(module, name)
     return module
@@ -92,6 +99,13 @@ def random_unstructured(module: Module, name: str, amount: Amount) -> Module:
     -------
     Module
         The module.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> prune = gc.nn.utils.prune
+    >>> int(prune.random_unstructured(gc.nn.Linear(2, 2), "weight", amount=0.5).weight_mask.sum())
+    2
     """
     RandomUnstructured.apply(module, name, amount)
     return module
@@ -114,6 +128,13 @@ def l1_unstructured(module: Module, name: str, amount: Amount, importance_scores
     -------
     Module
         The module.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> prune = gc.nn.utils.prune
+    >>> int(prune.l1_unstructured(gc.nn.Linear(2, 2), "weight", amount=1).weight_mask.sum())
+    3
     """
     L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
     return module
@@ -136,6 +157,13 @@ def random_structured(module: Module, name: str, amount: Amount, dim: int) -> Mo
     -------
     Module
         The module.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> prune = gc.nn.utils.prune
+    >>> int(prune.random_structured(gc.nn.Linear(2, 3), "weight", amount=1, dim=0).weight_mask.sum())
+    4
     """
     RandomStructured.apply(module, name, amount, dim)
     return module
@@ -164,6 +192,13 @@ def ln_structured(
     -------
     Module
         The module.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> prune = gc.nn.utils.prune
+    >>> int(prune.ln_structured(gc.nn.Linear(2, 3), "weight", amount=1, n=2, dim=0).weight_mask.sum())
+    4
     """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
@@ -184,6 +219,14 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     -------
     Module
         The module.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> prune = gc.nn.utils.prune
+    >>> layer = prune.custom_from_mask(gc.nn.Linear(2, 1), "weight", gc.tensor([[1.0, 0.0]]))
+    >>> layer.weight_mask
+    tensor([[1., 0.]])
     """
     CustomFromMask.apply(module, name, mask)
     return module
@@ -212,6 +255,15 @@ def global_unstructured(
     ------
     TypeError
         If the method prunes anything but single elements.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> prune = gc.nn.utils.prune
+    >>> a, b = gc.nn.Linear(2, 2), gc.nn.Linear(2, 2)
+    >>> prune.global_unstructured([(a, "weight"), (b, "weight")], prune.L1Unstructured, amount=4)
+    >>> int(a.weight_mask.sum() + b.weight_mask.sum())
+    4
     """
     pairs = [(module, name) for module, name in parameters]
     scores = importance_scores or {}
@@ -252,6 +304,14 @@ def remove(module: Module, name: str) -> Module:
     ------
     ValueError
         If it has not been pruned.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> prune = gc.nn.utils.prune
+    >>> layer = prune.l1_unstructured(gc.nn.Linear(2, 2), "weight", amount=1)
+    >>> prune.is_pruned(prune.remove(layer, "weight"))
+    False
     """
     found = method_of(module, name)
     if found is None:
@@ -263,6 +323,13 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether anything of a module, or of a module in it, is pruned."""
+    """Whether anything of a module, or of a module in it, is pruned.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.prune.is_pruned(gc.nn.Linear(2, 1))
+    False
+    """
     hooks = (hook for each in module.modules() for hook in each._forward_pre_hooks.values())
     return any(isinstance(hook.call, BasePruningMethod) for hook in hooks)

@@ -203,7 +203,14 @@ class PruningContainer(BasePruningMethod):
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing; masks of ones."""
+    """Prunes nothing; masks of ones.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.prune.Identity().compute_mask(gc.ones(2), gc.ones(2))
+    tensor([1., 1.])
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -250,6 +257,12 @@ class RandomUnstructured(_OfAmount):
     ----------
     amount : int or float
         How many, or which share of all.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> int(gc.nn.utils.prune.RandomUnstructured(1).compute_mask(gc.ones(4), gc.ones(4)).sum())
+    3
     """
 
     def _scores(self, t: Tensor) -> Tensor:
@@ -263,6 +276,12 @@ class L1Unstructured(_OfAmount):
     ----------
     amount : int or float
         How many, or which share of all.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.prune.L1Unstructured(1).compute_mask(gc.tensor([3.0, 1.0]), gc.ones(2))
+    tensor([1., 0.])
     """
 
     def _scores(self, t: Tensor) -> Tensor:
@@ -298,6 +317,12 @@ class RandomStructured(_OfSlices):
         How many, or which share of all.
     dim : int
         Along which the slices lie.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> int(gc.nn.utils.prune.RandomStructured(1, dim=0).compute_mask(gc.ones(2, 2), gc.ones(2, 2)).sum())
+    2
     """
 
     def __init__(self, amount: Amount, dim: int = -1) -> None:
@@ -319,6 +344,13 @@ class LnStructured(_OfSlices):
         The order of the norm.
     dim : int
         Along which the slices lie.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.prune.LnStructured(1, 2, dim=0).compute_mask(gc.tensor([[3.0, 1.0], [0.0, 1.0]]), gc.ones(2, 2))
+    tensor([[1., 1.],
+            [0., 0.]])
     """
 
     def __init__(self, amount: Amount, n: Any, dim: int = -1) -> None:
@@ -336,6 +368,12 @@ class CustomFromMask(BasePruningMethod):
     Parameters
     ----------
     mask : Tensor
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.prune.CustomFromMask(gc.tensor([1.0, 0.0])).compute_mask(gc.ones(2), gc.ones(2))
+    tensor([1., 0.])
     """
 
     PRUNING_TYPE = "global"

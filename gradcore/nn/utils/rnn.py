@@ -73,6 +73,12 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
     Returns
     -------
     list of Tensor
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.rnn.unpad_sequence(gc.tensor([[1, 2], [3, 0]]), gc.tensor([2, 1]), batch_first=True)
+    [tensor([1, 2]), tensor([3])]
     """
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [row[: int(n)] for row, n in zip(rows, lengths, strict=True)]
@@ -96,6 +102,13 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
     ------
     RuntimeError
         If there are no sequences, or they are not sorted although they must be.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> packed = gc.nn.utils.rnn.pack_sequence([gc.tensor([1, 2, 3]), gc.tensor([4, 5])])
+    >>> packed.data, packed.batch_sizes
+    (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
     """
     if not len(sequences):
         raise RuntimeError("received an empty list of sequences")
@@ -113,6 +126,13 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     Returns
     -------
     list of Tensor
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> rnn = gc.nn.utils.rnn
+    >>> rnn.unpack_sequence(rnn.pack_sequence([gc.tensor([1, 2, 3]), gc.tensor([4, 5])]))
+    [tensor([1, 2, 3]), tensor([4, 5])]
     """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -23,6 +23,12 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     Returns
     -------
     Module
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.utils.skip_init(gc.nn.Linear, 2, 3).weight.shape
+    torch.Size([3, 2])
     """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

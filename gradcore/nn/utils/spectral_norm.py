@@ -163,6 +163,13 @@ def remove_spectral_norm(module: M, name: str = "weight") -> M:
     ------
     ValueError
         If the weight has no hook of `spectral_norm`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> layer = gc.nn.utils.spectral_norm(gc.nn.Linear(2, 3))
+    >>> [name for name, _ in gc.nn.utils.remove_spectral_norm(layer).named_parameters()]
+    ['bias', 'weight']
     """
     for key in _hooks_on(module, name):
         hook = module._forward_pre_hooks.pop(key).call

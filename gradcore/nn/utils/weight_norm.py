@@ -94,6 +94,15 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
     ------
     ValueError
         If the weight has no hook of `weight_norm`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> import warnings
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> layer = gc.nn.utils.weight_norm(gc.nn.Linear(2, 3))
+    >>> [name for name, _ in gc.nn.utils.remove_weight_norm(layer).named_parameters()]
+    ['bias', 'weight']
     """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook.call, WeightNorm) and hook.call.name == name:

@@ -131,6 +131,19 @@ class ChainedScheduler(Composition):
         All step, in their order.
     optimizer : Optimizer, optional
         Whose learning rates are set: that of the schedulers.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> S = gc.optim.lr_scheduler
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = S.ChainedScheduler(
+    ...     [S.ExponentialLR(optimizer, 0.5), S.ConstantLR(optimizer, 0.1, total_iters=1)]
+    ... )
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> scheduler.get_last_lr()
+    [0.5]
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:

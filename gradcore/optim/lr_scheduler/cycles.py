@@ -81,6 +81,19 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         The learning rate at the bottom.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.5, 1.0, 0.5]
     """
 
     def __init__(
@@ -187,6 +200,19 @@ class OneCycleLR(MomentumCycle):
         Fall to the first learning rate as fast as it rose, and then further.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=4, cycle_momentum=False)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.04, 0.812, 0.283, 0.0]
     """
 
     def __init__(
@@ -296,6 +322,19 @@ class CyclicLR(MomentumCycle):
         Its bounds.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.CyclicLR(optimizer, 0.0, 1.0, step_size_up=2, cycle_momentum=False)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.0, 0.5, 1.0, 0.5]
     """
 
     def __init__(

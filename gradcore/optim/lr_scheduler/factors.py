@@ -96,6 +96,19 @@ class MultiStepLR(Factors):
         The factor.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.1, 0.1, 0.01]
     """
 
     def __init__(
@@ -124,6 +137,19 @@ class ConstantLR(Factors):
         For how many steps.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.5, 0.5, 1.0, 1.0]
     """
 
     def __init__(
@@ -156,6 +182,19 @@ class LinearLR(Factors):
         In how many steps.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.5, 0.75, 1.0, 1.0]
     """
 
     def __init__(
@@ -197,6 +236,19 @@ class ExponentialLR(Factors):
         The factor.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.5, 0.25, 0.125]
     """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
@@ -223,6 +275,19 @@ class PolynomialLR(Factors):
         The exponent.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.75, 0.5, 0.25]
     """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
@@ -280,6 +345,19 @@ class LambdaLR(Lambdas):
         From the number of steps to the factor; one for all groups or one for each.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.5, 0.333, 0.25]
     """
 
     def get_lr(self) -> list[Rate]:
@@ -298,6 +376,19 @@ class MultiplicativeLR(Lambdas):
         From the number of steps to the factor; one for all groups or one for each.
     last_epoch : int
         The number of steps that were taken before; -1 to begin.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+    >>> scheduler = gc.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.5, 0.25, 0.125]
     """
 
     def __init__(

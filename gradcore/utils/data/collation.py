@@ -16,7 +16,16 @@ __all__ = ["default_collate", "default_convert"]
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays in nested containers as tensors, everything else as it is."""
+    """NumPy arrays in nested containers as tensors, everything else as it is.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> import numpy as np
+    >>> data.default_convert({"x": np.array([1.0])})
+    {'x': tensor([1.], dtype=torch.float64)}
+    """
     if isinstance(data, np.ndarray) and data.dtype.kind in "US":
         return data
     if isinstance(data, (np.ndarray, np.generic)):

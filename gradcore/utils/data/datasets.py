@@ -30,6 +30,19 @@ class Dataset(Generic[Sample]):
     """Samples by number. Subclasses define ``__getitem__``, and ``__len__`` where samplers need it.
 
     A method ``__getitems__``, from a list of numbers to a list of samples, is used where there is one.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> class Squares(data.Dataset):
+    ...     def __getitem__(self, i):
+    ...         return i**2
+    ...
+    ...     def __len__(self):
+    ...         return 4
+    >>> Squares()[3]
+    9
     """
 
     def __getitem__(self, index: Any) -> Sample:
@@ -40,7 +53,18 @@ class Dataset(Generic[Sample]):
 
 
 class IterableDataset(Dataset[Sample]):
-    """Samples one after the other. Subclasses define ``__iter__``."""
+    """Samples one after the other. Subclasses define ``__iter__``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> class Count(data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(3))
+    >>> list(Count())
+    [0, 1, 2]
+    """
 
     def __iter__(self) -> Iterator[Sample]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
@@ -92,6 +116,13 @@ class StackDataset(Dataset[Any]):
         For tuples.
     **kwargs : Dataset
         For dictionaries.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> data.StackDataset([1, 2], ["a", "b"])[1]
+    (2, 'b')
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -123,6 +154,13 @@ class ConcatDataset(Dataset[Any]):
     Parameters
     ----------
     datasets : iterable of Dataset
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> list(data.ConcatDataset([[1, 2], [3]]))
+    [1, 2, 3]
     """
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
@@ -153,6 +191,16 @@ class ChainDataset(IterableDataset[Any]):
     Parameters
     ----------
     datasets : iterable of IterableDataset
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> class Count(data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(2))
+    >>> list(data.ChainDataset([Count(), Count()]))
+    [0, 1, 0, 1]
     """
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
@@ -176,6 +224,13 @@ class Subset(Dataset[Sample]):
     dataset : Dataset
     indices : sequence of int
         Their numbers.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> list(data.Subset([10, 11, 12], [0, 2]))
+    [10, 12]
     """
 
     def __init__(self, dataset: Dataset[Sample], indices: Sequence[int]) -> None:
@@ -214,6 +269,13 @@ def random_split(
     ------
     ValueError
         If the lengths do not add up.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> [len(part) for part in data.random_split(range(10), [0.8, 0.2])]
+    [8, 2]
     """
     size = len(dataset)  # type: ignore[arg-type]
     counts = list(lengths)

@@ -38,6 +38,13 @@ class SequentialSampler(Sampler[int]):
     Parameters
     ----------
     data_source : Dataset
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> list(data.SequentialSampler("abc"))
+    [0, 1, 2]
     """
 
     def __init__(self, data_source: Sized) -> None:
@@ -72,6 +79,13 @@ class RandomSampler(Sampler[int]):
         How many to draw; by default as many as there are.
     generator : Generator, optional
         By default the one of all random numbers.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> sorted(data.RandomSampler(range(4)))
+    [0, 1, 2, 3]
     """
 
     def __init__(
@@ -120,6 +134,13 @@ class SubsetRandomSampler(Sampler[int]):
     indices : sequence of int
     generator : Generator, optional
         By default the one of all random numbers.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> sorted(data.SubsetRandomSampler([3, 5]))
+    [3, 5]
     """
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
@@ -146,6 +167,13 @@ class WeightedRandomSampler(Sampler[int]):
         Whether a sample may come again.
     generator : Generator, optional
         By default the one of all random numbers.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> list(data.WeightedRandomSampler([0.0, 1.0], 3))
+    [1, 1, 1]
     """
 
     def __init__(

@@ -47,6 +47,13 @@ def get_worker_info() -> WorkerInfo | None:
     """What is known of the worker thread that runs this; None outside of one.
 
     With it, an iterable dataset can give each worker a part of its own.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> data.get_worker_info() is None
+    True
     """
     return getattr(_local, "info", None)
 
