@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradcore import assignment, dispatch, indexing
-from gradcore.autograd import forward
+from gradcore.autograd import forward, views
 from gradcore.autograd.formulas import TENSORS, node_class
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, bump, new
@@ -67,7 +67,7 @@ def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[...,
                 setattr(node, slot, getattr(out._edge[0], slot))
             self._edge = node, 0
         elif self._edge is not None:
-            self._edge[0]._own_hooks().shapes.setdefault(self._edge[1], self._array.shape)
+            views.keep_shape(self)
         self._array = out._array
         bump(self)
         if meta is not None and meta.base is not None:

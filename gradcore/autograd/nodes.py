@@ -13,7 +13,7 @@ __all__ = ["AccumulateGrad", "Hooks", "Node"]
 class Hooks:
     """The hooks of one node, by kind, in the order of registration."""
 
-    __slots__ = ("post", "pre", "retain", "shapes", "tensor")
+    __slots__ = ("post", "pre", "retain", "tensor")
 
     def __init__(self) -> None:
         self.tensor: dict[int, dict[int, Any]] = {}
@@ -21,8 +21,6 @@ class Hooks:
         self.post: dict[int, Any] = {}
         #: Weak references to the tensors that retain their gradient, by output number.
         self.retain: dict[int, Any] = {}
-        #: The shapes of outputs that were given another one without a record of it: gradients must still fit these.
-        self.shapes: dict[int, tuple[int, ...]] = {}
 
 
 class Node:

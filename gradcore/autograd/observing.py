@@ -74,8 +74,6 @@ class ObservedGradients(PendingGradients):
     def tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         several = type(grad) is list
         grads = [self.in_own_memory(g, node._device) for g in (grad if several else [grad])]
-        for number, shape in hooks.shapes.items():
-            grads[number] = leaves.fitted(grads[number], shape, node)
         for number, table in hooks.tensor.items():
             grads[number] = call_tensor_hooks(table, grads[number])
         for number, reference in hooks.retain.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
@@ -17,6 +18,7 @@ from gradcore.autograd.edges import (
     requires_grad,
 )
 from gradcore.autograd.formulas import TENSORS, all_gradients, node_class
+from gradcore.autograd.leaves import fitted
 from gradcore.autograd.messages import refusal
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
@@ -32,11 +34,12 @@ from gradcore.autograd.variables import (
     retyped,
     tensor_type,
     tick,
+    wrap,
 )
 from gradcore.backends.batching.array import levels_of
 from gradcore.backends.batching.devices import over
 
-__all__ = ["CopySlices", "check_recordable", "check_writable", "link", "rebase", "same_as", "view_of"]
+__all__ = ["CopySlices", "check_recordable", "check_writable", "keep_shape", "link", "rebase", "same_as", "view_of"]
 
 
 def view_of(t: Any, array: Any, op: Any, settings: tuple[Any, ...], name: Any, state: State) -> Any:
@@ -155,6 +158,36 @@ def rebase(t: Any, edge: Any, position: int = 0) -> None:
     regenerate(t)
     if t._edge is not None:
         edge[0]._rebased = weakref.ref(t._edge[0]), t._edge[1]
+
+
+def keep_shape(t: Any) -> None:
+    """Let the history of `t`, which is about to get another shape without a record, have gradients of its shape now."""
+    before = t._edge
+    node = new(_fitting_class(type(before[0]).__name__))
+    node.shape, node._device, node._hooks, node._seq = t._array.shape, t._device, None, tick()
+    node._edges = (before,)
+    t._edge = node, 0
+    move_retained(t, before, t._edge)
+
+
+class FittingNode(Node):
+    """Sums a gradient to the shape that the result of the next node had when it was recorded."""
+
+    __slots__ = ("shape",)
+
+    shape: tuple[int, ...]
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        if grads is None or grads.shape == self.shape:
+            return [grads]
+        found = fitted(wrap(grads, self._device) if raw else grads, self.shape, self)
+        return [found._array if raw else found]
+
+
+@functools.cache
+def _fitting_class(name: str) -> type[FittingNode]:
+    """The class of these nodes behind a node of that name, which is what users see."""
+    return type(name, (FittingNode,), {"__slots__": (), "__module__": "builtins", "__doc__": FittingNode.__doc__})
 
 
 class CopySlices(Node):
