@@ -297,8 +297,8 @@ OTHER = ["detach", "detach_", "clone", "cat", "rows", "cube", "sum", "where", "g
 #: What may be refused, in the words of either library.
 REFUSED = re.compile(
     "leaf Variable|single memory location|view was created in|multiple views|is a view and|modified inplace|"
-    "not compatible|can't be cast|last dimension|stride|storage_offset|Can't detach views|dimension|out of range|shape|size|inplace|"
-    "invalid index|does not require grad|not implemented for|doesn't require grad|not supported"
+    "not compatible|can't be cast|last dimension|stride|storage_offset|Can't detach views|dimension|out of range|"
+    "shape|size|inplace|invalid index|does not require grad|not implemented for|doesn't require grad|not supported"
 )
 
 
