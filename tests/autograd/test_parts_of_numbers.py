@@ -55,3 +55,18 @@ def test_moments_have_the_gradients_that_they_have_alone(op, values, correction,
     (expected,) = gc.autograd.grad(alone[which], x, create_graph=True)
     np.testing.assert_array_equal(found.detach().numpy(), expected.detach().numpy())
     assert found.requires_grad is expected.requires_grad
+
+
+@pytest.mark.parametrize("dtype", [gc.complex64, gc.complex128])
+@pytest.mark.parametrize("use", [lambda z: z.expand(2), lambda z: z * gc.tensor([1j, 2.0]), lambda z: gc.stack([z, z])])
+def test_gradients_of_pairs_taken_for_one_complex_number(dtype, use):
+    pair = gc.tensor([1.0, 2.0], dtype=gc.view_as_real(gc.zeros(1, dtype=dtype)).dtype, requires_grad=True)
+    upstream = gc.tensor([1 + 3j, 2 - 5j], dtype=dtype)
+    z = gc.view_as_complex(pair)
+    alone = z.detach().requires_grad_()
+    (expected,) = gc.autograd.grad(use(alone), alone, upstream)
+    for _ in range(5):
+        (found,) = gc.autograd.grad(use(gc.view_as_complex(pair)), pair, upstream)
+        assert found.tolist() == [expected.real.item(), expected.imag.item()]
+    _, tangent = gc.func.jvp(gc.view_as_real, (alone.detach(),), (upstream[0],))
+    assert tangent.tolist() == [1.0, 3.0]

@@ -296,6 +296,7 @@ class Elementwise:
     def view_as_real(self, x: Any) -> Any:
         if x.dtype.kind != "c":
             raise RuntimeError("view_as_real is only supported for complex tensors")
+        x = self.asarray(x)  # the real part of a library's number has no imaginary part behind it
         real = x.real
         return self.restrided(real, (*x.shape, 2), (*x.strides, real.dtype.itemsize))
 
