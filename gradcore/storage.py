@@ -6,6 +6,7 @@ A tensor that was made of a NumPy array has that array's elements for its storag
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +14,7 @@ import numpy as np
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.variables import version_counter, wrap
-from gradcore.backends.registry import CPU
-from gradcore.creation import empty, tensor
+from gradcore.creation import empty, from_numpy, tensor
 from gradcore.device import DeviceLike
 from gradcore.dtypes import DTypeLike
 from gradcore.ops.geometry import each
@@ -237,26 +237,26 @@ class UntypedStorage(_Storage):
         self._flat = _made(args, dtypes.uint8, device)
 
     @classmethod
-    def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
-        """The first bytes of a file, which are read when they are first used.
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int | None = None) -> Self:
+        """The bytes of a file, read as they are needed.
 
         Parameters
         ----------
-        filename : str
+        filename : path
         shared : bool
-            Whether what is written goes to the file, which is made or grows where it is too short.
-        nbytes : int
-            How many bytes.
+            Write to the file what is written to the storage; it is made, or made longer, where needed.
+        nbytes : int, optional
+            How many bytes, from the first on; by default all.
         """
-        with open(filename, "ab" if shared else "rb") as file:
-            length = file.seek(0, 2)
-            if shared and length < nbytes:
-                file.truncate(nbytes)
-            elif length < nbytes:
-                raise RuntimeError(f"unable to map {nbytes} bytes of file <{filename}>: it has {length}")
-        mode: Any = "r+" if shared else "c"
-        memory = np.memmap(filename, np.uint8, mode, shape=(nbytes,)) if nbytes else np.empty(0, np.uint8)
-        return cls.__new__(cls)._of(wrap(memory.view(np.ndarray), CPU, dtypes.uint8))
+        size = os.path.getsize(filename) if os.path.exists(filename) else 0
+        count = size if nbytes is None else operator.index(nbytes)
+        if count < 0 or (count > size and not shared):
+            raise RuntimeError(f"the file {os.fspath(filename)!r} has {size} bytes, not {count}")
+        out = cls()
+        if count:
+            mode: Any = "c" if not shared else "r+" if size else "w+"
+            out._flat = from_numpy(np.memmap(filename, np.uint8, mode, shape=(count,)))
+        return out
 
     def untyped(self) -> UntypedStorage:
         """The storage itself."""

@@ -43,7 +43,7 @@ def _read(data: Any, wanted: dtypes.dtype | None) -> tuple[np.ndarray[Any, Any],
         kinds = {dtypes.scalar_dtype(kind)}
     elif kind not in _LISTS and hasattr(data, "__array__"):
         array = np.array(data)
-        if array.dtype.kind in "OSUMmV":
+        if array.dtype.kind in "OSUMm":
             raise dtypes.unsupported(array.dtype)
         return array, dtypes.from_numpy(array.dtype)
     else:
@@ -213,6 +213,8 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | No
     >>> a
     array([1., 0.])
     """
+    if isinstance(getattr(data, "_flat", None), Tensor):  # a storage
+        data = data._flat
     if isinstance(data, Tensor):
         return data.to(device=data._device if device is None else device, dtype=dtype or data._dtype)
     if isinstance(data, np.ndarray) and data.ndim >= 0 and not hasattr(data, "__cuda_array_interface__"):
