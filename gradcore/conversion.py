@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -173,7 +174,9 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     shape = sizes(size, "resize_")
     if shape == self._array.shape:
         return self
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
+    if count * self._dtype.itemsize >= 2**63:
+        raise RuntimeError(f"numel: integer multiplication overflow: a tensor cannot have the sizes {list(shape)}")
     flat = self._array.reshape(-1)
     if count <= flat.size:
         self._array = flat[:count].reshape(shape)

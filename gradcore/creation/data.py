@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import chain
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -291,14 +292,48 @@ def frombuffer(
 ) -> Tensor:
     """A 1-dim CPU tensor of an object's buffer, whose memory it shares.
 
+    Parameters
+    ----------
+    buffer : object
+        What has the buffer protocol: bytes, bytearray, array.array, mmap ...
+    dtype : dtype
+        What the bytes are read as.
+    count : int
+        The number of elements; a negative one for all there are.
+    offset : int
+        How many bytes to skip.
+    requires_grad : bool
+        Whether operations on the tensor are recorded.
+
+    Raises
+    ------
+    ValueError
+        If the buffer ends before the elements do, or has bytes beyond them where `count` is negative.
+
     Examples
     --------
-    >>> import gradcore as gc
-    >>> gc.frombuffer(bytearray([1, 2, 3]), dtype=gc.uint8)
-    tensor([1, 2, 3], dtype=torch.uint8)
+    >>> import gradcore
+    >>> gradcore.frombuffer(bytearray([1, 2, 3]), dtype=gradcore.uint8, offset=1)
+    tensor([2, 3], dtype=torch.uint8)
     """
-    wanted = dtypes.as_dtype(dtype)
-    return finished(wrap(np.frombuffer(buffer, wanted.numpy, count, offset), CPU, wanted), requires_grad)  # type: ignore[no-any-return]
+    wanted, count, offset = dtypes.as_dtype(dtype), index(count), index(offset)
+    size = memoryview(buffer).nbytes
+    if not 0 <= offset <= size:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes)"
+        )
+    if max(count, 0) * wanted.itemsize > size - offset:
+        raise ValueError(
+            f"requested buffer length ({count} * {wanted.itemsize} bytes) after offset ({offset} bytes) must not be "
+            f"greater than actual buffer length ({size} bytes)"
+        )
+    if count < 0 and (size - offset) % wanted.itemsize:
+        raise ValueError(
+            f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
+            f"({wanted.itemsize})"
+        )
+    array = np.frombuffer(buffer, wanted.numpy, max(count, -1), offset) if size > offset else np.empty(0, wanted.numpy)
+    return finished(wrap(array, CPU, wanted), requires_grad)  # type: ignore[no-any-return]
 
 
 def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:

@@ -400,7 +400,8 @@ def multinomial(
         count = rows.shape[0] * (num_samples if replacement else rows.shape[1])
         words = all_words(draw(count, where, generator))
         words = xp.array(words) if where.levels else words  # for each sample, whether or not its own
-        made = wrap(sampling.multinomial(xp, words, rows, num_samples, replacement).reshape(shape), where)
+        drawn = sampling.multinomial(xp, words, rows, num_samples, replacement)
+        made = wrap(drawn.reshape(shape).copy(), where)
     return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
 
 

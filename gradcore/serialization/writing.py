@@ -42,14 +42,20 @@ class _Storage(NamedTuple):
     key: str
     location: str
     numel: int
+    nbytes: int
 
 
 REBUILD = _Name("torch._utils", "_rebuild_tensor_v2")
 UNTYPED = _Name("torch.storage", "UntypedStorage")
+REBUILD_TYPED = _Name("torch._utils", "_rebuild_tensor_v3")
 REBUILD_META = _Name("torch._utils", "_rebuild_meta_tensor_no_storage")
 REBUILD_PARAMETER = _Name("torch._utils", "_rebuild_parameter")
 REBUILD_WITH_STATE = _Name("torch._utils", "_rebuild_parameter_with_state")
 REBUILD_SUBCLASS = _Name("torch._tensor", "_rebuild_from_type_v2")
+
+
+#: The dtypes that came to PyTorch after the classes of storages: their memories are bytes.
+WITHOUT_STORAGES = (dtypes.uint16, dtypes.uint32, dtypes.uint64)
 
 
 # The pickler that is written in Python is the one whose way of writing names can be changed.
@@ -65,10 +71,10 @@ class _Pickler(_Base):  # type: ignore[misc]
         if isinstance(obj, (TypedStorage, UntypedStorage)):
             flat = obj._flat
             stored, offset, _ = self._memory(flat)
-            if offset or stored.numel != flat.numel():
+            if offset or stored.nbytes != flat.nbytes:
                 raise RuntimeError("a part of a storage cannot be saved; clone it")
-            obj = stored if isinstance(obj, TypedStorage) else stored._replace(kind=UNTYPED)
-        return ("storage", *obj) if isinstance(obj, _Storage) else None
+            obj = stored if isinstance(obj, TypedStorage) else stored._replace(kind=UNTYPED, numel=stored.nbytes)
+        return ("storage", *obj[:4]) if isinstance(obj, _Storage) else None
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> Any:
         if isinstance(obj, _Name):
@@ -115,7 +121,8 @@ class _Pickler(_Base):  # type: ignore[misc]
         if t.is_meta:
             return REBUILD_META, (t.dtype, tuple(t.shape), t.stride(), grad)
         storage, offset, stride = self._memory(t)
-        return REBUILD, (storage, offset, tuple(t.shape), stride, grad, OrderedDict())
+        parts = storage, offset, tuple(t.shape), stride, grad, OrderedDict()
+        return (REBUILD_TYPED, (*parts, t.dtype)) if t.dtype in WITHOUT_STORAGES else (REBUILD, parts)
 
     def _memory(self, t: Tensor) -> tuple[_Storage, int, tuple[int, ...]]:
         """The memory that a tensor shares with its views, the place of its first element there, and its strides.
@@ -132,8 +139,10 @@ class _Pickler(_Base):  # type: ignore[misc]
             layout = Layout.of(owner)
             place = 0, tuple(s // array.itemsize for s in array.strides)
         if id(owner) not in self.memories:
-            kind = _Name("torch", f"{t.dtype.scalar_name}Storage")
-            storage = _Storage(kind, str(len(self.memories)), str(t.device), layout.count)
+            typed = t.dtype not in WITHOUT_STORAGES
+            kind, size = _Name("torch", f"{t.dtype.scalar_name}Storage") if typed else UNTYPED, owner.itemsize
+            numel = layout.count * (1 if typed else size)
+            storage = _Storage(kind, str(len(self.memories)), str(t.device), numel, layout.count * size)
             self.memories[id(owner)] = storage, (backend, owner), layout  # kept, so that no other has its id
         return self.memories[id(owner)][0], *place
 

@@ -35,14 +35,14 @@ class Sorting:
 
     def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
         """The k largest or smallest elements in order, and their indices."""
-        order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)]
+        order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)].copy()  # not to keep all of it
         return self.take_along(x, order, dim), order
 
     # -- one element of the order ---------------------------------------------------------------------------------
 
     def kthvalue_along(self, x: Any, dim: int, k: int, keepdim: bool = False) -> tuple[Any, Any]:
         """The k-th smallest element (from 1), and the index of the first one that equals it."""
-        values = self.partitioned(x, k - 1, dim)[(slice(None),) * dim + (slice(k - 1, k),)]
+        values = self.partitioned(x, k - 1, dim)[(slice(None),) * dim + (slice(k - 1, k),)].copy()
         return self.where_equal(x, values, dim, keepdim)
 
     def partitioned(self, x: Any, k: int, dim: int) -> Any:
