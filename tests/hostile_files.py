@@ -160,7 +160,18 @@ def sizes(draw, data):
     return archived(b"".join(found), entries)
 
 
-MUTATIONS = (bits, cut, structure_bits, instructions, names, sizes)
+def headers(draw, data):
+    """Bytes of the archive's own headers: offsets, lengths, flags."""
+    out = bytearray(data)
+    places = [i for i in range(len(out) - 4) if out[i : i + 2] == b"PK"]
+    for _ in range(draw.choice((1, 2, 4))):
+        place = draw.choice(places) + draw.randrange(4, 56)
+        if place < len(out):
+            out[place] = draw.choice((0, 1, 8, 128, 255, draw.randrange(256)))
+    return bytes(out)
+
+
+MUTATIONS = (bits, cut, structure_bits, instructions, names, sizes, headers)
 
 
 # -- pickles of all instructions ---------------------------------------------------------------------------------------
@@ -236,10 +247,10 @@ def process_state():
     return repr((kinds, devices, classes, functions, dtypes))
 
 
-def attempt(data):
-    """Whether a file is read; it fails with anything but an error that says why."""
+def attempt(data, path=None):
+    """Whether a file is read, from a path or from memory; it fails with anything but an error that says why."""
     try:
-        found = gc.load(io.BytesIO(data))
+        found = gc.load(io.BytesIO(data) if path is None else path)
     except ERRORS as error:
         assert str(error)  # noqa: PT017 - of what was raised
         return False

@@ -56,6 +56,8 @@ class Archive:
                 f"{name} in the file is compressed or encrypted; save writes it as it is. To use an archive that was "
                 "packed anew, unpack it, and pack it without compression (zip -0)."
             )
+        if not 0 <= info.header_offset < self.size:
+            raise pickle.UnpicklingError(f"{name} in the file begins outside of it")
         return info.file_size
 
     def read(self, name: str) -> np.ndarray[Any, Any]:

@@ -177,6 +177,7 @@ def test_places_in_memory(seed):
             break
         pair = [call(t) for t in pair]
         known = [
-            (tuple(t.shape), tuple(t.stride()), t.storage_offset(), t.untyped_storage().nbytes(), t.tolist()) for t in pair
+            (tuple(t.shape), tuple(t.stride()), t.storage_offset(), t.untyped_storage().nbytes(), t.tolist())
+            for t in pair
         ]
         assert known[0] == known[1]
