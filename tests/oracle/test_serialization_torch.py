@@ -79,8 +79,8 @@ def further(T):
     noted = T.ones(2)
     noted.note = {"a": [1]}
     return {
-        "counter": collections.Counter("aab"), "layout": T.strided, "pair": T.tensor([[1.0, 3.0]]).max(1), "noted": noted,
-        "meta": T.ones(3, 2, device="meta").t(), "lazy": T.nn.UninitializedParameter(), "storage": T.ones(2).storage(),
+        "counter": collections.Counter("aab"), "layout": T.strided, "pair": T.tensor([[1.0, 3.0]]).max(1),
+        "noted": noted, "meta": T.ones(3, 2, device="meta").t(), "lazy": T.nn.UninitializedParameter(), "storage": T.ones(2).storage(),
         "bytes": T.ones(2).untyped_storage(),
         **{f"uint{n}": T.tensor([1, 2]).to(getattr(T, f"uint{n}")) for n in (16, 32, 64)},
     }  # fmt: skip
@@ -166,12 +166,11 @@ def test_places_in_memory(seed):
     part = array[draw.choice([np.s_[1:], np.s_[:, 1:], np.s_[::2, :, 1], np.s_[2], np.s_[:, :, 3:]])]
     pair = [T.from_numpy(part) for T in (torch, gradcore)]
     for _ in range(6):
-        dims = pair[0].dim()
         call = draw.choice([
-            lambda t: t.transpose(0, -1), lambda t: t[1:], lambda t: t[..., ::2], lambda t: t.detach(), lambda t: t.data,
-            lambda t: t.unsqueeze(0), copy.deepcopy, lambda t: t.diagonal() if dims > 1 else t, lambda t: t.unfold(0, 1, 2),
+            lambda t: t.transpose(0, -1), lambda t: t[1:], lambda t: t[..., ::2], lambda t: t.detach(),
+            lambda t: t.data, lambda t: t.unsqueeze(0), copy.deepcopy, lambda t: t.diagonal() if t.dim() > 1 else t,
+            lambda t: t.unfold(0, 1, 2), lambda t: t.as_strided(t.shape, t.stride(), 0),
             lambda t: type(t)().to(t.dtype).set_(t.storage(), t.storage_offset(), t.shape, t.stride()),
-            lambda t: t.as_strided(t.shape, t.stride(), 0),
         ])  # fmt: skip
         if min(pair[0].shape, default=0) < 2 and pair[0].dim():
             break
