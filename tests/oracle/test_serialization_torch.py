@@ -80,8 +80,8 @@ def further(T):
     noted.note = {"a": [1]}
     return {
         "counter": collections.Counter("aab"), "layout": T.strided, "pair": T.tensor([[1.0, 3.0]]).max(1),
-        "noted": noted, "meta": T.ones(3, 2, device="meta").t(), "lazy": T.nn.UninitializedParameter(), "storage": T.ones(2).storage(),
-        "bytes": T.ones(2).untyped_storage(),
+        "noted": noted, "meta": T.ones(3, 2, device="meta").t(), "lazy": T.nn.UninitializedParameter(),
+        "storage": T.ones(2).storage(), "bytes": T.ones(2).untyped_storage(),
         **{f"uint{n}": T.tensor([1, 2]).to(getattr(T, f"uint{n}")) for n in (16, 32, 64)},
     }  # fmt: skip
 
