@@ -176,3 +176,51 @@ def test_integers_given_as_floats_lose_nothing(case: Drawn, position: int) -> No
     except Exception:
         pytest.skip("takes integers")
     _follows(given)
+
+
+def _numbers() -> Any:
+    """Every number of every call: its place among the positional arguments, or its name."""
+    drawn = []
+    for case in ALL:
+        places = [*enumerate(case.args), *case.settings.items()]
+        drawn += [
+            pytest.param(case, key, id=f"{case.label}-{key}") for key, value in places if type(value) in (int, float)
+        ]
+    return pytest.mark.parametrize(("case", "key"), drawn)
+
+
+@_numbers()
+def test_numbers_given_as_tensors_lose_nothing(case: Drawn, key: Any) -> None:
+    """A tensor in a number's place is an error where it requires grad, or its gradient is right."""
+    value = float(case.settings[key] if isinstance(key, str) else case.args[key])
+
+    def compute(number: Any) -> list[Any]:
+        args, settings = list(case.args), dict(case.settings)
+        if isinstance(key, str):
+            settings[key] = number
+        else:
+            args[key] = number
+        gc.manual_seed(0)
+        changed = case._replace(args=tuple(args), settings=settings)
+        outs = changed.outputs([gc.tensor(np.array(a)) for a in case.arrays()])
+        return [out for out in outs if out.is_floating_point()]
+
+    leaf = gc.tensor(value, dtype=gc.float64, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            outs = compute(leaf)
+        except Exception:
+            pytest.skip("an error")
+        try:
+            compute(value + STEP)
+        except TypeError:
+            pytest.skip("with a tensor it is another function")
+    sides = [[np.array(out.detach()) for out in compute(value + sign * STEP)] for sign in (1, -1)]
+    tracked = [out for out in outs if out.requires_grad]
+    found = 0.0
+    if tracked:
+        (grad,) = gc.autograd.grad([out.sum() for out in tracked], leaf, allow_unused=True)
+        found = 0.0 if grad is None else grad.item()
+    expected = sum(float(a.sum() - b.sum()) for a, b in zip(*sides, strict=True)) / (2 * STEP)
+    np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
