@@ -22,7 +22,7 @@ from gradcore.device import DeviceLike, set_default_device
 from gradcore.dispatch import check_inplace
 from gradcore.sharing import is_shared, share_memory_
 from gradcore.storage import TypedStorage, UntypedStorage, located
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, is_differentiated
 
 __all__: list[str] = []
 
@@ -214,6 +214,10 @@ def set_(self: Tensor, source: Any = None, storage_offset: Any = 0, size: Any = 
     if self.requires_grad and not self.is_leaf:
         raise RuntimeError("set_() cannot be called on a tensor with a history; use a new name")
     forward.refuse_dual(self, "Trying to use forward AD with set_ that does not support it; use a new name")
+    if isinstance(source, Tensor) and is_differentiated(source):
+        raise RuntimeError(
+            "set_() of a tensor that requires grad would lose its history; use tensor.detach() or copy_()"
+        )
     if source is None:
         chosen = empty(0, dtype=self._dtype, device=self._device)
     elif isinstance(source, Tensor) and size is None:

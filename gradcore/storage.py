@@ -13,12 +13,14 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.autograd.messages import history_lost
 from gradcore.autograd.variables import version_counter, wrap
 from gradcore.creation import empty, from_numpy, tensor
 from gradcore.device import DeviceLike
 from gradcore.dtypes import DTypeLike
 from gradcore.ops.geometry import each
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 
@@ -73,7 +75,10 @@ class _Storage:
         return self._flat[self._place(index)].item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._flat[index if isinstance(index, slice) else self._place(index)] = value
+        if isinstance(value, Tensor) and is_differentiated(value):
+            history_lost("element")
+        with no_grad():
+            self._flat[index if isinstance(index, slice) else self._place(index)] = value
 
     def _place(self, index: Any) -> int:
         place = operator.index(index)

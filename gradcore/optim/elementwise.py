@@ -9,6 +9,7 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.creation import full_like, tensor
+from gradcore.creation.filled import number
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.plans import Plan
 from gradcore.optim.slabs import HOST, rounded, value_of
@@ -149,7 +150,7 @@ class ElementwiseOptimizer(Optimizer):
         with enable_grad():
             for p in params:
                 state = self.state[p] if arrays else {}
-                values = {name: rounded(value_of(state.get(name, first))) for name, first in numbers.items()}
+                values = {name: rounded(float(number(state.get(name, first)))) for name, first in numbers.items()}
                 states = [_initial(state.get(name), p, first) for name, first in arrays.items()]
                 if arrays and state:
                     values.update((name, 1.0) for name in numbers if name.startswith("_"))
@@ -177,7 +178,7 @@ def _plain(option: Any, capturable: bool) -> Any:
 def _initial(tensor: Any, p: Any, value: float) -> Any:
     if tensor is not None:
         return tensor.clone()
-    value = value_of(value)
+    value = number(value)
     return full_like(p.detach(), complex(value, value) if p.is_complex() else value)
 
 
