@@ -9,11 +9,10 @@ from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.creation import full_like, tensor
-from gradcore.creation.filled import number
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.plans import Plan
 from gradcore.optim.slabs import HOST, rounded, value_of
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, is_differentiated
 from gradcore.utils.lists import divide
 
 __all__ = ["ElementwiseOptimizer"]
@@ -150,7 +149,7 @@ class ElementwiseOptimizer(Optimizer):
         with enable_grad():
             for p in params:
                 state = self.state[p] if arrays else {}
-                values = {name: rounded(float(number(state.get(name, first)))) for name, first in numbers.items()}
+                values = {name: rounded(_constant(state.get(name, first))) for name, first in numbers.items()}
                 states = [_initial(state.get(name), p, first) for name, first in arrays.items()]
                 if arrays and state:
                     values.update((name, 1.0) for name in numbers if name.startswith("_"))
@@ -178,8 +177,18 @@ def _plain(option: Any, capturable: bool) -> Any:
 def _initial(tensor: Any, p: Any, value: float) -> Any:
     if tensor is not None:
         return tensor.clone()
-    value = number(value)
+    value = _constant(value)
     return full_like(p.detach(), complex(value, value) if p.is_complex() else value)
+
+
+def _constant(value: Any) -> Any:
+    """A number that a state begins with or holds, by which nothing is differentiated."""
+    if isinstance(value, Tensor) and is_differentiated(value):
+        raise RuntimeError(
+            "the optimizer keeps its learning rate in its state, as a number without a derivative: it cannot require "
+            "grad"
+        )
+    return value_of(value)
 
 
 def _real(t: Any) -> Any:

@@ -390,3 +390,27 @@ def test_required_options() -> None:
     with pytest.raises(ValueError, match="required optimization parameter lr"):
         Own([gradcore.zeros(1, requires_grad=True)], {"lr": required})
     assert Own([{"params": [gradcore.zeros(1, requires_grad=True)], "lr": 1}], {"lr": required}).step() == "own"
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Adadelta"])
+def test_a_learning_rate_is_differentiated(name: str) -> None:
+    """By a step that is recorded, as by finite differences."""
+
+    def moved(lr: Any) -> Any:
+        p = gradcore.ones(2, dtype=gradcore.float64, requires_grad=True) * 1.0
+        optimizer = getattr(gradcore.optim, name)([p], lr=lr, differentiable=True)
+        p.grad = gradcore.tensor([1.0, 2.0], dtype=gradcore.float64)
+        optimizer.step()
+        return p.sum()
+
+    lr = gradcore.tensor(0.1, dtype=gradcore.float64, requires_grad=True)
+    assert gradcore.autograd.gradcheck(moved, (lr,), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["Rprop", "ASGD"])
+def test_a_learning_rate_that_is_kept_in_the_state_cannot_require_grad(name: str) -> None:
+    p = gradcore.ones(2, requires_grad=True) * 1.0
+    optimizer = getattr(gradcore.optim, name)([p], lr=gradcore.tensor(0.1, requires_grad=True), differentiable=True)
+    p.grad = gradcore.ones(2)
+    with pytest.raises(RuntimeError, match="cannot require grad"):
+        optimizer.step()
