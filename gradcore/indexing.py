@@ -287,6 +287,8 @@ def _converted(item: Any, like: Any) -> Any:
             item = TENSORS.index_tensor(item, like)
         elif hasattr(item, "__index__"):
             return operator.index(item)
+        elif hasattr(item, "__array__"):  # a Series of pandas, say
+            item = TENSORS.index_tensor(np.asarray(item), like)
         else:
             error = TypeError if isinstance(item, str) else IndexError
             raise error(f"{_VALID} (got {type(item).__name__})")

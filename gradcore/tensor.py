@@ -397,6 +397,15 @@ class Tensor(Variable, Methods):
             shorten(error)
             raise
 
+    def __round__(self, ndigits: int | None = None) -> Tensor:
+        return TENSORS.round(self, decimals=ndigits or 0)  # type: ignore[no-any-return]
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return other // self, other % self
+
     def cpu(self) -> Tensor:
         """The tensor in the memory of the CPU."""
         return self.to("cpu")

@@ -16,6 +16,7 @@ from gradcore.autograd.variables import Variable, new, tick, wrap
 from gradcore.backends.batching import Batched, over
 from gradcore.backends.cupy.memory import is_pinned_memory
 from gradcore.backends.registry import resolve
+from gradcore.device import device as Device
 
 __all__ = ["moved", "parse_to", "to", "to_copy"]
 
@@ -102,28 +103,32 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state
 
 def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool, bool]:
     """The device, dtype, `copy` and `non_blocking` of a call ``t.to(...)`` in any of its forms."""
-    values: dict[str, Any] = {}
     rest = list(args)
     device, dtype = named.pop("device", None), named.pop("dtype", None)
-    other = named.pop("other", None)
+    other, invalid = named.pop("other", None), False
     if rest and isinstance(rest[0], Variable):
         other = rest.pop(0)
     elif rest and (isinstance(rest[0], (dtypes.dtype, type))):
         dtype = rest.pop(0)
-    elif rest and (rest[0] is None or isinstance(rest[0], (str, int, type(t._device)))):
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, int, Device))):
         device = rest.pop(0)
-        if rest and isinstance(rest[0], (dtypes.dtype, type)):
+        if rest:
             dtype = rest.pop(0)
-    for name in ("non_blocking", "copy"):
-        values[name] = named.pop(name, rest.pop(0) if rest else False)
+            invalid = not (dtype is None or isinstance(dtype, (dtypes.dtype, type)))
+    names = ("non_blocking", "copy")
+    flags = [named.pop(name) if name in named else rest.pop(0) if rest else False for name in names]
     named.pop("memory_format", None)
-    if rest or named:
-        raise TypeError(f"to() received an invalid combination of arguments: {args} {named}")
+    if invalid or rest or named or not all(isinstance(flag, bool) for flag in flags):
+        given = ", ".join([type(a).__name__ for a in args] + [f"{n}={type(v).__name__}" for n, v in named.items()])
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({given}), but expected a device, a dtype, a "
+            "device and a dtype, or a Tensor, and then the flags non_blocking and copy"
+        )
     if other is not None:
         device, dtype = other._device, other._dtype
     target = t._device if device is None else over(t._device.levels, resolve(device))
     wanted = t._dtype if dtype is None else dtypes.as_dtype(dtype)
-    return target, wanted, bool(values["copy"]), bool(values["non_blocking"])
+    return target, wanted, flags[1], flags[0]
 
 
 def to(t: Any, *args: Any, **named: Any) -> Any:

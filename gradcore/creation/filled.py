@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from gradcore.dtypes import DTypeLike
 from gradcore.errors import OutOfMemoryError
 from gradcore.ops.annotations import Number
 from gradcore.ops.checks import fitting
+from gradcore.ops.shapes import check_elements
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -55,13 +55,8 @@ def sizes(size: tuple[Any, ...], function: str, name: str = "size") -> tuple[int
     result: tuple[int, ...] = setting(function, name, "Sizes", 0).take(given)
     if result and min(result) < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(result)}: {list(result)}")
-    if result and max(result) > MOST_ELEMENTS and math.prod(result) > MOST_ELEMENTS:
-        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(result)}")
+    check_elements(result)
     return result
-
-
-#: Above it no memory can be asked for.
-MOST_ELEMENTS = 2**59
 
 
 def given_sizes(function: str, size: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:

@@ -12,13 +12,14 @@ from gradcore import dtypes
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.backends.registry import resolve
-from gradcore.creation.filled import MOST_ELEMENTS, filled
+from gradcore.creation.filled import filled
 from gradcore.creation.placing import computed, converted, into, place
 from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created
 from gradcore.dispatch.settings import converting
 from gradcore.dtypes import DTypeLike
 from gradcore.ops.annotations import Number
+from gradcore.ops.shapes import check_elements
 from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = ["arange", "eye", "linspace", "logspace", "range", "tril_indices", "triu_indices"]
@@ -119,8 +120,7 @@ def arange(
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     wanted = _sequence_dtype((start, end, step), dtype)
     count = -(-(end - start) // step) if wanted.category == 1 else math.ceil((end - start) / step)
-    if count > MOST_ELEMENTS:
-        raise RuntimeError(f"Storage size calculation overflowed with sizes=[{count}]")
+    check_elements((count,))
     kind = np.int64 if wanted.category < 2 and isinstance(step, int) else np.float64
 
     def numbers(xp: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -222,13 +223,22 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
                 f"Expected out tensor to have dtype {result._dtype.name}, but got {target._dtype.name} instead"
             )
         if target._array.shape != result._array.shape:
-            if target._array.size:
-                raise RuntimeError(
-                    f"{op.path}(): the out tensor has shape {list(target._array.shape)}, the result "
-                    f"{list(result._array.shape)}"
-                )
-            target._array = target._device.kernels["astype"](result._array, target._dtype.numpy)
-            bump(target)
-            continue
+            _resize(target, result)
         write(target, result)
     return out
+
+
+def _resize(target: Any, result: Any) -> None:
+    """Give a tensor that a result is to be written to its shape; it keeps its memory where that is large enough."""
+    shape, old = result._array.shape, target._array
+    if old.size:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(old.shape)}, which does not "
+            f"match the required output shape {list(shape)}. This behavior is deprecated: give an empty tensor, or one "
+            "of that shape.",
+            stacklevel=4,
+        )
+    if result._array.size <= old.size and old.flags.c_contiguous:
+        target._array = old.reshape(-1)[: result._array.size].reshape(shape)
+    else:
+        target._array = target._device.kernels["astype"](result._array, target._dtype.numpy)

@@ -67,6 +67,11 @@ def _index_or_none(value: Any) -> int | None:
     return None if value is None else index(value)
 
 
+def _index_or_several(value: Any) -> Any:
+    """An integer, or a sequence of integers."""
+    return each(index)(value) if isinstance(value, (tuple, list)) else index(value)
+
+
 def dim(value: Any) -> int:
     """The number of a dim: as `index`, of a single number only."""
     if isinstance(value, (int, np.integer)) or (isinstance(value, Variable) and not value._array.ndim):
@@ -209,6 +214,7 @@ KINDS["Sizes"] = KINDS["Sequence[int]"]
 KINDS["Dims"] = [*KINDS["None"], *KINDS["dim"], Kind("tuple of ints", "", each(dim))]
 KINDS["DType"] = [*KINDS["None"], *KINDS["dtype"]]
 KINDS["Spacing"] = [*KINDS["None"], *KINDS["float"], Kind("tuple of floats", "", each(_real_or_points))]
+KINDS["Pairs"] = [*KINDS["int"], *KINDS["Tensor"], Kind("tuple of ints", "", each(_index_or_several))]
 KINDS["Order"] = [*KINDS["None"], *KINDS["str"], *KINDS["Number"]]
 
 #: Names of parameters that hold the number of a dim.

@@ -45,8 +45,9 @@ FURTHER_NAMES: dict[str, dict[str, str]] = {
 
 def _other_names(op: Op) -> dict[str, str]:
     """Names of parameters beside the declared ones; a matrix is called both A and input."""
-    matrix = {"input": "A"} if op.names and op.names[0] == "A" else {}
-    return {**NUMPY_NAMES, **matrix, **FURTHER_NAMES.get(op.name, {})}
+    first = op.names[0] if op.names else ""
+    further = {"input": "A"} if first == "A" else {"x": first} if op.path.startswith("special.") else {}
+    return {**NUMPY_NAMES, **further, **FURTHER_NAMES.get(op.name, {})}
 
 
 class _Required:

@@ -14,6 +14,7 @@ from gradcore.creation import zeros_like
 from gradcore.func.levels import (
     Argnums,
     ReverseLevel,
+    as_input,
     check_randomness,
     check_real,
     check_results,
@@ -83,6 +84,7 @@ def _jvp(
     """`jvp` with respect to `primals`: all of the arguments, or those that `argnums` names."""
     flat_primals, structure = tree_flatten(primals)
     flat_tangents, other = tree_flatten(tangents)
+    flat_primals, flat_tangents = list(map(as_input, flat_primals)), list(map(as_input, flat_tangents))
     if structure != other:
         raise RuntimeError(
             f"{API}: Expected primals and tangents to have the same python structure. For example, if primals is a "

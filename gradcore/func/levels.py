@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradcore.autograd import forward
 from gradcore.autograd.batching import lift
 from gradcore.autograd.edges import gradient_edge, requires_grad
@@ -14,8 +16,9 @@ from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.nodes import Node
 from gradcore.autograd.variables import Meta, Variable, alias, new, tick
 from gradcore.backends.batching import over
-from gradcore.creation import zeros_like
+from gradcore.creation import tensor, zeros_like
 from gradcore.tensor import Tensor
+from gradcore.utils._pytree import tree_map
 
 __all__ = [
     "Argnums",
@@ -64,6 +67,13 @@ class differentiating:
         state.transforms, mode = self.before
         if self.recording:
             state.mode = mode
+
+
+def as_input(value: Any) -> Any:
+    """A floating-point or complex number or array as the tensor to differentiate with respect to; else as it is."""
+    if isinstance(value, (float, complex, np.inexact)) or (isinstance(value, np.ndarray) and value.dtype.kind in "fc"):
+        return tensor(value)
+    return value
 
 
 class ReverseLevel:
@@ -118,6 +128,7 @@ class ReverseLevel:
         RuntimeError
             If its dtype cannot be differentiated.
         """
+        value = as_input(value)
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
         if value._dtype.category < 2:
@@ -236,7 +247,7 @@ def place_of(argnums: Argnums, count: int) -> tuple[int, ...]:
 def selected(args: Sequence[Any], argnums: Argnums) -> Any:
     """The arguments that `argnums` names: one, or a tuple of them."""
     places = place_of(argnums, len(args))
-    return args[places[0]] if isinstance(argnums, int) else tuple(args[i] for i in places)
+    return tree_map(as_input, args[places[0]] if isinstance(argnums, int) else tuple(args[i] for i in places))
 
 
 def replaced(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any]:

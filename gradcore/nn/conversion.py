@@ -53,7 +53,9 @@ class Conversion:
             If the dtype is neither a floating-point nor a complex one.
         """
         some = empty(0)
-        dtype = parse_to(some, args, dict(kwargs))[1]
+        _, dtype, copy, _ = parse_to(some, args, dict(kwargs))
+        if copy:
+            raise RuntimeError(".to() does not accept copy argument")
         if dtype is not some.dtype and dtype.category < 2:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
@@ -66,10 +68,10 @@ class Conversion:
             )
 
         def convert(t: Tensor) -> Tensor:
-            device, dtype, copy, non_blocking = parse_to(t, args, dict(kwargs))
+            device, dtype, _, non_blocking = parse_to(t, args, dict(kwargs))
             try:
                 kept = dtype if t._dtype.category > 1 else t._dtype
-                return t.to(device, kept, copy=copy, non_blocking=non_blocking)
+                return t.to(device, kept, non_blocking=non_blocking)
             except NotImplementedError as error:
                 raise NotImplementedError(
                     f"{error} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving module "

@@ -17,6 +17,7 @@ __all__ = [
     "Number",
     "Order",
     "OutputSizes",
+    "Pairs",
     "Sizes",
     "Spacing",
     "Steps",
@@ -39,6 +40,8 @@ Number: TypeAlias = complex
 Order: TypeAlias = complex | str | None
 #: The sizes of a result by dim, or one for all; None keeps the size of the input.
 OutputSizes: TypeAlias = int | Sequence[int | None] | None
+#: How many dims are contracted, or which of both operands.
+Pairs: TypeAlias = Any
 #: A shape: methods take it as separate arguments, too.
 Sizes: TypeAlias = Sequence[int]
 #: The distance of samples, for all dims or for each, or their coordinates.

@@ -21,6 +21,7 @@ __all__ = ["docstring"]
 TYPES = {
     "Any": "object", "Arrays": "sequence of Tensor", "DType": "dtype", "Dims": "int or tuple of int",
     "Indices": "tuple of Tensor", "Ints": "int or sequence of int", "Number": "number", "Order": "int, float or str",
+    "Pairs": "int, Tensor or pair of sequences of int",
     "Spacing": "float, sequence of float or of Tensor",
     "OutputSizes": "int or sequence of int",
     "Sizes": "sequence of int", "Steps": "int or sequence of int", "Sequence[int]": "sequence of int",

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.shapes import check_elements
 from gradcore.ops.table import bilinear, composite, constant
 
 # -- rows by index -------------------------------------------------------------------------------------------
@@ -308,6 +309,7 @@ def one_hot(F, tensor, num_classes: int = -1):
     """
     if tensor.dtype.name != "int64":
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    check_elements((*tensor.shape, num_classes))
     if not tensor.numel():
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")

@@ -231,7 +231,10 @@ def _along_one(x, n, dim):
     """The arguments of a transform along one dim in the form of those along several."""
     if not x.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    return None if n is None else [n], [dim]
+    if n is None:
+        return None, [dim]
+    _check_sizes([n])
+    return [n], [dim]
 
 
 # -- one dim ----------------------------------------------------------------------------------------------------------

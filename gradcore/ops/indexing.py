@@ -9,7 +9,7 @@ from gradcore.ops.annotations import Indices, Ints, Number
 from gradcore.ops.gathering import number_for, reduced_gradients, samples_of
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, ints
-from gradcore.ops.shapes import wrap_dim
+from gradcore.ops.shapes import check_elements, wrap_dim
 from gradcore.ops.table import composite, constant, general, linear
 
 # -- tuples of index tensors ------------------------------------------------------------------------------------------
@@ -512,6 +512,7 @@ def repeat_interleave(F, input, repeats=None, dim: int | None = None, *, output_
         if repeats < 0:
             raise RuntimeError("Repeats must be non-negative")
         shape = (*input.shape[: dim + 1], repeats, *input.shape[dim + 1 :])
+        check_elements(shape)
         out = F.flatten(F.clone(F.expand(F.unsqueeze(input, dim + 1), shape), memory_format="contiguous"), dim, dim + 1)
     else:
         repeats = F.reshape(repeats, (-1,)) if not repeats.ndim else repeats

@@ -442,6 +442,8 @@ def multi_margin_loss(
             f"size). Expected target size [{batch}], but got {list(target.shape)}. Input has shape {list(input.shape)}."
         )
     flat = F.reshape(target, (batch,))
+    if target.is_cpu and F.holds_anywhere((target < 0) | (target >= classes)):
+        raise RuntimeError("target out of range")
     scores = F.reshape(input, (batch, classes))
     weights = weights_of(F, flat, weight, scores, -100)
     excess = F.hinge(margin - F.unsqueeze(F.class_pick(scores, flat, -100), 1) + scores)

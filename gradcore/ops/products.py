@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from gradcore.ops.annotations import Arrays, Labels
+from gradcore.ops.annotations import Arrays, Labels, Pairs
 from gradcore.ops.checks import cpp_type
 from gradcore.ops.matrix_checks import check_floating
 from gradcore.ops.promotion import common_dtype, same_dtypes
@@ -354,7 +354,7 @@ def inner(F, self, other):
     case(floats(2, 3, 4), floats(3, 4, 2)), case(floats(2, 3), floats(4, 2), dims=([0], [1])),
     case(floats(2, 3), floats(4), dims=0), case(floats(2, 3, 4), floats(4, 2, 3), dims=([2, 0], [0, 1])),
 ])  # fmt: skip
-def tensordot(F, a, b, dims: Any = 2):
+def tensordot(F, a, b, dims: Pairs = 2):
     """The sums of products over the last `dims` of `a` and the first of `b`, or over a pair of lists of dims.
 
     Returns

@@ -8,6 +8,7 @@ from typing import Any
 from gradcore.ops.annotations import Ints
 from gradcore.ops.checks import check_floating
 from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import check_elements
 from gradcore.ops.table import composite, linear
 
 Scales = tuple[float | None, ...]
@@ -166,6 +167,7 @@ def interpolate(
     if mode == "area":
         return getattr(F, f"adaptive_avg_pool{n}d")(input, sizes)
     here = tuple(input.shape[2:])
+    check_elements((*input.shape[:2], *sizes))
     if min(*sizes, *here) <= 0:
         before, after = (
             ", ".join(f"{d}: {s}" for d, s in zip("DHW"[-n:], each, strict=True)) for each in (here, sizes)

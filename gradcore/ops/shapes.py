@@ -7,7 +7,23 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
-__all__ = ["all_dims", "along", "axes", "kept", "reduced_size", "removed", "wrap_dim"]
+__all__ = ["all_dims", "along", "axes", "check_elements", "kept", "reduced_size", "removed", "wrap_dim"]
+
+
+#: So many elements no memory holds.
+_MOST_ELEMENTS = 2**59
+
+
+def check_elements(shape: Sequence[int]) -> None:
+    """Refuse a shape whose elements cannot be counted, let alone held in memory.
+
+    Raises
+    ------
+    RuntimeError
+        If there are that many elements.
+    """
+    if shape and max(shape) > 0x7FFFFFFF and math.prod(shape) > _MOST_ELEMENTS:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
