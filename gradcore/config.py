@@ -86,7 +86,14 @@ _traceback: Traceback = _from_environment(Traceback, "GRADCORE_TRACEBACK")
 
 
 def get_traceback() -> Traceback:
-    """How much of gradcore itself tracebacks of errors show; see `set_traceback`."""
+    """How much of gradcore itself tracebacks of errors show; see `set_traceback`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.get_traceback() in ("short", "full")
+    True
+    """
     return _traceback
 
 
@@ -232,6 +239,12 @@ def index_checks() -> IndexChecks:
     -------
     str
         ``'later'``, ``'now'`` or ``'off'``; see `set_index_checks`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.index_checks() in (True, False)
+    False
     """
     return _index_checks
 
@@ -266,7 +279,14 @@ def set_index_checks(policy: IndexChecks) -> None:
 
 
 def fusion() -> bool:
-    """Whether elementwise formulas run as one generated kernel each on CUDA; see `set_fusion`."""
+    """Whether elementwise formulas run as one generated kernel each on CUDA; see `set_fusion`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.fusion()
+    True
+    """
     return _fusion
 
 

@@ -19,11 +19,31 @@ class DeviceFallbackWarning(UserWarning):
 
 
 class LinAlgError(RuntimeError):
-    """A matrix cannot be factored, inverted or solved with: it is singular, not positive definite, not finite."""
+    """A matrix cannot be factored, inverted or solved with: it is singular, not positive definite, not finite.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> try:
+    ...     gc.linalg.inv(gc.zeros(2, 2))
+    ... except gc.linalg.LinAlgError as error:
+    ...     print(type(error).__name__)
+    LinAlgError
+    """
 
 
 class OutOfBoundsError(IndexError, RuntimeError):
-    """An index is outside of its dim: PyTorch raises an error of one or the other kind, by the operation."""
+    """An index is outside of its dim: PyTorch raises an error of one or the other kind, by the operation.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> try:
+    ...     gc.ones(2)[5]
+    ... except IndexError as error:
+    ...     print(error)
+    index 5 is out of bounds for dimension 0 with size 2
+    """
 
 
 class OutOfMemoryError(RuntimeError, MemoryError):

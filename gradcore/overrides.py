@@ -162,6 +162,15 @@ def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:
     ----------
     dispatcher : callable
         Called with the function's arguments; gives those that may take it over.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> @gc.overrides.wrap_torch_function(lambda x: (x,))
+    ... def doubled(x):
+    ...     return 2 * x
+    >>> doubled(gc.ones(1))
+    tensor([2.])
     """
 
     def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -190,7 +199,14 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def get_default_nowrap_functions() -> set[Callable[..., Any]]:
-    """The getters of `Tensor` whose results do not become instances of the subclass."""
+    """The getters of `Tensor` whose results do not become instances of the subclass.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.Tensor.grad.__get__ in gc.overrides.get_default_nowrap_functions()
+    True
+    """
     return set(NOT_CONVERTED)
 
 
@@ -241,7 +257,14 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
 
 
 def resolve_name(f: Callable[..., Any]) -> str | None:
-    """The full name of a function that is handed over, for example ``'gradcore.Tensor.add'``."""
+    """The full name of a function that is handed over, for example ``'gradcore.Tensor.add'``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.overrides.resolve_name(gc.sin)
+    'gradcore.sin'
+    """
     name = _calls_of_tensors().get(f)
     if name is not None:
         return f"gradcore.Tensor.{name}"

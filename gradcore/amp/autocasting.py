@@ -73,7 +73,15 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
-    """Switch autocasting on or off for a type of device; `autocast` does so for a block."""
+    """Switch autocasting on or off for a type of device; `autocast` does so for a block.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.set_autocast_enabled("cpu", False)
+    >>> gc.is_autocast_enabled("cpu")
+    False
+    """
     casting().switch(_known(device_type), enabled)
 
 
@@ -90,7 +98,15 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
 
 
 def set_autocast_dtype(device_type: str, dtype: DTypeLike) -> None:
-    """Choose the lower precision of a type of device."""
+    """Choose the lower precision of a type of device.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.set_autocast_dtype("cpu", gc.bfloat16)
+    >>> gc.get_autocast_dtype("cpu")
+    torch.bfloat16
+    """
     casting().dtypes[_known(device_type)] = dtypes.as_dtype(dtype)
 
 
@@ -107,7 +123,13 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Choose whether parameters in the lower precision are kept."""
+    """Choose whether parameters in the lower precision are kept.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.set_autocast_cache_enabled(True)
+    """
     casting().cache_enabled = enabled
 
 
@@ -256,6 +278,23 @@ def custom_fwd(
     See Also
     --------
     custom_bwd
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> class Exp(gc.autograd.Function):
+    ...     @staticmethod
+    ...     @gc.amp.custom_fwd(device_type="cpu", cast_inputs=gc.float32)
+    ...     def forward(ctx, x):
+    ...         return x.exp()
+    ...
+    ...     @staticmethod
+    ...     @gc.amp.custom_bwd(device_type="cpu")
+    ...     def backward(ctx, g):
+    ...         return g
+    >>> with gc.autocast("cpu"):
+    ...     print(Exp.apply(gc.zeros(1, dtype=gc.bfloat16)).dtype)
+    torch.float32
     """
     _checked(device_type)
     if fwd is None:
@@ -283,6 +322,25 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
     bwd : callable
         The function's `backward`; its `forward` is decorated with `custom_fwd`.
     device_type : {"cpu", "cuda"}
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> class Exp(gc.autograd.Function):
+    ...     @staticmethod
+    ...     @gc.amp.custom_fwd(device_type="cpu")
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(result := x.exp())
+    ...         return result
+    ...
+    ...     @staticmethod
+    ...     @gc.amp.custom_bwd(device_type="cpu")
+    ...     def backward(ctx, g):
+    ...         return g * ctx.saved_tensors[0]
+    >>> x = gc.zeros(1, requires_grad=True)
+    >>> Exp.apply(x).backward()
+    >>> x.grad
+    tensor([1.])
     """
     _checked(device_type)
     if bwd is None:

@@ -190,6 +190,13 @@ class set_detect_anomaly:
         Whether operations remember where they were recorded, for the report of an error in backward.
     check_nan : bool
         Whether nan in a gradient is an error.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.autograd.set_detect_anomaly(True):
+    ...     print(gc.is_anomaly_enabled())
+    True
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:

@@ -14,7 +14,16 @@ __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_le
 
 
 class UnpackedDualTensor(NamedTuple):
-    """The two parts of a dual tensor; the tangent is None where there is none."""
+    """The two parts of a dual tensor; the tangent is None where there is none.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> fw = gc.autograd.forward_ad
+    >>> with fw.dual_level():
+    ...     print(fw.unpack_dual(fw.make_dual(gc.tensor(1.0), gc.tensor(2.0))).tangent)
+    tensor(2.)
+    """
 
     primal: Any
     tangent: Any | None

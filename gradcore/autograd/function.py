@@ -27,7 +27,26 @@ ACCESSED = (
 
 
 class FunctionCtx:
-    """What `forward`, `backward` and `jvp` of a `Function` get as ``ctx``; takes any further attribute."""
+    """What `forward`, `backward` and `jvp` of a `Function` get as ``ctx``; takes any further attribute.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> class Square(gc.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 2 * x * g
+    >>> x = gc.tensor([3.0], requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad
+    tensor([6.])
+    """
 
     #: What `forward` has noted, until the call is finished.
     to_save: tuple[Any, ...] | None = None
@@ -76,7 +95,22 @@ class FunctionCtx:
 
 
 class BackwardFunction(FunctionCtx, Node):
-    """The node of a call of a `Function`, which is also its ``ctx``."""
+    """The node of a call of a `Function`, which is also its ``ctx``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> class Double(gc.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         return g * 2
+    >>> isinstance(Double.apply(gc.ones(1, requires_grad=True)).grad_fn, gc.autograd.function.BackwardCFunction)
+    True
+    """
 
     _forward_cls: ClassVar[type[Function]]
 
@@ -353,7 +387,14 @@ BackwardCFunction = BackwardFunction
 
 
 class InplaceFunction(Function):
-    """A `Function` that may write to its arguments; any `Function` may, see `FunctionCtx.mark_dirty`."""
+    """A `Function` that may write to its arguments; any `Function` may, see `FunctionCtx.mark_dirty`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> issubclass(gc.autograd.function.InplaceFunction, gc.autograd.Function)
+    True
+    """
 
 
 class DelayedError(Node):
@@ -379,6 +420,23 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     Returns
     -------
     callable
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> class Double(gc.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...
+    ...     @staticmethod
+    ...     @gc.autograd.function.once_differentiable
+    ...     def backward(ctx, g):
+    ...         return g * 2
+    >>> x = gc.ones(1, requires_grad=True)
+    >>> Double.apply(x).backward()
+    >>> x.grad
+    tensor([2.])
     """
 
     @functools.wraps(function)

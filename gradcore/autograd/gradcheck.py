@@ -16,7 +16,24 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 
 class GradcheckError(RuntimeError):
-    """A derivative is wrong."""
+    """A derivative is wrong.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.autograd import Function, GradcheckError, gradcheck
+    >>> class Wrong(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         return g * 3
+    >>> x = gc.ones(1, dtype=gc.float64, requires_grad=True)
+    >>> gradcheck(Wrong.apply, (x,), raise_exception=False)
+    False
+    """
 
 
 def gradcheck(

@@ -123,6 +123,13 @@ class SavedTensor:
     ------
     RuntimeError
         Nodes make these objects; programs cannot.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> y = gc.ones(2, requires_grad=True).exp()
+    >>> y.grad_fn._raw_saved_result.__class__.__name__
+    'SavedResult'
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:

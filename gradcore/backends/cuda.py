@@ -53,6 +53,12 @@ def is_built() -> bool:
     """Whether CuPy is installed, so that CUDA can be used where there is a device.
 
     `gradcore.cuda.is_available` says whether it can.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cuda.is_built() in (True, False)
+    True
     """
     import importlib.util
 
@@ -63,40 +69,92 @@ _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Let large attention on the CPU, and attention on CUDA, keep no weights for gradients, or (False) keep them."""
+    """Let large attention on the CPU, and attention on CUDA, keep no weights for gradients, or (False) keep them.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cuda.enable_flash_sdp(True)
+    """
     _attention["flash"] = bool(enabled)
 
 
 def flash_sdp_enabled() -> bool:
-    """Whether attention may keep no weights and compute them again."""
+    """Whether attention may keep no weights and compute them again.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cuda.flash_sdp_enabled()
+    True
+    """
     return _attention["flash"]
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Kept, and read by nothing: attention that keeps no weights is chosen by `enable_flash_sdp`."""
+    """Kept, and read by nothing: attention that keeps no weights is chosen by `enable_flash_sdp`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cuda.enable_mem_efficient_sdp(True)
+    """
     _attention["mem_efficient"] = bool(enabled)
 
 
 def mem_efficient_sdp_enabled() -> bool:
-    """What `enable_mem_efficient_sdp` was told."""
+    """What `enable_mem_efficient_sdp` was told.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cuda.mem_efficient_sdp_enabled()
+    True
+    """
     return _attention["mem_efficient"]
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Kept, and read by nothing: products and a softmax are what is left without `enable_flash_sdp`."""
+    """Kept, and read by nothing: products and a softmax are what is left without `enable_flash_sdp`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cuda.enable_math_sdp(True)
+    """
     _attention["math"] = bool(enabled)
 
 
 def math_sdp_enabled() -> bool:
-    """What `enable_math_sdp` was told."""
+    """What `enable_math_sdp` was told.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cuda.math_sdp_enabled()
+    True
+    """
     return _attention["math"]
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Kept, and read by nothing: cuDNN is not used."""
+    """Kept, and read by nothing: cuDNN is not used.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cuda.enable_cudnn_sdp(False)
+    """
     _attention["cudnn"] = bool(enabled)
 
 
 def cudnn_sdp_enabled() -> bool:
-    """What `enable_cudnn_sdp` was told."""
+    """What `enable_cudnn_sdp` was told.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cuda.cudnn_sdp_enabled()
+    True
+    """
     return _attention["cudnn"]

@@ -37,17 +37,38 @@ conv, rnn = Part("conv"), Part("rnn")
 
 
 def is_available() -> bool:
-    """Whether cuDNN is used: never."""
+    """Whether cuDNN is used: never.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cudnn.is_available()
+    False
+    """
     return False
 
 
 def version() -> int | None:
-    """The version of cuDNN: None, as it is not used."""
+    """The version of cuDNN: None, as it is not used.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cudnn.version() is None
+    True
+    """
     return None
 
 
 def is_acceptable(tensor: Any) -> bool:
-    """Whether cuDNN would compute with a tensor: never."""
+    """Whether cuDNN would compute with a tensor: never.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.backends.cudnn.is_acceptable(gc.ones(1))
+    False
+    """
     return False
 
 

@@ -37,13 +37,28 @@ def set_sync_debug_mode(debug_mode: Mode | int) -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """The mode as a number: 0 (nothing), 1 (warnings) or 2 (errors)."""
+    """The mode as a number: 0 (nothing), 1 (warnings) or 2 (errors).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.get_sync_debug_mode()
+    0
+    """
     return ("default", "warn", "error").index(waiting.mode())
 
 
 @contextlib.contextmanager
 def sync_debug_mode(debug_mode: Mode | int) -> Iterator[None]:
-    """Context in which that mode holds; see `set_sync_debug_mode`."""
+    """Context in which that mode holds; see `set_sync_debug_mode`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     with gc.cuda.sync_debug_mode("warn"):
+    ...         y = gc.ones(2, device="cuda") * 2
+    """
     before = waiting.mode()
     waiting.set_mode(debug_mode)
     try:

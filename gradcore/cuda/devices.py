@@ -61,6 +61,12 @@ def init() -> None:
     ------
     RuntimeError
         If CUDA cannot be used, with the reason.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.init()
     """
     registry.find("cuda")
 
@@ -84,6 +90,12 @@ def current_device() -> int:
     ------
     RuntimeError
         If CUDA cannot be used, with the reason.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     index = gc.cuda.current_device()
     """
     index = registry.find("cuda").current_index()
     assert index is not None
@@ -112,13 +124,28 @@ def index_of(device: DeviceLike | None) -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Make a CUDA device the current one of this thread."""
+    """Make a CUDA device the current one of this thread.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.set_device(0)
+    """
     registry.find("cuda").xp.cuda.Device(index_of(device)).use()
 
 
 @contextlib.contextmanager
 def device(device: DeviceLike | None) -> Any:
-    """Context in which a CUDA device is the current one; None changes nothing."""
+    """Context in which a CUDA device is the current one; None changes nothing.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     with gc.cuda.device(0):
+    ...         y = gc.ones(2, device="cuda")
+    """
     if device is None:
         yield
         return
@@ -141,24 +168,52 @@ def device_of(obj: Any) -> contextlib.AbstractContextManager[Any]:
 
 
 def synchronize(device: DeviceLike | None = None) -> None:
-    """Wait until all work on a CUDA device is done."""
+    """Wait until all work on a CUDA device is done.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.synchronize()
+    """
     registry.find("cuda").synchronize(index_of(device))
 
 
 def get_device_name(device: DeviceLike | None = None) -> str:
-    """The name of a CUDA device, for example ``'NVIDIA H200'``."""
+    """The name of a CUDA device, for example ``'NVIDIA H200'``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     name = gc.cuda.get_device_name()
+    """
     xp = registry.find("cuda").xp
     name = xp.cuda.runtime.getDeviceProperties(index_of(device))["name"]
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
-    """The compute capability of a CUDA device, for example ``(9, 0)``."""
+    """The compute capability of a CUDA device, for example ``(9, 0)``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     major, minor = gc.cuda.get_device_capability()
+    """
     capability = registry.find("cuda").xp.cuda.Device(index_of(device)).compute_capability
     return int(capability[:-1]), int(capability[-1])
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Whether a CUDA device can read the memory of another one."""
+    """Whether a CUDA device can read the memory of another one.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     answer = gc.cuda.can_device_access_peer(0, 0)
+    """
     runtime = registry.find("cuda").xp.cuda.runtime
     return bool(runtime.deviceCanAccessPeer(index_of(device), index_of(peer_device)))

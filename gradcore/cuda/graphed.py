@@ -56,6 +56,13 @@ def make_graphed_callables(
         If CUDA cannot be used, if autocasting keeps a cache, or if the work cannot be captured.
     AssertionError
         If a module has hooks or buffers that require gradients, or an argument is no tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     layer = gc.nn.Linear(2, 3, device="cuda")
+    ...     graphed = gc.cuda.make_graphed_callables(layer, (gc.ones(4, 2, device="cuda"),))
     """
     if is_autocast_enabled() and is_autocast_cache_enabled():
         raise RuntimeError(

@@ -35,6 +35,12 @@ def graph_pool_handle() -> Any:
     -------
     object
         What `CUDAGraph.capture_begin` and `graph` take as `pool`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     pool = gc.cuda.graph_pool_handle()
     """
     backend: Any = registry.find("cuda")
     return PrivatePool(backend.pools)
@@ -49,6 +55,16 @@ class CUDAGraph:
     ----------
     keep_graph : bool
         Whether `raw_cuda_graph` will be asked for, and perhaps changed.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     x = gc.ones(2, device="cuda")
+    ...     graph = gc.cuda.CUDAGraph()
+    ...     with gc.cuda.graph(graph):
+    ...         y = x * 2
+    ...     graph.replay()
     """
 
     def __init__(self, keep_graph: bool = False) -> None:

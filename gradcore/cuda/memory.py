@@ -46,12 +46,26 @@ def _of_pools(device: DeviceLike | None, what: str) -> Any:
 
 
 def memory_allocated(device: DeviceLike | None = None) -> int:
-    """Bytes that arrays occupy in the memory pools of a CUDA device, those of graphs among them."""
+    """Bytes that arrays occupy in the memory pools of a CUDA device, those of graphs among them.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     used = gc.cuda.memory_allocated()
+    """
     return int(_of_pools(device, "used_bytes"))
 
 
 def memory_reserved(device: DeviceLike | None = None) -> int:
-    """Bytes that the memory pools of a CUDA device have taken from the driver: in use, or kept for new arrays."""
+    """Bytes that the memory pools of a CUDA device have taken from the driver: in use, or kept for new arrays.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     kept = gc.cuda.memory_reserved()
+    """
     return int(_of_pools(device, "total_bytes"))
 
 
@@ -59,6 +73,12 @@ def max_memory_allocated(device: DeviceLike | None = None) -> int:
     """The most bytes that arrays have occupied since `reset_peak_memory_stats` was called.
 
     Before that was ever called nothing is watched, and this is what pools have taken from the driver: an upper bound.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     peak = gc.cuda.max_memory_allocated()
     """
     peak = Peaks.of(index_of(device))
     return memory_reserved(device) if peak is None else max(peak, memory_allocated(device))
@@ -68,18 +88,38 @@ def max_memory_reserved(device: DeviceLike | None = None) -> int:
     """The most bytes that the pools of a CUDA device have taken from the driver since `reset_peak_memory_stats`.
 
     They give none back before `empty_cache`, before the device is full, or before a graph that has its own is gone.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     peak = gc.cuda.max_memory_reserved()
     """
     return int(_of_pools(device, "most_bytes"))
 
 
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
-    """Watch the peak of memory from now on (which costs about a microsecond for each array)."""
+    """Watch the peak of memory from now on (which costs about a microsecond for each array).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.reset_peak_memory_stats()
+    """
     _of_pools(device, "forget_peak")
     Peaks.watch(index_of(device), memory_allocated(device))
 
 
 def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
-    """Bytes that are free on a CUDA device, and all that it has."""
+    """Bytes that are free on a CUDA device, and all that it has.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     free, total = gc.cuda.mem_get_info()
+    """
     backend = registry.find("cuda")
     with backend.use_index(index_of(device)):
         free, total = backend.xp.cuda.runtime.memGetInfo()
@@ -93,6 +133,13 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None =
     ------
     ValueError
         If `fraction` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.set_per_process_memory_fraction(0.5)
+    ...     gc.cuda.set_per_process_memory_fraction(1.0)
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
@@ -108,12 +155,25 @@ def get_per_process_memory_fraction(device: DeviceLike | None = None) -> float:
     ------
     RuntimeError
         If there is no such device, or CUDA cannot be used.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     fraction = gc.cuda.get_per_process_memory_fraction()
     """
     return float(_of_pools(device, "share"))
 
 
 def device_memory_used(device: DeviceLike | None = None) -> int:
-    """Bytes that are in use on a CUDA device, by all processes."""
+    """Bytes that are in use on a CUDA device, by all processes.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     used = gc.cuda.device_memory_used()
+    """
     free, total = mem_get_info(device)
     return total - free
 
@@ -122,6 +182,12 @@ def empty_cache() -> None:
     """Give unused blocks of the memory pools, of the device and of pinned memory, back to the driver.
 
     Graphs keep those of their pools as long as they can be replayed.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.empty_cache()
     """
     if is_available():
         backend: Any = registry.find("cuda")
@@ -129,7 +195,14 @@ def empty_cache() -> None:
 
 
 def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
-    """Numbers of the memory pools of a CUDA device, by PyTorch's names."""
+    """Numbers of the memory pools of a CUDA device, by PyTorch's names.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     peak = gc.cuda.memory_stats()["allocated_bytes.all.peak"]
+    """
     return {
         "allocated_bytes.all.current": memory_allocated(device),
         "allocated_bytes.all.peak": max_memory_allocated(device),
@@ -146,25 +219,53 @@ def _renamed(old: str, new: str) -> None:
 
 
 def memory_cached(device: DeviceLike | None = None) -> int:
-    """The former name of `memory_reserved`."""
+    """The former name of `memory_reserved`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     kept = gc.cuda.memory_cached()
+    """
     _renamed("memory_cached", "memory_reserved")
     return memory_reserved(device)
 
 
 def max_memory_cached(device: DeviceLike | None = None) -> int:
-    """The former name of `max_memory_reserved`."""
+    """The former name of `max_memory_reserved`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     peak = gc.cuda.max_memory_cached()
+    """
     _renamed("max_memory_cached", "max_memory_reserved")
     return max_memory_reserved(device)
 
 
 def reset_max_memory_allocated(device: DeviceLike | None = None) -> None:
-    """The former name of `reset_peak_memory_stats`."""
+    """The former name of `reset_peak_memory_stats`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.reset_max_memory_allocated()
+    """
     _renamed("reset_max_memory_allocated", "reset_peak_memory_stats")
     reset_peak_memory_stats(device)
 
 
 def reset_max_memory_cached(device: DeviceLike | None = None) -> None:
-    """The former name of `reset_peak_memory_stats`."""
+    """The former name of `reset_peak_memory_stats`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.reset_max_memory_cached()
+    """
     _renamed("reset_max_memory_cached", "reset_peak_memory_stats")
     reset_peak_memory_stats(device)
 
@@ -173,7 +274,14 @@ def reset_max_memory_cached(device: DeviceLike | None = None) -> None:
 
 
 def memory_summary(device: DeviceLike | None = None) -> str:
-    """What occupies the memory of a CUDA device, as a table: tensors that Python can reach, by shape and dtype."""
+    """What occupies the memory of a CUDA device, as a table: tensors that Python can reach, by shape and dtype.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     text = gc.cuda.memory_summary()
+    """
     where = Device("cuda", index_of(device))
     held: Counter[tuple[Any, ...]] = Counter()
     seen = set()

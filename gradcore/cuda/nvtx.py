@@ -38,6 +38,13 @@ def range_push(msg: str) -> int:
     ------
     RuntimeError
         If CUDA cannot be used, with the reason.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     depth = gc.cuda.nvtx.range_push("step")
+    ...     depth = gc.cuda.nvtx.range_pop()
     """
     _nvtx().RangePush(msg)
     before: int = getattr(_depth, "value", 0)
@@ -52,6 +59,13 @@ def range_pop() -> int:
     -------
     int
         How many ranges it was inside of.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     depth = gc.cuda.nvtx.range_push("step")
+    ...     depth = gc.cuda.nvtx.range_pop()
     """
     _nvtx().RangePop()
     _depth.value = max(getattr(_depth, "value", 0) - 1, 0)
@@ -59,17 +73,40 @@ def range_pop() -> int:
 
 
 def range_start(msg: str) -> int:
-    """Begin a range that may end in another thread, and return its handle."""
+    """Begin a range that may end in another thread, and return its handle.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     step = gc.cuda.nvtx.range_start("step")
+    ...     gc.cuda.nvtx.range_end(step)
+    """
     return int(_nvtx().RangeStart(msg, None))
 
 
 def range_end(range_id: int) -> None:
-    """End the range with a handle of `range_start`."""
+    """End the range with a handle of `range_start`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     step = gc.cuda.nvtx.range_start("step")
+    ...     gc.cuda.nvtx.range_end(step)
+    """
     _nvtx().RangeEnd(range_id)
 
 
 def mark(msg: str) -> None:
-    """Mark this moment."""
+    """Mark this moment.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.nvtx.mark("epoch")
+    """
     _nvtx().Mark(msg)
 
 

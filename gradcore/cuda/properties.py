@@ -32,6 +32,12 @@ class DeviceProperties(NamedTuple):
     L2_cache_size : int
         In bytes.
     is_integrated, is_multi_gpu_board : int
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     memory = gc.cuda.get_device_properties(0).total_memory
     """
 
     name: str
@@ -119,10 +125,23 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     including_emulation : bool
         Whether computing in float32 and rounding counts, which every device does. Without, the device must have
         units for bfloat16.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     dtype = gc.bfloat16 if gc.cuda.is_bf16_supported() else gc.float16
     """
     return is_available() if including_emulation else _is_since(8)
 
 
 def is_tf32_supported() -> bool:
-    """Whether the current CUDA device has units for TensorFloat32."""
+    """Whether the current CUDA device has units for TensorFloat32.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     answer = gc.cuda.is_tf32_supported()
+    """
     return _is_since(8)

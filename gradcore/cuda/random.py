@@ -43,17 +43,37 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed the generator, as `manual_seed` does: it serves all devices."""
+    """Seed the generator, as `manual_seed` does: it serves all devices.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.manual_seed_all(0)
+    >>> gc.initial_seed()
+    0
+    """
     random.manual_seed(seed)
 
 
 def seed() -> None:
-    """Seed the generator from the operating system."""
+    """Seed the generator from the operating system.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.seed()
+    """
     random.seed()
 
 
 def seed_all() -> None:
-    """Seed the generator from the operating system, as `seed` does: it serves all devices."""
+    """Seed the generator from the operating system, as `seed` does: it serves all devices.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.seed_all()
+    """
     random.seed()
 
 
@@ -113,6 +133,12 @@ def set_rng_state(new_state: Tensor, device: DeviceLike = "cuda") -> None:
 
 
 def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    """Continue from what `get_rng_state_all` returned: from the first state, as all are the same."""
+    """Continue from what `get_rng_state_all` returned: from the first state, as all are the same.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.set_rng_state_all(gc.cuda.get_rng_state_all())
+    """
     for state in list(new_states)[:1]:
         random.set_rng_state(state)

@@ -48,6 +48,17 @@ class Event:
         Whether the host sleeps while it waits, rather than spins.
     interprocess : bool
         Whether other processes may use it.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     start, end = (gc.cuda.Event(enable_timing=True) for _ in range(2))
+    ...     start.record()
+    ...     y = gc.ones(1000, device="cuda").exp()
+    ...     end.record()
+    ...     end.synchronize()
+    ...     milliseconds = start.elapsed_time(end)
     """
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
@@ -115,6 +126,15 @@ class Stream:
     ------
     RuntimeError
         If CUDA cannot be used, with the reason.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     side = gc.cuda.Stream()
+    ...     with gc.cuda.stream(side):
+    ...         y = gc.ones(1000, device="cuda").exp()
+    ...     gc.cuda.current_stream().wait_stream(side)
     """
 
     def __init__(self, device: DeviceLike | None = None, priority: int = 0, *, cupy: Any = None) -> None:
@@ -182,6 +202,12 @@ class ExternalStream(Stream):
     stream_ptr : int
         A ``cudaStream_t``, which must live as long as this object.
     device : device, str or int, optional
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     stream = gc.cuda.ExternalStream(gc.cuda.Stream().cuda_stream)
     """
 
     def __init__(self, stream_ptr: int, device: DeviceLike | None = None) -> None:
@@ -211,19 +237,40 @@ def _external(pointer: int) -> Any:
 
 
 def current_stream(device: DeviceLike | None = None) -> Stream:
-    """The stream in which work of this thread is queued on a CUDA device."""
+    """The stream in which work of this thread is queued on a CUDA device.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.current_stream().synchronize()
+    """
     index = index_of(device)
     with registry.find("cuda").use_index(index):
         return Stream(index, cupy=_cuda().get_current_stream())
 
 
 def default_stream(device: DeviceLike | None = None) -> Stream:
-    """The stream in which work is queued where no other is chosen."""
+    """The stream in which work is queued where no other is chosen.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.default_stream().synchronize()
+    """
     return Stream(device, cupy=_cuda().Stream.null)
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Choose a stream for this thread from now on; None changes nothing."""
+    """Choose a stream for this thread from now on; None changes nothing.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     gc.cuda.set_stream(gc.cuda.default_stream())
+    """
     if stream is not None:
         with _on(stream.device):
             stream.cupy.use()
@@ -237,6 +284,13 @@ class StreamContext:
     ----------
     stream : Stream or None
         None changes nothing.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     with gc.cuda.StreamContext(gc.cuda.Stream()):
+    ...         y = gc.ones(2, device="cuda")
     """
 
     def __init__(self, stream: Stream | None) -> None:
@@ -262,15 +316,36 @@ def stream(stream: Stream | None) -> StreamContext:
     """Context in which work is queued in a stream; None changes nothing.
 
     Backward runs each node in the stream in which its forward ran, after what it needs.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     with gc.cuda.stream(gc.cuda.Stream()):
+    ...         y = gc.ones(2, device="cuda")
     """
     return StreamContext(stream)
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether what is queued in the current stream is recorded for a graph; False where CUDA cannot be used."""
+    """Whether what is queued in the current stream is recorded for a graph; False where CUDA cannot be used.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     answer = gc.cuda.is_current_stream_capturing()
+    """
     return is_available() and bool(_cuda().get_current_stream().is_capturing())
 
 
 def get_stream_from_external(data_ptr: int, device: DeviceLike | None = None) -> Stream:
-    """The stream that another library has made, by its handle, see `ExternalStream`."""
+    """The stream that another library has made, by its handle, see `ExternalStream`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> if gc.cuda.is_available():
+    ...     stream = gc.cuda.get_stream_from_external(gc.cuda.Stream().cuda_stream)
+    """
     return ExternalStream(data_ptr, device)

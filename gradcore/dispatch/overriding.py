@@ -61,7 +61,14 @@ class DisableTorchFunctionSubclass:
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):
-    """Context in which nothing takes calls over, neither subclasses nor modes."""
+    """Context in which nothing takes calls over, neither subclasses nor modes.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.overrides.DisableTorchFunction():
+    ...     y = gc.ones(1) + 1
+    """
 
     __slots__ = ()
     _clears = FUNCTIONS

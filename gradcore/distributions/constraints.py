@@ -135,6 +135,12 @@ class dependent_property(property, _Dependent):
         Returns the constraint.
     is_discrete, event_dim : optional
         What is known without an instance.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.Uniform(0.0, 1.0).support.check(gc.tensor([0.5, 2.0]))
+    tensor([ True, False])
     """
 
     def __init__(
@@ -198,6 +204,15 @@ class MixtureSameFamilyConstraint(Constraint):
     ----------
     base_constraint : Constraint
         Of the components.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributions.constraints.MixtureSameFamilyConstraint(
+    ...     gc.distributions.constraints.positive).check(gc.tensor([[1.0], [-1.0]])
+    ... )
+    tensor([[ True],
+            [False]])
     """
 
     def __init__(self, base_constraint: Constraint) -> None:

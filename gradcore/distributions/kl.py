@@ -46,6 +46,17 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
     Returns
     -------
     callable
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> class Mine(gc.distributions.Normal):
+    ...     pass
+    >>> @gc.distributions.register_kl(Mine, Mine)
+    ... def divergence(p, q):
+    ...     return gc.zeros(())
+    >>> gc.distributions.kl_divergence(Mine(0.0, 1.0), Mine(1.0, 1.0))
+    tensor(0.)
     """
     types: dict[str, Any] = {"type_p": type_p, "type_q": type_q}
     for name, each in types.items():

@@ -150,6 +150,12 @@ def data_parallel(
     -------
     object
         The joined results.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.nn.parallel.data_parallel(gc.nn.ReLU(), gc.tensor([-1.0, 2.0]), device_ids=[])
+    tensor([0., 2.])
     """
     runner = DataParallel(module, device_ids, output_device, dim)
     return runner(

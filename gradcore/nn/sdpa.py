@@ -13,7 +13,14 @@ __all__ = ["SDPBackend", "sdpa_kernel"]
 
 
 class SDPBackend(enum.IntEnum):
-    """Ways to compute attention."""
+    """Ways to compute attention.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.nn.attention.sdpa_kernel(gc.nn.attention.SDPBackend.MATH):
+    ...     y = gc.nn.functional.scaled_dot_product_attention(*[gc.ones(1, 2, 4)] * 3)
+    """
 
     ERROR = -1
     MATH = 0

@@ -114,6 +114,14 @@ class FunctionEvent(_Times):
         The number of the node that a call made, or that was run: the same for both; -1 where there is none.
     scope : int
         0 for operations, 1 for nodes of backward, 7 for named parts.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.autograd.profiler.profile() as profile:
+    ...     y = gc.ones(2).exp()
+    >>> profile.function_events[-1].cpu_time_total >= 0
+    True
     """
 
     __slots__ = (
@@ -184,7 +192,16 @@ class FunctionEvent(_Times):
 
 
 class FunctionEventAvg(_Times):
-    """The sums over events of one name (and one list of shapes, and one stack, if asked for)."""
+    """The sums over events of one name (and one list of shapes, and one stack, if asked for).
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.autograd.profiler.profile() as profile:
+    ...     y = gc.ones(2).exp().exp()
+    >>> max(average.count for average in profile.key_averages())
+    2
+    """
 
     __slots__ = (
         "count", "cpu_memory_usage", "cpu_time_total", "device_memory_usage", "device_time_total", "input_shapes",
@@ -226,7 +243,16 @@ class FunctionEventAvg(_Times):
 
 
 class EventList(list[Any]):
-    """Events, or sums of events, with what can be made of them."""
+    """Events, or sums of events, with what can be made of them.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.autograd.profiler.profile() as profile:
+    ...     y = gc.ones(2).exp()
+    >>> [event.name for event in profile.function_events if "exp" in event.name]
+    ['aten::exp']
+    """
 
     def __init__(self, events: Iterable[Any] = (), *, use_device: str | None = None, profile_memory: bool = False):
         super().__init__(events)

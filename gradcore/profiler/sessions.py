@@ -24,7 +24,14 @@ __all__ = [
 
 
 class ProfilerActivity(enum.Enum):
-    """What is timed."""
+    """What is timed.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.profiler.ProfilerActivity.CPU.name
+    'CPU'
+    """
 
     CPU = 0
     CUDA = 2
@@ -44,7 +51,14 @@ def supported_activities() -> set[ProfilerActivity]:
 
 
 class ProfilerAction(enum.Enum):
-    """What is done with a step."""
+    """What is done with a step.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.profiler.schedule(wait=1, warmup=1, active=1)(0)
+    <ProfilerAction.NONE: 0>
+    """
 
     NONE = 0
     WARMUP = 1
@@ -105,7 +119,16 @@ def schedule(
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """What `profile` takes as `on_trace_ready`: writes each recording as a trace into a folder."""
+    """What `profile` takes as `on_trace_ready`: writes each recording as a trace into a folder.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> import tempfile
+    >>> handler = gc.profiler.tensorboard_trace_handler(tempfile.mkdtemp())
+    >>> callable(handler)
+    True
+    """
 
     def handler(prof: profile) -> None:
         import socket

@@ -22,6 +22,15 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
     ----------
     safe_globals : list
         Classes and functions, or pairs ``(object, "module.name")`` where a file has them under another name.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from fractions import Fraction
+    >>> gc.serialization.add_safe_globals([Fraction])
+    >>> gc.serialization.get_safe_globals()
+    [<class 'fractions.Fraction'>]
+    >>> gc.serialization.clear_safe_globals()
     """
     for entry in safe_globals:
         value, name = entry if isinstance(entry, tuple) else (entry, _name(entry))
@@ -41,13 +50,30 @@ def get_safe_globals() -> list[Any]:
 
 
 def clear_safe_globals() -> None:
-    """Forget what `add_safe_globals` has allowed."""
+    """Forget what `add_safe_globals` has allowed.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.serialization.clear_safe_globals()
+    >>> gc.serialization.get_safe_globals()
+    []
+    """
     _allowed.clear()
 
 
 @contextlib.contextmanager
 def safe_globals(safe_globals: list[Callable[..., Any]]) -> Iterator[None]:
-    """Inside, files may contain objects of these classes, and calls of these functions."""
+    """Inside, files may contain objects of these classes, and calls of these functions.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from fractions import Fraction
+    >>> with gc.serialization.safe_globals([Fraction]):
+    ...     print(gc.serialization.get_safe_globals())
+    [<class 'fractions.Fraction'>]
+    """
     before = dict(_allowed)
     add_safe_globals(safe_globals)
     try:

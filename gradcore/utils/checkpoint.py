@@ -42,7 +42,13 @@ Contexts = Callable[[], tuple[Any, Any]]
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two contexts that do nothing: the default of `checkpoint`."""
+    """Two contexts that do nothing: the default of `checkpoint`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> first, second = gc.utils.checkpoint.noop_context_fn()
+    """
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -64,12 +70,26 @@ def _choice(name: str, value: bool | None) -> Iterator[None]:
 
 
 def set_checkpoint_early_stop(enable: bool) -> contextlib.AbstractContextManager[None]:
-    """Context that chooses for all calls of `checkpoint` whether the second computation ends as soon as it can."""
+    """Context that chooses for all calls of `checkpoint` whether the second computation ends as soon as it can.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.utils.checkpoint.set_checkpoint_early_stop(False):
+    ...     pass
+    """
     return _choice("early_stop", enable)
 
 
 def set_checkpoint_debug_enabled(enabled: bool | None) -> contextlib.AbstractContextManager[None]:
-    """Context that chooses for all calls of `checkpoint` whether errors list the operations of both computations."""
+    """Context that chooses for all calls of `checkpoint` whether errors list the operations of both computations.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> with gc.utils.checkpoint.set_checkpoint_debug_enabled(True):
+    ...     pass
+    """
     return _choice("debug", enabled)
 
 

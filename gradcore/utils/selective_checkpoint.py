@@ -19,7 +19,14 @@ __all__ = ["CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_c
 
 
 class CheckpointPolicy(enum.Enum):
-    """What becomes of an operation's result; there is no difference here between "must" and "prefer"."""
+    """What becomes of an operation's result; there is no difference here between "must" and "prefer".
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.utils.checkpoint.CheckpointPolicy.MUST_SAVE.name
+    'MUST_SAVE'
+    """
 
     MUST_SAVE = 0
     PREFER_SAVE = 1

@@ -72,6 +72,15 @@ def fuse_conv_bn_weights(
     Returns
     -------
     tuple of Parameter
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> w, b = gc.nn.utils.fuse_conv_bn_weights(
+    ...     gc.ones(1, 1, 1), None, gc.zeros(1), gc.ones(1), 0.0, gc.full((1,), 2.0), gc.ones(1)
+    ... )
+    >>> w.flatten().tolist(), b.tolist()
+    ([2.0], [1.0])
     """
     return _fused(int(transpose), conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
 
@@ -136,6 +145,15 @@ def fuse_linear_bn_weights(
     Returns
     -------
     tuple of Parameter
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> w, b = gc.nn.utils.fuse_linear_bn_weights(
+    ...     gc.ones(1, 1), None, gc.zeros(1), gc.ones(1), 0.0, gc.full((1,), 2.0), gc.ones(1)
+    ... )
+    >>> w.tolist(), b.tolist()
+    ([[2.0]], [1.0])
     """
     return _fused(0, linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
 

@@ -85,6 +85,13 @@ class ParametrizationList(ModuleList):
         The tensor as it was.
     unsafe : bool
         Whether shape and dtype may change.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> layer = gc.nn.utils.parametrizations.weight_norm(gc.nn.Linear(2, 3))
+    >>> len(layer.parametrizations.weight)
+    1
     """
 
     original: Tensor
@@ -395,6 +402,15 @@ def transfer_parametrizations_and_params(
     -------
     Module
         `to_module`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> utils = gc.nn.utils
+    >>> a = utils.parametrizations.weight_norm(gc.nn.Linear(2, 3))
+    >>> b = utils.parametrize.transfer_parametrizations_and_params(a, gc.nn.Linear(2, 3))
+    >>> utils.parametrize.is_parametrized(b)
+    True
     """
     if not is_parametrized(from_module):
         return to_module

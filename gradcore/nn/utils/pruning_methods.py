@@ -48,6 +48,17 @@ class BasePruningMethod:
 
     ``PRUNING_TYPE`` is ``"unstructured"`` for single elements, ``"structured"`` for whole slices of a tensor, or
     ``"global"``. Where several methods prune one parameter, the next one sees what the earlier ones have left.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> class Negative(gc.nn.utils.prune.BasePruningMethod):
+    ...     PRUNING_TYPE = "unstructured"
+    ...
+    ...     def compute_mask(self, t, default_mask):
+    ...         return default_mask * (t >= 0)
+    >>> Negative().compute_mask(gc.tensor([1.0, -1.0]), gc.ones(2))
+    tensor([1., 0.])
     """
 
     PRUNING_TYPE: ClassVar[str] = "global"
@@ -155,6 +166,15 @@ class PruningContainer(BasePruningMethod):
     Parameters
     ----------
     *methods : BasePruningMethod
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> prune = gc.nn.utils.prune
+    >>> layer = prune.l1_unstructured(gc.nn.Linear(2, 2), "weight", amount=1)
+    >>> layer = prune.l1_unstructured(layer, "weight", amount=1)
+    >>> len(next(iter(layer._forward_pre_hooks.values())))
+    3
     """
 
     def __init__(self, *methods: BasePruningMethod) -> None:

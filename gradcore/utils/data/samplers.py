@@ -26,7 +26,21 @@ _AT_A_TIME = 1024
 
 
 class Sampler(Generic[Key]):
-    """An order of keys of a dataset. Subclasses define ``__iter__``, and may define ``__len__``."""
+    """An order of keys of a dataset. Subclasses define ``__iter__``, and may define ``__len__``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.utils import data
+    >>> class Reversed(data.Sampler):
+    ...     def __init__(self, source):
+    ...         self.source = source
+    ...
+    ...     def __iter__(self):
+    ...         return iter(range(len(self.source) - 1, -1, -1))
+    >>> list(Reversed("abc"))
+    [2, 1, 0]
+    """
 
     def __iter__(self) -> Iterator[Key]:
         raise NotImplementedError
