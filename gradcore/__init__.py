@@ -28,6 +28,7 @@ from gradcore import (
     return_types,
     subclasses,
 )
+from gradcore import neighbours as _neighbours
 from gradcore import paths as _paths
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from gradcore.autograd.grad_mode import (
@@ -91,6 +92,7 @@ newaxis = None
 
 namespaces.install()
 _paths.install()
+_neighbours.install()
 _functions = namespaces.functions("")
 __getattr__, _ = namespaces.looked_up(_functions, globals())
 globals().update(dtypes.DTYPES)

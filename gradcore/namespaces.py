@@ -9,7 +9,7 @@ from typing import Any
 
 from gradcore import dispatch, ops, paths
 from gradcore.autograd.formulas import TENSORS
-from gradcore.dispatch.overriding import hand_over, overloaded
+from gradcore.dispatch.overriding import hand_over, overloaded, takes_over
 from gradcore.ops.table import OPS, Op
 from gradcore.tensor import Tensor
 
@@ -200,6 +200,8 @@ def operand(value: Any, like: Any = None) -> Any:
         return value
     if isinstance(value, dispatch.Number):  # NumPy scalars, fractions
         return value.item() if hasattr(value, "item") else value
+    if takes_over(type(value)):
+        return None
     if hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__"):
         return TENSORS.as_tensor(value)
     return None

@@ -14,6 +14,7 @@ from typing import Any
 from gradcore import namespaces
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.variables import Subclasses, retyped
+from gradcore.dispatch.foreign import refuse_function
 from gradcore.dispatch.overriding import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
@@ -56,6 +57,7 @@ def torch_function(
     args, kwargs
         The arguments.
     """
+    refuse_function(func)
     if not all(issubclass(cls, each) for each in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():

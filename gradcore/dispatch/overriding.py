@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
 from gradcore.autograd.variables import Subclasses
+from gradcore.dispatch.foreign import refuse_tensor
 from gradcore.dispatch.operands import type_error
 from gradcore.ops.table import Op
 from gradcore.tracebacks import shorten
@@ -134,6 +135,7 @@ def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...],
         if result is not NotImplemented:
             return result
     for value in found:
+        refuse_tensor(getattr(func, "__name__", "a function"), value)
         handler = value.__torch_function__
         if getattr(handler, "__self__", None) is value:
             warnings.warn(

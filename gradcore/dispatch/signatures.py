@@ -38,6 +38,7 @@ FURTHER_NAMES: dict[str, dict[str, str]] = {
         "sections": "indices_or_sections", "indices": "indices_or_sections",
         "tensor_indices_or_sections": "indices_or_sections",
     },
+    "tensordot": {"axes": "dims"},
     "view": {"dtype": "size"},
     "where": {"input": "self"},
 }  # fmt: skip

@@ -1,0 +1,62 @@
+"""PyTorch's tensors beside gradcore's in one process: both ask each other's ``__torch_function__``, so neither answers.
+
+PyTorch is never imported here; where a program has, its tensors are recognised and refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.variables import Variable
+
+__all__ = ["refuse_function", "refuse_tensor"]
+
+ADVICE = (
+    "Convert one of them: gradcore.from_dlpack(t) shares the memory of PyTorch's tensor, torch.from_dlpack(t) that of "
+    "gradcore's. Gradients do not pass from one to the other; use .detach() first where a tensor requires grad."
+)
+
+
+def _library() -> Any:
+    """PyTorch, if it has been imported."""
+    found = sys.modules.get("torch")
+    own = getattr(found, "Tensor", None)
+    return None if own is None or issubclass(own, Variable) else found
+
+
+def _default(cls: type) -> bool:
+    """Whether a class is one of PyTorch's tensors, and does with calls what these do."""
+    torch = _library()
+    if torch is None or not issubclass(cls, torch.Tensor):
+        return False
+    handler, own = (getattr(each.__torch_function__, "__func__", None) for each in (cls, torch.Tensor))
+    return handler is own
+
+
+def refuse_tensor(name: str, value: Any) -> None:
+    """Raise if an argument of a function of gradcore's is a tensor of PyTorch's.
+
+    Raises
+    ------
+    TypeError
+    """
+    if _default(type(value)):
+        raise TypeError(f"{name}() of gradcore got a torch.Tensor of PyTorch's, not a gradcore.Tensor. {ADVICE}")
+
+
+def refuse_function(func: Callable[..., Any]) -> None:
+    """Raise if a function that a tensor of gradcore's was given to is one of PyTorch's.
+
+    Raises
+    ------
+    TypeError
+    """
+    if _library() is None:
+        return
+    owners = func, getattr(func, "__objclass__", None), getattr(func, "__self__", None)
+    homes = {str(getattr(owner, "__module__", "")).partition(".")[0] for owner in owners}
+    if "torch" in homes:
+        name = getattr(func, "__name__", "a function")
+        raise TypeError(f"{name}() of PyTorch got a gradcore.Tensor, not a torch.Tensor. {ADVICE}")

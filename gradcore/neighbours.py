@@ -1,0 +1,101 @@
+"""What happens when another library is imported that can be told of gradcore's tensors.
+
+Nothing is imported here: a library that a program imports, before gradcore or after it, is told then.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from gradcore.autograd.formulas import TENSORS
+from gradcore.creation import arange, from_numpy
+from gradcore.tensor import Tensor
+
+__all__ = ["install"]
+
+
+def _einops(backends: Any) -> None:
+    """Let `einops` rearrange, reduce and repeat tensors."""
+
+    class Backend(backends.AbstractBackend):  # type: ignore[misc]
+        framework_name = "gradcore"
+
+        def is_appropriate_type(self, tensor: Any) -> bool:
+            return isinstance(tensor, Tensor)
+
+        def from_numpy(self, x: Any) -> Tensor:
+            return from_numpy(x)
+
+        def to_numpy(self, x: Tensor) -> Any:
+            return x.detach().cpu().numpy()
+
+        def arange(self, start: int, stop: int) -> Tensor:
+            return arange(start, stop)
+
+        def transpose(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+            return x.permute(axes)
+
+        def reduce(self, x: Tensor, operation: str, axes: Sequence[int]) -> Tensor:
+            if operation == "prod":  # over one dim at a time
+                for axis in sorted(axes, reverse=True):
+                    x = x.prod(axis)
+                return x
+            name = {"min": "amin", "max": "amax"}.get(operation, operation)
+            return getattr(x, name)(tuple(axes))  # type: ignore[no-any-return]
+
+        def stack_on_zeroth_dimension(self, tensors: list[Tensor]) -> Tensor:
+            return TENSORS.stack(tensors)  # type: ignore[no-any-return]
+
+        def add_axis(self, x: Tensor, new_position: int) -> Tensor:
+            return x.unsqueeze(new_position)
+
+        def tile(self, x: Tensor, repeats: Sequence[int]) -> Tensor:
+            return x.repeat(repeats)
+
+        def concat(self, tensors: list[Tensor], axis: int) -> Tensor:
+            return TENSORS.cat(tensors, axis)  # type: ignore[no-any-return]
+
+        def is_float_type(self, x: Tensor) -> bool:
+            return x.is_floating_point()
+
+        def einsum(self, pattern: str, *x: Tensor) -> Tensor:
+            return TENSORS.einsum(pattern, *x)  # type: ignore[no-any-return]
+
+    backends.GradcoreBackend = Backend  # einops looks among the subclasses, which are weak references
+
+
+#: What is done with a module once it has been imported.
+_TOLD: dict[str, Callable[[Any], None]] = {"einops._backends": _einops}
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of the table as Python does, and does what it says after their import."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in _TOLD:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                _TOLD[fullname](module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def install() -> None:
+    """Tell the libraries that are imported, and those that will be."""
+    for name, tell in _TOLD.items():
+        if name in sys.modules:
+            tell(sys.modules[name])
+    sys.meta_path.insert(0, _Finder())
