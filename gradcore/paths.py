@@ -53,13 +53,10 @@ gradcore < utils.dlpack: to_dlpack
 gradcore < signal.periodic: bartlett_window blackman_window hamming_window hann_window kaiser_window
 amp.autocast_mode: autocast custom_bwd custom_fwd is_autocast_available
 amp.grad_scaler: GradScaler
-amp.grad_scaler < amp.scaling: OptState
 autograd.variable: Variable
 cuda.amp.autocast_mode: autocast custom_bwd custom_fwd
 cuda.amp.grad_scaler: GradScaler
 cuda.graphs < cuda: is_current_stream_capturing make_graphed_callables
-cpu.amp.autocast_mode: autocast
-cpu.amp.grad_scaler: GradScaler
 distributions.bernoulli: Bernoulli
 distributions.beta: Beta
 distributions.binomial: Binomial
@@ -242,7 +239,8 @@ def _read(table: str) -> dict[str, dict[str, tuple[str, str]]]:
 NAMES = _read(_TABLE)
 _INNER = _read(_SUBMODULES)
 #: Paths with others below them.
-_ABOVE = {path[:dot] for path in NAMES for dot, character in enumerate(path) if character == "."}
+_ABOVE = {path[:dot] for path in (*NAMES, *ABSENT) for dot, character in enumerate(path) if character == "."}
+_ABOVE |= NAMES.keys() & ABSENT.keys()
 
 
 def _module(path: str) -> ModuleType:
