@@ -103,3 +103,5 @@ def combine_state_for_ensemble(models: Sequence[Module]) -> tuple[Callable[..., 
 
 
 __getattr__ = paths.further(__name__)
+
+paths.show_public(__name__)
