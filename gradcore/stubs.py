@@ -15,9 +15,10 @@ from types import ModuleType
 from typing import Any
 
 import gradcore
-from gradcore import dtypes, namespaces
+from gradcore import dtypes, namespaces, return_types
 from gradcore.ops import table
 from gradcore.ops.table import Op
+from gradcore.stub_results import overloads, result
 from gradcore.tensor import Tensor
 
 #: The package's own operations, without those that a program has declared.
@@ -29,10 +30,10 @@ HEADER = '''"""Written by gradcore.stubs from the table of operations."""
 
 import builtins
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 '''
-IMPORTS = "from gradcore.dtypes import dtype\nfrom gradcore.tensor import Tensor\n"
+IMPORTS = "from gradcore import return_types\nfrom gradcore.dtypes import dtype\nfrom gradcore.tensor import Tensor\n"
 #: The longest line of a stub file, as for all source.
 WIDTH = 120
 
@@ -95,14 +96,6 @@ def _type(op: Op, position: int) -> str:
     return "Any"
 
 
-def _returned(op: Op) -> str:
-    if op.kind == "composite":
-        return "Any"
-    if op.variadic or len(op.outputs) > 1:
-        return "Any" if op.output_type else "builtins.tuple[Tensor, ...]"
-    return "Tensor"
-
-
 def _signature(op: Op, method: bool) -> list[str]:
     parts: list[str] = []
     variadic = method and op.parameters and str(op.parameters[-1].annotation).startswith("Sizes")
@@ -130,9 +123,20 @@ def _functions(path: str) -> Iterator[str]:
         if op is None:  # an in-place function
             yield _def(name, ["input: Tensor", *ANYTHING], "Tensor")
         elif op.varargs or any(p.kind is p.VAR_POSITIONAL for p in op.parameters):
-            yield _def(name, ANYTHING, _returned(op))
+            yield _def(name, ANYTHING, result(op))
         else:
-            yield _def(name, _signature(op, False), _returned(op))
+            yield from _forms(name, op, False)
+
+
+def _forms(name: str, op: Op, method: bool, indent: str = "") -> Iterator[str]:
+    """The declaration of an operation, or those of all forms of its calls."""
+    signature = _signature(op, method)
+    forms = overloads(op, signature, method)
+    for parameters, returned in forms:
+        yield f"{indent}@overload"
+        yield _def(name, parameters, returned, indent)
+    if not forms:
+        yield _def(name, signature, result(op), indent)
 
 
 def _methods() -> Iterator[str]:
@@ -159,14 +163,18 @@ def _methods() -> Iterator[str]:
             yield f"{indent}@{kind}"
             yield _def(name, first + ANYTHING, "Any", indent)
         elif method is not None and not any(p.kind is p.VAR_POSITIONAL for p in method.parameters):
-            yield _def(name, _signature(method, True), "Tensor" if name.endswith("_") else _returned(method), indent)
+            if name.endswith("_"):
+                yield _def(name, _signature(method, True), "Tensor", indent)
+            else:
+                yield from _forms(name, method, True, indent)
         elif name in PROTOCOL:
             yield _def(name, *PROTOCOL[name], indent)
         elif name.startswith("__"):
             comment = "  # type: ignore[override]" if name in OVERRIDES else ""
             yield _def(name, ["self"] if name in UNARY else ["self", "other: Any"], "Tensor", indent) + comment
         elif callable(value):
-            yield _def(name, ["self", *ANYTHING], _annotated(value), indent)
+            returned = "Tensor" if name.endswith("_") else _annotated(value)
+            yield _def(name, ["self", *ANYTHING], returned, indent)
 
 
 def _annotated(function: Any) -> str:
@@ -274,18 +282,25 @@ def _modules() -> str:
                 f"class {name}(Module):",
                 *_attributes(value),
                 _def("__init__", _typed(parameters), "None", "    "),
+                *_forward(value),
             ]
         else:
             imports.append((package.__name__, name))
     in_order = sorted(imports, key=lambda pair: (pair[0], not pair[1].isupper(), pair[1]))
     lines = [f"from {home} import {name} as {name}" for home, name in in_order]
     lines.append("from gradcore.tensor import Tensor")
-    return HEADER.replace(", TypeAlias", "") + "\n".join([*lines, *classes]) + "\n"
+    return HEADER + "\n".join([*lines, *classes]) + "\n"
 
 
 def _attributes(cls: type) -> list[str]:
     known = {name: note for base in cls.__mro__ for name, note in vars(base).get("__annotations__", {}).items()}
     return [f"    {name}: {known[name]}" for name in ("weight", "bias") if str(known.get(name)).startswith("Tensor")]
+
+
+def _forward(cls: type) -> list[str]:
+    """What modules of functions with one result return."""
+    several = "return_indices" in inspect.signature(cls).parameters
+    return [] if several else [_def("forward", ["self", "*inputs: Any", "**named: Any"], "Tensor", "    ")]
 
 
 def _typed(parameters: Iterable[inspect.Parameter]) -> list[str]:
@@ -312,19 +327,31 @@ def stubs() -> dict[str, str]:
         "masked.pyi": lambda: _namespace("masked", gradcore.masked),
     }
     found = {path: make() for path, make in texts.items()}
+    found["return_types.pyi"] = "\n".join([*_named_tuples(), ""])
     found["methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
     return {path: _without_unused(text) for path, text in found.items()}
 
 
+def _named_tuples() -> Iterator[str]:
+    """The results of operations that return several by name."""
+    yield from (HEADER.partition("\n")[0], "", "import builtins", "from typing import NamedTuple", "")
+    yield from ("from gradcore.tensor import Tensor", "")
+    yield _def("register", ["name: builtins.str", "fields: builtins.str"], "None")
+    for name, value in sorted(vars(return_types).items()):
+        if isinstance(value, type) and hasattr(value, "_fields"):
+            yield from ("", f"class {name}(NamedTuple):", *(f"    {field}: Tensor" for field in value._fields))
+
+
 def _without_unused(text: str) -> str:
     """The text without the imports that it makes no use of."""
-    for line, name in (
-        ("from collections.abc import Sequence\n", "Sequence"),
-        (IMPORTS.partition("\n")[0] + "\n", "dtype"),
-    ):
-        if len(re.findall(rf"\b{name}\b", text.replace(line, ""))) == 0:
-            text = text.replace(line, "")
-    return text
+    lines = text.splitlines(keepends=True)
+    for i, line in enumerate(lines):
+        match = re.fullmatch(r"((?:from [\w.]+ )?import )([\w, ]+)\n", line)
+        if match and " as " not in line:
+            rest = "".join(lines[:i] + lines[i + 1 :])
+            names = [name for name in match[2].split(", ") if re.search(rf"(?<![.\w]){name}\b", rest)]
+            lines[i] = f"{match[1]}{', '.join(names)}\n" if names else ""
+    return "".join(lines)
 
 
 def write() -> None:

@@ -454,13 +454,13 @@ class Tensor(Variable, Methods):
         """`host` for who does not keep it: where the tensor lies on the CPU its own array."""
         return self._device.backend.to_host(self._array)
 
-    def item(self) -> Any:
-        """The only element as a Python number."""
+    def item(self) -> bool | int | float:
+        """The only element as a Python number (a complex one for complex dtypes)."""
         if self._array.size != 1:
             raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
         if self.is_meta:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-        return self._on_host().item()
+        return self._on_host().item()  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""

@@ -13,7 +13,7 @@ from tests import devices
 os.environ["GRADCORE_COMPILED"] = "0"
 
 # For type checkers only: it is not a program to run.
-collect_ignore = ["typing/usage.py"]
+collect_ignore = ["typing/results.py", "typing/usage.py"]
 
 # Property-based tests draw the same examples in every run, so that a red test is red for the next person too.
 # HYPOTHESIS_PROFILE=explore draws new ones, and more of them.

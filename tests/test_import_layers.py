@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 ROW = re.compile(r"^\| (\d) \| (.+?) \|", re.MULTILINE)
 DESIGN = (ROOT / "docs/design.md").read_text(encoding="utf-8")
 LAYERS = {name: int(layer) for layer, cell in ROW.findall(DESIGN) for name in re.findall(r"`(.+?)`", cell)}
-#: A tool that is run by hand.
-TOOLS = {"stubs"}
+#: Tools that are run by hand.
+TOOLS = {"stub_results", "stubs"}
 
 
 def modules() -> Iterator[Path]:

@@ -54,9 +54,27 @@ def test_lines_are_not_too_long(generated: dict[str, str]) -> None:
 
 @pytest.mark.slow
 @needs_mypy
-def test_a_program_type_checks() -> None:
-    done = mypy("tests/typing/usage.py")
+@pytest.mark.parametrize("program", ["usage.py", "results.py"])
+def test_a_program_type_checks(program: str) -> None:
+    done = mypy(f"tests/typing/{program}")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_results_are_known(generated: dict[str, str]) -> None:
+    """Only what depends on the call in several ways, or has no meaning here, may be anything."""
+    anything = {path: len(re.findall(r"-> Any: \.\.\.", text)) for path, text in generated.items()}
+    assert anything["linalg.pyi"] == anything["special.pyi"] == anything["masked.pyi"] == 0
+    assert anything["nn/functional.pyi"] <= 10
+    assert anything["__init__.pyi"] <= 16
+    assert anything["methods.pyi"] <= 75
+
+
+def test_named_results_have_their_fields(generated: dict[str, str]) -> None:
+    declared = dict(re.findall(r"class (\w+)\(NamedTuple\):\n((?:    \w+: Tensor\n)+)", generated["return_types.pyi"]))
+    types = {n: t for n, t in vars(gradcore.return_types).items() if hasattr(t, "_fields")}
+    assert {n: tuple(re.findall(r"(\w+):", fields)) for n, fields in declared.items()} == {
+        n: t._fields for n, t in types.items()
+    }
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.formulas import TENSORS
@@ -24,6 +24,15 @@ ACCESSED = (
     "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on the autograd.Function. "
     "Either access saved_tensors only once, or set clear_saved_tensors_on_access=False."
 )
+
+
+_Result = TypeVar("_Result", covariant=True)
+
+
+class _Forwarding(Protocol[_Result]):
+    """A class with a `forward`."""
+
+    def forward(self, *args: Any, **named: Any) -> _Result: ...
 
 
 class FunctionCtx:
@@ -354,32 +363,39 @@ class Function:
             "generate_vmap_rule=True."
         )
 
-    @classmethod
-    def apply(cls, *args: Any, **named: Any) -> Any:
-        """Call the operation.
+    if TYPE_CHECKING:  # what `forward` returns
 
-        Parameters
-        ----------
-        *args, **named
-            The arguments of `forward` after the context. Tensors among them (not in lists or dictionaries) take part
-            in differentiation.
+        @classmethod
+        def apply(cls: _Forwarding[_Result], *args: Any, **named: Any) -> _Result: ...
 
-        Returns
-        -------
-        object
-            What `forward` returns, with the tensors in it (or in the tuple that it is) made part of the graph.
-        """
-        separate = cls.setup_context is not Function.setup_context
-        if named or separate:
-            args = bind(cls.forward, args, named, separate)
-        if local.state.batches:
-            by_rule = batched_call(cls, args, cls.vmap is not Function.vmap)
-            if by_rule is not None:
-                return by_rule()
-            args = lifted(args)
-        ctx, result = call(cls, args, separate)
-        ctx.forget_notes()
-        return result
+    else:
+
+        @classmethod
+        def apply(cls, *args: Any, **named: Any) -> Any:
+            """Call the operation.
+
+            Parameters
+            ----------
+            *args, **named
+                The arguments of `forward` after the context. Tensors among them (not in lists or dictionaries) take
+                part in differentiation.
+
+            Returns
+            -------
+            object
+                What `forward` returns, with the tensors in it (or in the tuple that it is) made part of the graph.
+            """
+            separate = cls.setup_context is not Function.setup_context
+            if named or separate:
+                args = bind(cls.forward, args, named, separate)
+            if local.state.batches:
+                by_rule = batched_call(cls, args, cls.vmap is not Function.vmap)
+                if by_rule is not None:
+                    return by_rule()
+                args = lifted(args)
+            ctx, result = call(cls, args, separate)
+            ctx.forget_notes()
+            return result
 
 
 Function._backward_cls = type("FunctionBackward", (BackwardFunction,), {"_forward_cls": Function})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from gradcore.autograd import reentrant
 from gradcore.autograd.batching import mapped
@@ -17,6 +17,10 @@ from gradcore.autograd.variables import Subclasses, Variable
 
 __all__ = ["ExecutionEngine", "backward", "grad"]
 
+if TYPE_CHECKING:
+    from gradcore.tensor import Tensor
+
+_Key = TypeVar("_Key")
 Tensors = Any
 
 
@@ -162,6 +166,30 @@ def backward(
     )
 
 
+@overload
+def grad(
+    outputs: Tensors,
+    inputs: dict[_Key, Any],
+    grad_outputs: Tensors = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> dict[_Key, Tensor]: ...
+@overload
+def grad(
+    outputs: Tensors,
+    inputs: Tensor | Sequence[Tensor] | Any,
+    grad_outputs: Tensors = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]: ...
 def grad(
     outputs: Tensors,
     inputs: Tensors,

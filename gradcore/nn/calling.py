@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.nn.backward_hooks import BackwardHooks, watch_node
@@ -18,6 +18,16 @@ __all__ = [
     "register_module_full_backward_hook",
     "register_module_full_backward_pre_hook",
 ]
+
+
+_Result = TypeVar("_Result", covariant=True)
+
+
+class _Computing(Protocol[_Result]):
+    """What has a `forward`."""
+
+    @property
+    def forward(self) -> Callable[..., _Result]: ...
 
 
 class Hook(NamedTuple):
@@ -142,18 +152,24 @@ class Calls:
         """The computation; define it in the subclass."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
-            every = _Everywhere
-            if own or every.forward or every.forward_pre or every.backward or every.backward_pre:
-                return _Call(self, args, kwargs).run()
-            return self.forward(*args, **kwargs)
-        except BaseException as error:
-            shorten(error)
-            raise
+    if TYPE_CHECKING:  # what `forward` returns
 
-    _call_impl = __call__
+        def __call__(self: _Computing[_Result], *args: Any, **kwargs: Any) -> _Result: ...
+
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+                every = _Everywhere
+                if own or every.forward or every.forward_pre or every.backward or every.backward_pre:
+                    return _Call(self, args, kwargs).run()
+                return self.forward(*args, **kwargs)
+            except BaseException as error:
+                shorten(error)
+                raise
+
+        _call_impl = __call__
 
     # -- registering ----------------------------------------------------------------------------------------------
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, Self, overload
 
 from gradcore.nn.module import Module
+from gradcore.tensor import Tensor
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential", "pairs"]
 
@@ -55,6 +56,10 @@ class _Listed(Module):
     def _part(self, entries: list[tuple[str, Any]]) -> Any:
         raise NotImplementedError
 
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self._part(list(self._modules.items())[index])
@@ -71,8 +76,8 @@ class _Listed(Module):
     def __len__(self) -> int:
         return len(self._modules)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._modules.values())
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())  # type: ignore[arg-type]
 
     def append(self, module: Module) -> Self:
         """Add a module at the end."""
@@ -129,11 +134,11 @@ class Sequential(_Listed):
     def _part(self, entries: list[tuple[str, Any]]) -> Any:
         return type(self)(OrderedDict(entries))
 
-    def forward(self, input: Any) -> Any:
-        """The last module's output."""
+    def forward(self, input: Any) -> Tensor:
+        """The last module's output; a tensor, for type checkers."""
         for module in self:
             input = module(input)
-        return input
+        return input  # type: ignore[no-any-return]
 
     def insert(self, index: int, module: Module) -> Self:
         """Add a module before the one at `index`."""
@@ -242,8 +247,8 @@ class ModuleDict(Module):
         if modules is not None:
             self.update(modules)
 
-    def __getitem__(self, key: str) -> Any:
-        return self._modules[key]
+    def __getitem__(self, key: str) -> Module:
+        return self._modules[key]  # type: ignore[return-value]
 
     def __setitem__(self, key: str, module: Module) -> None:
         self.add_module(key, module)
@@ -260,17 +265,17 @@ class ModuleDict(Module):
     def __contains__(self, key: str) -> bool:
         return key in self._modules
 
-    def keys(self) -> Any:
+    def keys(self) -> KeysView[str]:
         """The keys."""
         return self._modules.keys()
 
-    def values(self) -> Any:
+    def values(self) -> ValuesView[Module]:
         """The modules."""
-        return self._modules.values()
+        return self._modules.values()  # type: ignore[return-value]
 
-    def items(self) -> Any:
+    def items(self) -> ItemsView[str, Module]:
         """Pairs of key and module."""
-        return self._modules.items()
+        return self._modules.items()  # type: ignore[return-value]
 
     def clear(self) -> None:
         """Take all modules out."""

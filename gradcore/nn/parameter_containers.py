@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Iterable, Iterator, KeysView, Mapping
+from typing import Any, Self, overload
 
 from gradcore.nn.containers import pairs
 from gradcore.nn.module import Module
@@ -54,6 +54,10 @@ class ParameterList(Module):
             raise IndexError(f"index {position} is out of range")
         return str(position % len(self))
 
+    @overload
+    def __getitem__(self, index: int) -> Parameter: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return type(self)([self[i] for i in range(len(self))[index]])
@@ -65,7 +69,7 @@ class ParameterList(Module):
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Parameter]:
         return (self[i] for i in range(len(self)))
 
     def __iadd__(self, values: Iterable[Any]) -> Self:
@@ -122,7 +126,7 @@ class ParameterDict(Module):
             )
         return key
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> Parameter:
         return getattr(self, self._check_key(key))
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -163,15 +167,15 @@ class ParameterDict(Module):
         """Another dictionary of the same parameters."""
         return ParameterDict(OrderedDict(self.items()))
 
-    def keys(self) -> Any:
+    def keys(self) -> KeysView[str]:
         """The keys."""
         return self._keys.keys()
 
-    def values(self) -> Iterator[Any]:
+    def values(self) -> Iterator[Parameter]:
         """The parameters."""
         return (self[key] for key in self._keys)
 
-    def items(self) -> Iterator[tuple[str, Any]]:
+    def items(self) -> Iterator[tuple[str, Parameter]]:
         """Pairs of key and parameter."""
         return ((key, self[key]) for key in self._keys)
 

@@ -50,8 +50,8 @@ assert_type(x.reshape(4), Tensor)
 assert_type(gradcore.tanh(x), Tensor)
 assert_type(gradcore.maximum(x, x), Tensor)
 assert_type(gradcore.linalg.det(x), Tensor)
-assert_type(F.softmax(x, dim=1), Any)  # a composite: its results are not declared
-assert_type(gradcore.where(x > 0, x, 0.0), Any)
+assert_type(F.softmax(x, dim=1), Tensor)
+assert_type(gradcore.where(x > 0, x, 0.0), Tensor)
 
 # -- gradients ------------------------------------------------------------------------------------------------
 

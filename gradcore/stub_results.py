@@ -1,0 +1,89 @@
+"""What operations return, for type checkers: as declared, or as the calls show that an operation is tested with."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from gradcore.creation import tensor
+from gradcore.cuda.cases import cases
+from gradcore.ops.table import Op
+from gradcore.tensor import Tensor
+
+__all__ = ["overloads", "result"]
+
+PAIR, TENSORS = "builtins.tuple[Tensor, Tensor]", "builtins.tuple[Tensor, ...]"
+
+#: Operations whose result depends on how they are called: parameters after the first, and what they return then. Every
+#: other call may return anything.
+_FORMS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
+    **{
+        name: (
+            ((), "Tensor"),
+            (("dim: builtins.int", "keepdim: builtins.bool = ..."), f"return_types.{name}"),
+            *(((("other: Tensor",), "Tensor"),) if name in ("max", "min") else ()),
+        )
+        for name in ("max", "min", "median", "nanmedian")
+    },
+    "nonzero": (
+        (("*", "as_tuple: Literal[False] = ..."), "Tensor"),
+        (("*", "as_tuple: Literal[True]"), TENSORS),
+    ),
+    "unique": ((("sorted: builtins.bool = ...", "*", "dim: builtins.int | None = ..."), "Tensor"),),
+    "unique_consecutive": ((("*", "dim: builtins.int | None = ..."), "Tensor"),),
+}  # fmt: skip
+
+#: Results that samples do not show in full.
+_RESULTS = {
+    "linalg_qr": "return_types.linalg_qr",
+    "lu": TENSORS,
+    "multi_head_attention_forward": "builtins.tuple[Tensor, Tensor | None]",
+}
+
+
+@functools.cache
+def result(op: Op) -> str:
+    """The type of an operation's result; Any where it depends on the call."""
+    if op.name in _RESULTS:
+        return _RESULTS[op.name]
+    if op.output_type:
+        return f"return_types.{op.output_type}"
+    if op.kind != "composite":
+        return TENSORS if op.variadic or len(op.outputs) > 1 else "Tensor"
+    if "return_indices" in op.names:
+        return "Any"
+    found = {_kind(case.call([tensor(array) for array in case.arrays()])) for case in cases(op)}
+    if len(found) == 1:
+        return found.pop()
+    return TENSORS if found and all(kind.startswith("builtins.tuple[Tensor") for kind in found) else "Any"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return "Tensor"
+    if isinstance(value, (tuple, list)) and all(isinstance(each, Tensor) for each in value):
+        return f"builtins.{type(value).__name__}[{', '.join(['Tensor'] * len(value))}]"
+    return f"builtins.{type(value).__name__}" if isinstance(value, (bool, int, float)) else "Any"
+
+
+def overloads(op: Op, signature: list[str], method: bool) -> list[tuple[list[str], str]]:
+    """The forms of an operation's calls, the general one last: parameters and result; none where one says it all."""
+    general = signature, result(op)
+    if op.name in _FORMS:
+        return [*(([signature[0], *given], returned) for given, returned in _FORMS[op.name]), general]
+    if op.name == "where" and not method:
+        return [(signature[:1], TENSORS), (["condition: Tensor", "input: Tensor | Number", "other: Tensor | Number"],
+                "Tensor"), general]  # fmt: skip
+    flag = next((i for i, each in enumerate(signature) if each.startswith("return_indices:")), None)
+    if flag is None:
+        return []
+    others = [*signature[:flag], *signature[flag + 1 :]]
+    return [(others, "Tensor"), (_with_keyword(others, "return_indices: Literal[True]"), PAIR), general]
+
+
+def _with_keyword(parameters: list[str], keyword: str) -> list[str]:
+    """Parameters with a further one that is given by name."""
+    if "*" not in parameters:
+        return [*parameters, "*", keyword]
+    place = parameters.index("*") + 1
+    return [*parameters[:place], keyword, *parameters[place:]]
