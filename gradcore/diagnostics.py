@@ -35,7 +35,7 @@ def _cupy() -> str:
 
 def _blas() -> str:
     """The BLAS that NumPy was built with, and its threads."""
-    built: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment, call-arg, func-returns-value]
+    built: Any = np.show_config(mode="dicts")
     blas = built.get("Build Dependencies", {}).get("blas", {})
     name = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
     library = openblas.NUMPY.library

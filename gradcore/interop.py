@@ -128,7 +128,7 @@ def _header(capsule: Any) -> int:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
     name = _name_of(capsule)
-    return int(pointer(capsule, name)) + CAPSULES[name]  # type: ignore[call-overload]
+    return int(pointer(capsule, name)) + CAPSULES[name]
 
 
 def _element(capsule: Any) -> Any:

@@ -8,7 +8,7 @@ import threading
 __all__ = ["process_lock"]
 
 
-def process_lock() -> threading.RLock:  # type: ignore[valid-type]  # a function, before Python 3.13
+def process_lock() -> threading.RLock:  # a function, before Python 3.13
     """A reentrant lock that lives as long as the process."""
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):

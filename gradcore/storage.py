@@ -135,11 +135,11 @@ class _Storage:
 
     def is_shared(self) -> bool:
         """Whether other processes see the memory (always, on CUDA)."""
-        return self._flat.is_shared()  # type: ignore[no-any-return]
+        return self._flat.is_shared()
 
     def is_pinned(self, device: Any = None) -> bool:
         """Whether it is page-locked."""
-        return self._flat.is_pinned()  # type: ignore[no-any-return]
+        return self._flat.is_pinned()
 
     def share_memory_(self) -> Self:
         """The storage itself, whose memory is shared already.

@@ -210,7 +210,8 @@ def _reexports(module: ModuleType) -> list[str]:
             continue
         value = getattr(module, name)
         if isinstance(value, ModuleType):
-            if value.__name__ == f"{module.__name__}.{name}" and name not in LATER:
+            own = value.__name__ == f"{module.__name__}.{name}" and hasattr(value, "__file__")
+            if own and name not in LATER:
                 imports.append((module.__name__, name))
             continue
         home = str(getattr(value, "__module__", None))

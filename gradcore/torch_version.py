@@ -42,7 +42,7 @@ class TorchVersion(str):
         try:
             return _release(self) == _release(other)
         except (TypeError, ValueError):
-            return str.__eq__(self, other)  # type: ignore[arg-type]
+            return str.__eq__(self, other)
 
     def __lt__(self, other: Any) -> bool:
         return _release(self) < _release(other)

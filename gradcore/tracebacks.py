@@ -85,7 +85,7 @@ class ShortErrors:
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
         if "__init__" in vars(cls) and cls.__module__.startswith("gradcore."):
-            cls.__init__ = shortened(cls.__init__)  # type: ignore[misc]
+            cls.__init__ = shortened(cls.__init__)  # type: ignore[method-assign]
 
 
 def _shortened(traceback: TracebackType) -> TracebackType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from gradcore.autograd import reentrant
 from gradcore.autograd.batching import mapped
@@ -186,10 +186,35 @@ def grad(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,
-    allow_unused: bool | None = None,
+    *,
+    allow_unused: Literal[True],
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]: ...
+@overload
+def grad(
+    outputs: Tensors,
+    inputs: Tensor | Sequence[Tensor] | Any,
+    grad_outputs: Tensors = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: Literal[False] | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor, ...]: ...
+@overload
+def grad(
+    outputs: Tensors,
+    inputs: Tensor | Sequence[Tensor] | Any,
+    grad_outputs: Tensors = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> Any: ...
 def grad(
     outputs: Tensors,
     inputs: Tensors,
@@ -281,14 +306,14 @@ def grad(
     for i, t in enumerate(ins):
         node, number = edge_of(t, "One of the differentiated Tensors does not require grad")
         captures.setdefault(node, []).append((number, i))
-    found = run_backward(
+    captured = run_backward(
         roots,
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
         captures=captures,
         accumulate=False,
     )
-    results = [found.get(i) for i in range(len(ins))]
+    results = [captured.get(i) for i in range(len(ins))]
     for i, g in enumerate(results):
         if g is None and not allow_unused:
             raise RuntimeError(
@@ -329,6 +354,6 @@ def _batched(
             )
 
     def pull(*rows: Any) -> tuple[Any, ...]:
-        return grad(outs, ins, rows, retain, create, True, allow_unused, False, materialize)  # type: ignore[no-any-return]
+        return grad(outs, ins, rows, retain, create, True, allow_unused, False, materialize)
 
     return tuple(mapped(pull, grads, sizes.pop()))

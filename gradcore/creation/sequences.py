@@ -84,7 +84,7 @@ def _moving(start: Any, end: Any, steps: int, dtype: Any, device: Any, out: Tens
     """Evenly spaced numbers that move with their bounds."""
     shares = linspace(0, 1, steps, dtype=dtype, device=device)
     made = start * (1 - shares) + end * shares
-    return made if out is None else into(out, made)  # type: ignore[no-any-return]
+    return made if out is None else into(out, made)
 
 
 @converting

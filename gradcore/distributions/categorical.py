@@ -157,14 +157,14 @@ class OneHotCategorical(OfCategories):
 
     @property
     def mode(self) -> Tensor:
-        return F.one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self.probs)  # type: ignore[no-any-return]
+        return F.one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self.probs)
 
     @property
     def variance(self) -> Tensor:
         return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return F.one_hot(self._categorical.sample(sample_shape), self._event_shape[0]).to(self.probs)  # type: ignore[no-any-return]
+        return F.one_hot(self._categorical.sample(sample_shape), self._event_shape[0]).to(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
         return self._categorical.log_prob(self._checked(value).argmax(-1))
@@ -258,7 +258,7 @@ class Multinomial(OfCategories):
         logits, value = broadcast_all(self.logits, self._checked(value))
         logits = logits.masked_fill((value == 0) & (logits == -math.inf), 0)
         arrangements = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
-        return arrangements + (logits * value).sum(-1)  # type: ignore[no-any-return]
+        return arrangements + (logits * value).sum(-1)
 
     def entropy(self) -> Tensor:
         n = self.total_count

@@ -165,7 +165,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, self._checked(value))
-        return self._log_norm() - F.binary_cross_entropy_with_logits(logits, value, reduction="none")  # type: ignore[no-any-return]
+        return self._log_norm() - F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def cdf(self, value: Tensor) -> Tensor:
         odds, x = self._log_odds, self._checked(value)

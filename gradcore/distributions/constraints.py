@@ -309,7 +309,7 @@ class _IntegerGreaterThan(_From):
 
     def check(self, value: Tensor) -> Tensor:
         """Which numbers are whole, and lie above the bound or on it."""
-        return _whole(value) & (value >= self.lower_bound)
+        return _whole(value) & (value >= self.lower_bound)  # type: ignore[no-any-return]
 
 
 class _LessThan(_Elementwise):
@@ -327,7 +327,7 @@ class _LessThan(_Elementwise):
 
     def check(self, value: Tensor) -> Tensor:
         """Which numbers lie below the bound."""
-        return value < self.upper_bound
+        return value < self.upper_bound  # type: ignore[no-any-return]
 
 
 class _Between(_Elementwise):
@@ -381,7 +381,7 @@ class _IntegerInterval(_Between):
 
     def check(self, value: Tensor) -> Tensor:
         """Which numbers are whole, and lie between the bounds or on them."""
-        return _whole(value) & (self.lower_bound <= value) & (value <= self.upper_bound)
+        return _whole(value) & (self.lower_bound <= value) & (value <= self.upper_bound)  # type: ignore[no-any-return]
 
 
 class multinomial(Constraint):
@@ -419,7 +419,7 @@ def _vectors(name: str, event_dim: int, belongs: Callable[[Tensor], Tensor], dis
 
 
 def _all_equal(a: Tensor, b: Tensor) -> Tensor:
-    return (a == b).flatten(-2).all(-1)  # type: ignore[no-any-return]
+    return (a == b).flatten(-2).all(-1)
 
 
 def _is_lower_cholesky(x: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ def random(kind: str, distribution: Distribution, sample_shape: Sequence[int], l
 def open_uniform(distribution: Distribution, sample_shape: Sequence[int], like: Tensor) -> Tensor:
     """Uniform numbers between 0 and 1, without these."""
     info = finfo(like.dtype)
-    return random("rand", distribution, sample_shape, like).clamp(info.tiny, 1 - info.eps / 2)  # type: ignore[no-any-return]
+    return random("rand", distribution, sample_shape, like).clamp(info.tiny, 1 - info.eps / 2)
 
 
 class _LocationScale(Distribution):
@@ -247,7 +247,7 @@ class Exponential(ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        return self.rate.pow(-2)  # type: ignore[no-any-return]
+        return self.rate.pow(-2)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -318,7 +318,7 @@ class Uniform(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return (self.high - self.low).pow(2) / 12  # type: ignore[no-any-return]
+        return (self.high - self.low).pow(2) / 12
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.low + random("rand", self, sample_shape, self.low) * (self.high - self.low)
@@ -326,10 +326,10 @@ class Uniform(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         self._checked(value)
         inside = ((self.low <= value) & (value < self.high)).type_as(self.low)
-        return inside.log() - (self.high - self.low).log()  # type: ignore[no-any-return]
+        return inside.log() - (self.high - self.low).log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return ((self._checked(value) - self.low) / (self.high - self.low)).clamp(0, 1)  # type: ignore[no-any-return]
+        return ((self._checked(value) - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value: Tensor) -> Tensor:
         return value * (self.high - self.low) + self.low

@@ -19,7 +19,7 @@ __all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial", "Poisson"]
 
 
 def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    return F.binary_cross_entropy_with_logits(logits, target, reduction="none")  # type: ignore[no-any-return]
+    return F.binary_cross_entropy_with_logits(logits, target, reduction="none")
 
 
 class Bernoulli(WithProbabilities, ExponentialFamily):

@@ -62,16 +62,16 @@ class Gamma(ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        return ((self.concentration - 1) / self.rate).clamp(min=0)  # type: ignore[no-any-return]
+        return ((self.concentration - 1) / self.rate).clamp(min=0)
 
     @property
     def variance(self) -> Tensor:
-        return self.concentration / self.rate.pow(2)  # type: ignore[no-any-return]
+        return self.concentration / self.rate.pow(2)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         logs = log_gammas(self.concentration, self._extended_shape(sample_shape))
         smallest = math.log(finfo(logs.dtype).tiny)
-        return logs.clamp(min=smallest).exp() / self.rate  # type: ignore[no-any-return]
+        return logs.clamp(min=smallest).exp() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
         a, rate = self.concentration, self.rate
@@ -157,13 +157,13 @@ class Beta(ExponentialFamily):
     @property
     def variance(self) -> Tensor:
         total = self.concentration1 + self.concentration0
-        return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))  # type: ignore[no-any-return]
+        return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         logit = log_gammas(self.concentration1, shape) - log_gammas(self.concentration0, shape)
         info = finfo(logit.dtype)
-        return logit.sigmoid().clamp(info.tiny, 1 - info.eps / 2)  # type: ignore[no-any-return]
+        return logit.sigmoid().clamp(info.tiny, 1 - info.eps / 2)
 
     def log_prob(self, value: Tensor) -> Tensor:
         a, b = self.concentration1, self.concentration0
@@ -231,11 +231,11 @@ class Dirichlet(ExponentialFamily):
     @property
     def variance(self) -> Tensor:
         total = self.concentration.sum(-1, True)
-        return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))  # type: ignore[no-any-return]
+        return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         logs = log_gammas(self.concentration, self._extended_shape(sample_shape))
-        return logs.softmax(-1).clamp(min=finfo(logs.dtype).tiny)  # type: ignore[no-any-return]
+        return logs.softmax(-1).clamp(min=finfo(logs.dtype).tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._checked(value)
@@ -361,7 +361,7 @@ class FisherSnedecor(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         above, below = (log_gammas(df / 2, shape) - df.log() for df in (self.df1, self.df2))
-        return (above - below).clamp(min=math.log(finfo(above.dtype).tiny)).exp()  # type: ignore[no-any-return]
+        return (above - below).clamp(min=math.log(finfo(above.dtype).tiny)).exp()
 
     def log_prob(self, value: Tensor) -> Tensor:
         a, b = self.df1 / 2, self.df2 / 2

@@ -23,7 +23,7 @@ def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
     batch = broadcast_shapes(factor.shape[:-2], x.shape[:-1])
     n = x.shape[-1]
     z = solve_triangular(factor.expand(*batch, n, n), x.expand(*batch, n).unsqueeze(-1), upper=False)
-    return z.squeeze(-1).pow(2).sum(-1)  # type: ignore[no-any-return]
+    return z.squeeze(-1).pow(2).sum(-1)
 
 
 def half_log_det(factor: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ class MultivariateNormal(OfCovariance):
 
     @property
     def variance(self) -> Tensor:
-        return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(*self._batch_shape, *self._event_shape)  # type: ignore[no-any-return]
+        return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(*self._batch_shape, *self._event_shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         z = random("randn", self, sample_shape, self.loc)
@@ -234,7 +234,7 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def variance(self) -> Tensor:
         """The variance."""
-        return self.cov_factor.pow(2).sum(-1) + self.cov_diag  # type: ignore[no-any-return]
+        return self.cov_factor.pow(2).sum(-1) + self.cov_diag
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
@@ -244,7 +244,7 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The Cholesky factor of the covariance."""
-        return cholesky(self.covariance_matrix)  # type: ignore[no-any-return]
+        return cholesky(self.covariance_matrix)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:

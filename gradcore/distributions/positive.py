@@ -73,7 +73,7 @@ class LogNormal(_OfBase):
 
     @property
     def mean(self) -> Tensor:
-        return (self.loc + self.scale.pow(2) / 2).exp()  # type: ignore[no-any-return]
+        return (self.loc + self.scale.pow(2) / 2).exp()
 
     @property
     def mode(self) -> Tensor:
@@ -82,7 +82,7 @@ class LogNormal(_OfBase):
     @property
     def variance(self) -> Tensor:
         square = self.scale.pow(2)
-        return square.expm1() * (2 * self.loc + square).exp()  # type: ignore[no-any-return]
+        return square.expm1() * (2 * self.loc + square).exp()
 
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() + self.loc  # type: ignore[no-any-return]
@@ -176,7 +176,7 @@ class HalfNormal(_Half):
 
     @property
     def variance(self) -> Tensor:
-        return self.scale.pow(2) * (1 - 2 / math.pi)  # type: ignore[no-any-return]
+        return self.scale.pow(2) * (1 - 2 / math.pi)
 
 
 class HalfCauchy(_Half):
@@ -256,7 +256,7 @@ class Gumbel(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        return self.stddev.pow(2)  # type: ignore[no-any-return]
+        return self.stddev.pow(2)
 
     def entropy(self) -> Tensor:
         return self.scale.log() + (1 + EULER)
@@ -356,11 +356,11 @@ class Kumaraswamy(TransformedDistribution):
     def mode(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
         mode = ((a - 1) / (a * b - 1)).pow(1 / a)
-        return mode.masked_fill((a < 1) | (b < 1), math.nan)  # type: ignore[no-any-return]
+        return mode.masked_fill((a < 1) | (b < 1), math.nan)
 
     @property
     def variance(self) -> Tensor:
-        return self._moment(2) - self._moment(1).pow(2)  # type: ignore[no-any-return]
+        return self._moment(2) - self._moment(1).pow(2)
 
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
@@ -400,7 +400,7 @@ class Pareto(TransformedDistribution):
     @property
     def mean(self) -> Tensor:
         a = self.alpha.clamp(min=1)  # infinite there
-        return a * self.scale / (a - 1)  # type: ignore[no-any-return]
+        return a * self.scale / (a - 1)
 
     @property
     def mode(self) -> Tensor:
@@ -409,7 +409,7 @@ class Pareto(TransformedDistribution):
     @property
     def variance(self) -> Tensor:
         a = self.alpha.clamp(min=2)  # infinite there
-        return self.scale.pow(2) * a / ((a - 1).pow(2) * (a - 2))  # type: ignore[no-any-return]
+        return self.scale.pow(2) * a / ((a - 1).pow(2) * (a - 2))
 
     def entropy(self) -> Tensor:
         return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())
@@ -457,7 +457,7 @@ class Weibull(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        return self.scale.pow(2) * (self._moment(2) - self._moment(1).pow(2))  # type: ignore[no-any-return]
+        return self.scale.pow(2) * (self._moment(2) - self._moment(1).pow(2))
 
     def entropy(self) -> Tensor:
         k = self.concentration

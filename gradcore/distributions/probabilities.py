@@ -16,7 +16,7 @@ __all__ = ["WithProbabilities", "inside"]
 def inside(probs: Tensor) -> Tensor:
     """Probabilities a rounding error away from 0 and 1, so that their logarithms are finite."""
     eps = finfo(probs.dtype).eps
-    return probs.clamp(eps, 1 - eps)  # type: ignore[no-any-return]
+    return probs.clamp(eps, 1 - eps)
 
 
 class WithProbabilities(Distribution):

@@ -30,17 +30,17 @@ euler_constant = 0.57721566490153286060
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     """Logarithms of probabilities; of odds, if they are those of one of two outcomes."""
     kept = clamp_probs(probs)
-    return kept.log() - (-kept).log1p() if is_binary else kept.log()  # type: ignore[no-any-return]
+    return kept.log() - (-kept).log1p() if is_binary else kept.log()
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     """Probabilities: of logarithms of odds if they are those of one of two outcomes, else softmax."""
-    return logits.sigmoid() if is_binary else logits.softmax(-1)  # type: ignore[no-any-return]
+    return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
 def _below(n: int, diag: int, device: Any) -> Tensor:
     """Where the elements of a square matrix are that lie on a diagonal or below it."""
-    return ones(n, n, dtype=dtypes.bool_, device=device).tril(diag)  # type: ignore[no-any-return]
+    return ones(n, n, dtype=dtypes.bool_, device=device).tril(diag)
 
 
 def _count(n: int, diag: int) -> int:

@@ -92,12 +92,12 @@ class StickBreakingTransform(_Plain):
     def _call(self, x: Tensor) -> Tensor:
         share = (x - self._left(x, x.shape[-1])).sigmoid()
         rest = (1 - share).cumprod(-1)
-        return F.pad(share, [0, 1], value=1) * F.pad(rest, [1, 0], value=1)  # type: ignore[no-any-return]
+        return F.pad(share, [0, 1], value=1) * F.pad(rest, [1, 0], value=1)
 
     def _inverse(self, y: Tensor) -> Tensor:
         shares = y[..., :-1]
         rest = (1 - shares.cumsum(-1)).clamp(min=finfo(y.dtype).tiny)
-        return shares.log() - rest.log() + self._left(y, shares.shape[-1])  # type: ignore[no-any-return]
+        return shares.log() - rest.log() + self._left(y, shares.shape[-1])
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         x = x - self._left(x, x.shape[-1])
@@ -189,7 +189,7 @@ class CorrCholeskyTransform(_Plain):
         partial[..., rows, columns] = x.tanh().clamp(-1 + eps, 1 - eps)
         rest = (1 - partial * partial).sqrt().cumprod(-1)
         partial = partial + eye(n, dtype=x.dtype, device=x.device)
-        return partial * F.pad(rest[..., :-1], [1, 0], value=1)  # type: ignore[no-any-return]
+        return partial * F.pad(rest[..., :-1], [1, 0], value=1)
 
     def _inverse(self, y: Tensor) -> Tensor:
         rest = F.pad((1 - (y * y).cumsum(-1))[..., :-1], [1, 0], value=1)

@@ -96,7 +96,7 @@ class PReLU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The input, its negative elements times their slopes."""
-        return F.prelu(input, self.weight)  # type: ignore[no-any-return]
+        return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         """The number of slopes."""
@@ -117,7 +117,7 @@ class Softmax2d(Module):
         """Softmax over the third last dim."""
         if input.ndim not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
-        return F.softmax(input, -3)  # type: ignore[no-any-return]
+        return F.softmax(input, -3)
 
 
 MADE = {name: make(name, made, "gradcore.nn") for name, made in TABLE.items()}

@@ -110,7 +110,7 @@ class Embedding(_Table):
 
     def forward(self, input: Tensor) -> Tensor:
         """The vectors of those numbers."""
-        return F.embedding(  # type: ignore[no-any-return]
+        return F.embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
         )
 
@@ -171,7 +171,7 @@ class EmbeddingBag(_Table):
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """One vector for each bag of numbers."""
-        return F.embedding_bag(  # type: ignore[no-any-return]
+        return F.embedding_bag(
             input,
             self.weight,
             offsets,

@@ -85,7 +85,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     >>> gc.nn.init.constant_(gc.empty(2), 0.5)
     tensor([0.5000, 0.5000])
     """
-    return tensor.fill_(val)  # type: ignore[no-any-return]
+    return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """
     _matrix(tensor)
     identity = creation.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device)
-    return tensor.copy_(identity)  # type: ignore[no-any-return]
+    return tensor.copy_(identity)
 
 
 @no_grad()
@@ -339,7 +339,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     drawn = tensor.new_empty(max(rows, cols), min(rows, cols)).normal_(generator=generator)
     q, r = TENSORS.linalg_qr(drawn)
     q = q * TENSORS.sign(TENSORS.diagonal(r))  # else the decomposition's choice of signs would make it not uniform
-    return tensor.copy_((q.t() if rows < cols else q).reshape(tensor.shape)).mul_(gain)  # type: ignore[no-any-return]
+    return tensor.copy_((q.t() if rows < cols else q).reshape(tensor.shape)).mul_(gain)
 
 
 @no_grad()

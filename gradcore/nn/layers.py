@@ -204,7 +204,7 @@ class Flatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The flattened input."""
-        return input.flatten(self.start_dim, self.end_dim)  # type: ignore[no-any-return]
+        return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """The dims."""
@@ -244,7 +244,7 @@ class Unflatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The input with more dims."""
-        return input.unflatten(self.dim, self.unflattened_size)  # type: ignore[no-any-return]
+        return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:
         """Dim and sizes."""

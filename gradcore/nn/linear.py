@@ -110,7 +110,7 @@ class Bilinear(Module):
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         """The map applied to the last dims."""
-        return F.bilinear(input1, input2, self.weight, self.bias)  # type: ignore[no-any-return]
+        return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Sizes and whether there is a bias."""

@@ -72,7 +72,7 @@ class LinearCrossEntropyLoss(Module):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss of inputs of the shape ``(batch, in_features)`` or ``(in_features,)``."""
         shape, bias = (self.num_classes, *self.out_features), self.linear.bias
-        return F.linear_cross_entropy(  # type: ignore[no-any-return]
+        return F.linear_cross_entropy(
             input,
             self.linear.weight.reshape(*shape, self.linear.in_features),
             target,

@@ -133,7 +133,7 @@ class TripletMarginWithDistanceLoss(_Loss):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss."""
-        return F.triplet_margin_with_distance_loss(  # type: ignore[no-any-return]
+        return F.triplet_margin_with_distance_loss(
             anchor,
             positive,
             negative,

@@ -74,9 +74,7 @@ class LayerNorm(_Affine):
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalized input."""
-        return F.layer_norm(  # type: ignore[no-any-return]
-            input, self.normalized_shape, self.weight, self.bias, self.eps
-        )
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -122,7 +120,7 @@ class RMSNorm(_Affine):
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalized input."""
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)  # type: ignore[no-any-return]
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -172,7 +170,7 @@ class GroupNorm(_Affine):
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalized input."""
-        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)  # type: ignore[no-any-return]
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -280,9 +278,7 @@ class _BatchNorm(_Running):
         kept = not self.training or self.track_running_stats
         mean: Any = self.running_mean if kept else None
         var: Any = self.running_var if kept else None
-        return F.batch_norm(  # type: ignore[no-any-return]
-            input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps
-        )
+        return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
 
 
 class _InstanceNorm(_Running):
@@ -315,7 +311,7 @@ class _InstanceNorm(_Running):
             momentum,
             self.eps,
         )
-        return out.squeeze(0) if alone else out  # type: ignore[no-any-return]
+        return out.squeeze(0) if alone else out
 
 
 def _made(base: type[_Running], n: int, ndims: tuple[int, ...]) -> type[_Running]:

@@ -31,7 +31,7 @@ class _Pad(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The padded input."""
-        return F.pad(input, self.padding, self.mode)  # type: ignore[no-any-return]
+        return F.pad(input, self.padding, self.mode)
 
     def extra_repr(self) -> str:
         """The widths."""
@@ -57,7 +57,7 @@ class _ConstantPad(_Pad):
 
     def forward(self, input: Tensor) -> Tensor:
         """The padded input."""
-        return F.pad(input, self.padding, "constant", self.value)  # type: ignore[no-any-return]
+        return F.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:
         """Widths and value."""

@@ -127,7 +127,7 @@ class ParameterDict(Module):
         return key
 
     def __getitem__(self, key: str) -> Parameter:
-        return getattr(self, self._check_key(key))
+        return getattr(self, self._check_key(key))  # type: ignore[no-any-return]
 
     def __setitem__(self, key: str, value: Any) -> None:
         setattr(self, self._check_key(key), _as_parameter(value))

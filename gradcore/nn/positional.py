@@ -41,7 +41,7 @@ def embedding(
 ) -> Tensor:
     """`gradcore.nn.functional.embedding`, with the weight first; a negative `padding_idx` stands for none."""
     padding = None if padding_idx < 0 else padding_idx
-    return F.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)  # type: ignore[no-any-return]
+    return F.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
 def batch_norm(
@@ -56,7 +56,7 @@ def batch_norm(
     cudnn_enabled: bool,
 ) -> Tensor:
     """`gradcore.nn.functional.batch_norm` with all of its arguments by position."""
-    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)  # type: ignore[no-any-return]
+    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)  # type: ignore[arg-type]
 
 
 def instance_norm(
@@ -71,12 +71,12 @@ def instance_norm(
     cudnn_enabled: bool,
 ) -> Tensor:
     """`gradcore.nn.functional.instance_norm` with all of its arguments by position."""
-    return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)  # type: ignore[no-any-return]
+    return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
 def kl_div(self: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
     """`gradcore.nn.functional.kl_div` with the reduction as a number: 0 is none, 1 the mean, 2 the sum."""
-    return F.kl_div(self, target, reduction=_REDUCTIONS[reduction], log_target=log_target)  # type: ignore[no-any-return]
+    return F.kl_div(self, target, reduction=_REDUCTIONS[reduction], log_target=log_target)
 
 
 def ctc_loss(
@@ -90,7 +90,7 @@ def ctc_loss(
 ) -> Tensor:
     """`gradcore.nn.functional.ctc_loss` with the reduction as a number: 0 is none, 1 the mean, 2 the sum."""
     chosen = _REDUCTIONS[reduction]
-    return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, chosen, zero_infinity)  # type: ignore[no-any-return]
+    return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, chosen, zero_infinity)
 
 
 def binary_cross_entropy_with_logits(
@@ -102,15 +102,15 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """The function of `gradcore.nn.functional` with the reduction as a number: 0 is none, 1 the mean, 2 the sum."""
     chosen = _REDUCTIONS[reduction]
-    return F.binary_cross_entropy_with_logits(self, target, weight, reduction=chosen, pos_weight=pos_weight)  # type: ignore[no-any-return]
+    return F.binary_cross_entropy_with_logits(self, target, weight, reduction=chosen, pos_weight=pos_weight)
 
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """Norms of a tensor over all dims but one; over all of them for ``dim=-1``. Dims stay, with the size 1."""
     if dim == -1:
-        return v.norm(pow)  # type: ignore[no-any-return]
+        return v.norm(pow)
     others = tuple(d for d in range(v.ndim) if d != dim)
-    return v.norm(pow, others, keepdim=True)  # type: ignore[no-any-return]
+    return v.norm(pow, others, keepdim=True)
 
 
 def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
@@ -124,7 +124,7 @@ def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor
     bias : Tensor
     pad : int
     """
-    return F.conv1d(self.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)  # type: ignore[no-any-return]
+    return F.conv1d(self.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
 
 
 def _cell(name: str, kind: str) -> Callable[..., Any]:

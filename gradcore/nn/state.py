@@ -139,7 +139,7 @@ class State:
             if result is not None and getattr(hook, "_from_public_api", False):
                 raise RuntimeError("state_dict post-hook must return None")
             destination = destination if result is None else result
-        return destination
+        return destination  # type: ignore[no-any-return]
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Add what this module holds itself; subclasses may add to it."""

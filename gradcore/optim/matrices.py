@@ -163,7 +163,7 @@ def _mean_squares(state: dict[str, Any], grad: Tensor, new: float, least: float)
 
 
 def _root_mean_square(t: Tensor) -> Tensor:
-    return t.norm(2) / math.sqrt(t.numel() or 1)  # type: ignore[no-any-return]
+    return t.norm(2) / math.sqrt(t.numel() or 1)
 
 
 # -- Muon -------------------------------------------------------------------------------------------------------------

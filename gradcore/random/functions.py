@@ -98,7 +98,7 @@ def rand(
     """
     shape = sizes(given_sizes("rand", size, named), "rand")
     made = _floating("rand", shape, dtype, device, generator, requires_grad)
-    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    return made if out is None else out.copy_(made)
 
 
 @overridable
@@ -123,7 +123,7 @@ def randn(
     """
     shape = sizes(given_sizes("randn", size, named), "randn")
     made = _floating("randn", shape, dtype, device, generator, requires_grad)
-    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    return made if out is None else out.copy_(made)
 
 
 def _like(name: str) -> Callable[..., Tensor]:
@@ -180,7 +180,7 @@ def randint(
     low, high = (setting("randint", name, "int").take(value) for name, value in (("low", low), ("high", high)))
     shape = sizes((setting("randint", "size", "Sequence[int]").take(size),), "randint")
     made = finished(integers(low, high, shape, dtype, resolve(device), generator), requires_grad)
-    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    return made if out is None else out.copy_(made)
 
 
 @overridable
@@ -230,7 +230,7 @@ def randperm(
     with where.backend.use_index(where.index):
         order = sampling.permutation(where.backend.xp, all_words(draw(n, where, generator)))
         made = finished(wrap(order.astype(wanted.numpy), over(different_levels(), where), wanted), requires_grad)
-    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    return made if out is None else out.copy_(made)
 
 
 @overridable
@@ -279,7 +279,7 @@ def normal(
         if out is None:
             number = 3 if len(tensors) == 2 else 1 if isinstance(mean, Tensor) else 2
             return depending(f"NormalBackward{number}", made, *tensors)  # type: ignore[no-any-return]
-    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    return made if out is None else out.copy_(made)
 
 
 @overridable

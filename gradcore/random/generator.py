@@ -210,7 +210,7 @@ class _DefaultGenerator(Generator):
     """The generator of all random numbers, in which a thread may have a stream of its own."""
 
     @property
-    def _state(self) -> PhiloxState:  # type: ignore[override]
+    def _state(self) -> PhiloxState:
         own = _own.state
         return self._of_all if own is None else own
 

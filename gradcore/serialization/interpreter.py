@@ -316,8 +316,8 @@ def _install() -> None:
     for opcode, value in values.items():
         step(opcode)(lambda run, value=value: run.push(value(run)))  # type: ignore[misc]
     places: dict[bytes, Callable[[Interpreter], int]] = {
-        pickle.BINPUT: lambda run: run.number("<B"),  # type: ignore[no-any-return]
-        pickle.LONG_BINPUT: lambda run: run.number("<I"),  # type: ignore[no-any-return]
+        pickle.BINPUT: lambda run: run.number("<B"),
+        pickle.LONG_BINPUT: lambda run: run.number("<I"),
         pickle.PUT: lambda run: int(_decimal(run.line())),
         pickle.MEMOIZE: lambda run: len(run.memo),
     }

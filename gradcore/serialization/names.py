@@ -125,20 +125,20 @@ def _memory_in(storage: Any) -> Memory:
 def _rebuild(storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, metadata: Any = None) -> Tensor:
     memory = _memory_in(storage)
     out = memory.part(memory.data._dtype, offset, shape, stride, metadata)
-    return out.requires_grad_(exactly(grad, bool))  # type: ignore[no-any-return]
+    return out.requires_grad_(exactly(grad, bool))
 
 
 def _rebuild_typed(
     storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, metadata: Any = None
 ) -> Tensor:
     out = _memory_in(storage).part(exactly(dtype, dtypes.dtype), offset, shape, stride, metadata)
-    return out.requires_grad_(exactly(grad, bool))  # type: ignore[no-any-return]
+    return out.requires_grad_(exactly(grad, bool))
 
 
 def _rebuild_meta(dtype: Any, shape: Any, stride: Any, grad: Any) -> Tensor:
     shape, stride = checked_geometry(shape, stride)
     out = empty_strided(shape, stride, dtype=exactly(dtype, dtypes.dtype), device="meta")
-    return out.requires_grad_(exactly(grad, bool))  # type: ignore[no-any-return]
+    return out.requires_grad_(exactly(grad, bool))
 
 
 def _rebuild_parameter(data: Any, grad: Any, hooks: Any, state: Any = None) -> Parameter:
@@ -158,7 +158,7 @@ def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor
         return _with_attributes(Buffer(out, persistent=lasting), rest)  # type: ignore[no-any-return]
     if cls not in (Tensor, Parameter, Buffer):
         out = retyped(out, cls)
-        if cls.__setstate__ is not Tensor.__setstate__:  # type: ignore[attr-defined]
+        if cls.__setstate__ is not Tensor.__setstate__:
             out.__setstate__(state)
             return out  # type: ignore[no-any-return]
     return _with_attributes(out, state)  # type: ignore[no-any-return]

@@ -56,6 +56,7 @@ assert_type(x.sum().item(), bool | int | float)
 (gradient,) = gradcore.autograd.grad(x.sum(), x)
 assert_type(gradient, Tensor)
 assert_type(gradcore.autograd.grad(x.sum(), {"x": x}), dict[str, Tensor])
+assert_type(gradcore.autograd.grad(x.sum(), [x], allow_unused=True), tuple[Tensor | None, ...])
 
 
 class Square(gradcore.autograd.Function):

@@ -147,8 +147,8 @@ class Helper:
         An interrupt from the keyboard waits, too, and is returned: nobody may see a result while a thread writes into
         it. `wait` may be called again.
         """
-        piece, interrupt = self.piece, None
-        interrupt: BaseException | None
+        interrupt: BaseException | None = None
+        piece = self.piece
         while piece.begun.setdefault("by", None) is not None and not piece.finished:
             try:
                 self.done.acquire()  # also where nobody waited for an earlier piece
@@ -168,7 +168,8 @@ class Pool:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.forget()
+        self.helpers: list[Helper] = []
+        self.lock = threading.Lock()
 
     @property
     def started(self) -> int:
@@ -226,8 +227,7 @@ class Pool:
 
     def forget(self) -> None:
         """The child of a fork has none of its parent's threads, and perhaps a lock that one of them held."""
-        self.helpers: list[Helper] = []
-        self.lock = threading.Lock()
+        self.helpers, self.lock = [], threading.Lock()
 
     def run(self, work: Work, number: int) -> None:
         """Call `work` in the current thread and in so many others, or fewer, which may come too late for it.

@@ -33,7 +33,7 @@ def _by_exponential(x: Tensor) -> Tensor:
 def _by_cayley(x: Tensor) -> Tensor:
     half = _skew(x) / 2
     one = eye(half.shape[-1], dtype=x.dtype, device=x.device)
-    return solve(one - half, one + half)[..., : x.shape[-1]]  # type: ignore[no-any-return]
+    return solve(one - half, one + half)[..., : x.shape[-1]]
 
 
 def _by_reflections(x: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def _orthonormal(x: Tensor) -> Tensor:
     """The nearby matrix with orthonormal columns that is the Q of a QR decomposition with a positive diagonal of R."""
     reflections, factors = x.geqrf()
     q = householder_product(reflections, factors)
-    return q * reflections.diagonal(0, -2, -1).sgn().unsqueeze(-2)  # type: ignore[no-any-return]
+    return q * reflections.diagonal(0, -2, -1).sgn().unsqueeze(-2)
 
 
 def _is_orthonormal(q: Tensor) -> bool:
@@ -127,7 +127,7 @@ class _Orthogonal(Module):
         signs = x.diagonal(0, -2, -1)
         signs.sign_()
         signs[factors == 0.0] *= -1  # a reflection without a vector turns a column around, where LAPACK's does nothing
-        return x  # type: ignore[no-any-return]
+        return x
 
 
 def orthogonal(

@@ -91,7 +91,7 @@ class _SpectralNorm(Module):
     def forward(self, weight: Tensor) -> Tensor:
         """The tensor, divided."""
         if weight.ndim == 1:
-            return F.normalize(weight, dim=0, eps=self.eps)  # type: ignore[no-any-return]
+            return F.normalize(weight, dim=0, eps=self.eps)
         matrix = as_matrix(weight, self.dim)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)

@@ -263,7 +263,7 @@ class _OfAmount(BasePruningMethod):
         scores = self._scores(t)
         mask = default_mask.contiguous().clone()
         self._clear(mask, scores.argsort()[: _number(self.amount, scores.numel())])
-        return mask  # type: ignore[no-any-return]
+        return mask
 
     def _clear(self, mask: Tensor, chosen: Tensor) -> None:
         """Put zeros into a mask where elements of these numbers are."""
@@ -305,7 +305,7 @@ class L1Unstructured(_OfAmount):
     """
 
     def _scores(self, t: Tensor) -> Tensor:
-        return t.detach().abs().flatten()  # type: ignore[no-any-return]
+        return t.detach().abs().flatten()
 
 
 class _OfSlices(_OfAmount):

@@ -54,7 +54,7 @@ def pad_sequence(
 
     def padded(s: Tensor) -> Tensor:
         gap = [0, longest - len(s)] if padding_side == "right" else [longest - len(s), 0]
-        return F.pad(s, [0, 0] * (s.ndim - 1) + gap, value=padding_value)  # type: ignore[no-any-return]
+        return F.pad(s, [0, 0] * (s.ndim - 1) + gap, value=padding_value)
 
     return TENSORS.stack([padded(s) for s in sequences], 0 if batch_first else 1)  # type: ignore[no-any-return]
 

@@ -19,7 +19,7 @@ M = TypeVar("M", bound=Module)
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
     """A weight as a matrix with a row for each index of one dim."""
-    return weight.movedim(dim, 0).flatten(1)  # type: ignore[no-any-return]
+    return weight.movedim(dim, 0).flatten(1)
 
 
 def outputs_of(module: Module) -> int:
@@ -36,7 +36,7 @@ def check_iterations(n: int) -> None:
 def direction(size: int, like: Tensor, eps: float) -> Tensor:
     """A random vector of length one."""
     drawn = empty(size, dtype=like.dtype, device=like.device).normal_()
-    return F.normalize(drawn, dim=0, eps=eps)  # type: ignore[no-any-return]
+    return F.normalize(drawn, dim=0, eps=eps)
 
 
 def improve(vector: Tensor, product: Tensor, eps: float) -> None:
