@@ -342,7 +342,7 @@ def poisson_nll_loss(
     losses = F.exp(input) - target * input if log_input else input - target * F.log(input + eps)
     if full:
         stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
-        losses = losses + F.where(target > 1, stirling, F.zeros_like(stirling))
+        losses = losses + F.to(F.where(target > 1, stirling, F.zeros_like(stirling)), losses.dtype)
     return reduced(F, losses, reduction)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ FAMILIES = """
 PRECISION = {"float16": 8e-3, "bfloat16": 6e-2, "float32": 1e-5, "complex64": 1e-5}
 DOUBLE = 2e-8
 INTEGERS = {"uint8", "int8", "int16", "int32", "int64"}
+UNSIGNED = {"uint16", "uint32", "uint64"}
 
 #: What PyTorch takes and gradcore refuses: names of cases by reason, and the dtypes.
 REFUSED: dict[str, tuple[set[str], set[str]]] = {
@@ -89,7 +92,7 @@ def numbers(array: Any, dtype: dtypes.dtype) -> Any:
         array = array.real
     if dtype.category < 2:
         array = np.trunc(3 * array)
-    return np.array(abs(array) if dtype.name == "uint8" else array)
+    return np.array(array if dtype.is_signed else abs(array))
 
 
 def walk(value: Any, tensor: Any) -> list[Any]:
@@ -181,3 +184,51 @@ def test_pytorch_takes_most_of_what_gradcore_takes() -> None:
             if ours.dtypes is not None:
                 counts[theirs.dtypes is None] += 1
     assert counts[0] > 20 * counts[1]
+
+
+# -- tensors of different dtypes --------------------------------------------------------------------------------------
+
+PAIRS = [
+    (a, b)
+    for a, b in itertools.permutations(["bool", "int64", "float16", "bfloat16", "float32", "float64", "complex64"], 2)
+]
+#: What only gradcore refuses, by reason; PyTorch reads one operand's memory as the other's dtype, or drops a part.
+STRICTER = {
+    "linalg_solve_triangular", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "masked_fill", "lerp",
+    "masked_logaddexp", "instance_norm", "addr", "margin_ranking_loss", "convolution", "multi_margin_loss",
+}  # fmt: skip
+#: What PyTorch has no kernel for, or does not compute for these dtypes.
+NO_KERNEL = r"not implemented for|[Cc]omplex|[Bb]ool|[Ii]nteg|MKL|iinfo|expected Tensor as element|same dtype"
+ALL_OPERATIONS = [op for op in OPS.values() if (op.function or op.method) and not op.random and their_function(op)]
+
+
+def mixed_cases() -> list[Drawn]:
+    """The calls of several floating-point tensors, as many of an operation as there are kinds of arguments."""
+    chosen: dict[Any, Drawn] = {}
+    for op in ALL_OPERATIONS:
+        for case in cases(op):
+            kinds = tuple(a.dtype.kind for a in case.arrays())
+            if sum(kind in "fc" for kind in kinds) > 1 and op.name not in ("block_diag", "broadcast_tensors"):
+                chosen.setdefault((op.name, kinds, len(case.settings)), case)
+    return list(chosen.values())
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in mixed_cases()])
+def test_mixed_dtypes(case: Drawn) -> None:
+    """Results have PyTorch's dtype; what it refuses for the dtypes being different is refused."""
+    arrays = case.arrays()
+    floating = [i for i, a in enumerate(arrays) if a.dtype.kind in "fc"]
+    other = case._replace(op=Theirs(case.op))  # type: ignore[arg-type]
+    for (most, odd), place in itertools.product(PAIRS, floating[:3]):
+        names = [odd if i == place else most if i in floating else None for i in range(len(arrays))]
+        values = [a if n is None else numbers(a, dtypes.DTYPES[n]) for a, n in zip(arrays, names, strict=True)]
+        given = [gc.tensor(v, dtype=n and getattr(gc, n)) for v, n in zip(values, names, strict=True)]
+        theirs = [torch.tensor(v).to(n and getattr(torch, n)) for v, n in zip(values, names, strict=True)]
+        ours = outcome(lambda given=given: case.call(given), gc.Tensor)  # type: ignore[misc]
+        expected = outcome(lambda theirs=theirs: other.call(theirs), torch.Tensor)  # type: ignore[misc]
+        if expected.dtypes is None:
+            assert ours.dtypes is None or re.search(NO_KERNEL, expected.error), (names, expected.error)
+        elif ours.dtypes is None:
+            assert case.op.name in STRICTER or "complex64" in (most, odd), (names, ours.error)
+        elif "complex32" not in expected.dtypes:
+            assert ours.dtypes == expected.dtypes, names

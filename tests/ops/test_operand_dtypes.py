@@ -1,0 +1,158 @@
+"""Every operation with operands of any dtype, with mixed ones, without elements and without dims."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import dtypes
+from gradcore.ops.table import OPS, Op
+from tests.ops.cases import Drawn, cases
+
+OPERATIONS = [op for op in OPS.values() if (op.function or op.method) and not op.random and cases(op)]
+FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+OTHERS = ["bool", "uint8", "int8", "int64", "uint16", "uint64", "float16", "bfloat16", "float32", "complex64"]
+#: What an operation may say of operands that it does not take; `multi_head_attention_forward` asserts, as PyTorch's.
+REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, AssertionError)
+#: What Python and NumPy say, and nobody should hear.
+INNER = ("ufunc", "numpy boolean", "zero-size array", "unsupported operand type", "object has no attribute")
+
+#: Operations of several tensors that take any dtypes of them, by reason.
+ANY_DTYPES = {
+    "the kernel compares the dtypes, which are not converted before": """
+        conv_input conv_output conv_weight diagonal_scatter fill_tensor fill_tensor_ index_add index_copy
+        index_fill_tensor index_write masked_fill_tensor masked_scatter put scatter_src select_scatter slice_scatter
+        strided_write copy copy_ same""",
+    "their function has compared or converted them": """
+        attention flash_attention batch_norm_given bce bce_with_logits class_ones class_pick class_spread class_totals
+        class_weights drawn fused_rms_norm huber_loss_of is_in is_large log_gamma_drawn log_softmax_backward mse_loss_of
+        native_batch_norm native_group_norm native_layer_norm nll pseudo_inverse scan search smooth_l1_loss_of
+        soft_margin softmax_backward softmax_nll solved_again max_pool_chosen""",
+    "the others are indices, masks or counts": """
+        bincount embedding_rows embedding_sum gather gather_backward index_fill_number index_select lu_unpack
+        masked_back masked_fill_number masked_first masked_select max_pool_gather max_pool_spread max_unpool
+        permutation place scatter_value take""",
+}
+
+
+def numbers(array: Any, name: str) -> Any:
+    """The drawn numbers as that dtype can have them; indices, masks and counts as they are."""
+    if array.dtype.kind not in "fc":
+        return gc.tensor(np.asarray(array))
+    dtype = dtypes.DTYPES[name]
+    array = np.asarray(array) if dtype.is_complex else np.asarray(array).real
+    array = np.trunc(3 * array) if dtype.category < 2 else array
+    return gc.tensor(array if dtype.is_signed else abs(array), dtype=dtype)
+
+
+def outcome(case: Drawn, tensors: list[Any]) -> list[Any] | None:
+    """The results, or None if the call is refused as it should be."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return case.outputs(tensors)
+        except REFUSALS as error:
+            text = f"{type(error).__name__}: {error}"
+            assert not any(inner in text for inner in INNER), text
+            return None
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
+def test_every_dtype_is_taken_or_refused_in_words(op: Op) -> None:
+    for case in cases(op)[:4]:
+        for name in OTHERS:
+            outcome(case, [numbers(a, name) for a in case.arrays()])
+
+
+def shapes(array: Any) -> list[tuple[int, ...]]:
+    """The array's shape with one dim of size 0, without dims, and of no elements."""
+    dims = range(array.ndim)
+    return [(), (0,), *(tuple(0 if i == d else n for i, n in enumerate(array.shape)) for d in dims)]
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
+def test_operands_without_elements_or_dims(op: Op) -> None:
+    rng = np.random.default_rng(zlib.crc32(op.name.encode()))
+    for case in cases(op)[:4]:
+        arrays = case.arrays()
+        for i, array in enumerate(arrays):
+            for shape in shapes(array):
+                changed = np.resize(np.asarray(array), shape) if 0 not in shape else np.zeros(shape, array.dtype)
+                name = str(rng.choice(["float32", "float64", "int64", "bool", "complex64", "float16"]))
+                outcome(case, [numbers(changed if k == i else a, name) for k, a in enumerate(arrays)])
+
+
+# -- mixed dtypes -----------------------------------------------------------------------------------------------------
+
+
+def several(op: Op) -> bool:
+    """Whether an operation computes with several tensors together and does not promote them by a rule."""
+    return op.kind not in ("elementwise", "composite") and len(set(op.tensors) - op.unpromoted) > 1
+
+
+def test_what_becomes_of_mixed_dtypes_is_declared() -> None:
+    known = {name for names in ANY_DTYPES.values() for name in names.split()}
+    undeclared = [op.name for op in OPS.values() if several(op) and op.mixed is None and op.name not in known]
+    assert not undeclared
+    assert len([op for op in OPS.values() if op.mixed is not None]) > 30
+
+
+MIXED = [
+    case
+    for op in OPERATIONS
+    for case in cases(op)[:6]
+    if op.kind != "constant" and sum(a.dtype.kind in "fc" for a in case.arrays()) > 1
+]
+#: Whose results have the dtype of one operand (weights, masks and targets are converted), or each that of its own.
+OF_ONE_OPERAND = """
+    as_strided_scatter atleast_1d atleast_2d atleast_3d batch_norm binary_cross_entropy binary_cross_entropy_with_logits
+    broadcast_tensors diagonal_scatter expand_as group_norm huber_loss layer_norm masked_logaddexp meshgrid reshape_as
+    rms_norm scaled_dot_product_attention select_scatter slice_scatter soft_margin_loss type_as view_as
+"""
+
+
+@pytest.mark.parametrize("case", MIXED, ids=lambda case: case.label)
+def test_no_digits_are_lost_with_mixed_dtypes(case: Drawn) -> None:
+    """A result has at least the precision of the most precise operand, or the call is refused."""
+    rng = np.random.default_rng(zlib.crc32(case.label.encode()))
+    floating = [i for i, a in enumerate(case.arrays()) if a.dtype.kind in "fc"]
+    for _ in range(12):
+        first, second = rng.choice(FLOATS[:4], 2, replace=False)
+        odd = rng.choice(floating)
+        names = [str(second if i == odd else first) for i in range(len(case.arrays()))]
+        tensors = [numbers(a, name) for a, name in zip(case.arrays(), names, strict=True)]
+        outs = outcome(case, tensors)
+        if outs is None or case.op.name in OF_ONE_OPERAND.split():
+            continue
+        together = [t.dtype for i, t in enumerate(tensors) if i in floating and t.ndim]
+        if not together:
+            continue
+        common = together[0]
+        for dtype in together[1:]:
+            common = gc.promote_types(common, dtype)
+        found = [t.dtype for t in outs if t.dtype.category > 1]
+        assert all(gc.promote_types(d, common.to_real()).to_real() is d.to_real() for d in found), (names, found)
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", [op for op in OPERATIONS if op.contiguous], ids=lambda op: op.name)
+def test_results_lie_in_order(op: Op) -> None:
+    """Whatever the layout of the operands, so that `view` works and a flattened result is no copy."""
+    if op.kind == "composite":
+        return
+    for case in cases(op)[:4]:
+        for step in (1, 2):
+            tensors = [gc.tensor(np.asarray(a)) for a in case.arrays()]
+            tensors = [
+                gc.stack([t] * step, -1)[..., 0] if step > 1 and t.ndim else t.transpose(0, -1).clone().transpose(0, -1)
+                if t.ndim > 1 else t for t in tensors
+            ]  # fmt: skip
+            for out in outcome(case, tensors) or ():
+                assert out.is_contiguous(), (case.label, step, out.stride())
