@@ -83,7 +83,7 @@ def test_lists_in_themselves() -> None:
     through: list[Any] = [[1.0]]
     through[0].append(through)
     for data in (first, later, pair, through, (first,), [later, later]):
-        with pytest.raises((TypeError, ValueError), match="self-referential|too many dimensions"):
+        with pytest.raises((TypeError, ValueError), match=r"self-referential|too many dimensions"):
             gc.tensor(data)
     deep: Any = 1
     for _ in range(200):
@@ -145,5 +145,5 @@ def test_what_unsigned_integers_are_not(name: str) -> None:
     assert gc.arange(3)[x[1]] == 1  # a number
     with pytest.raises(RuntimeError, match="Promotion for uint16, uint32, uint64 types is not supported"):
         x + gc.tensor([1, 2])
-    with pytest.raises(RuntimeError, match="floating point and complex dtype|can require gradients"):
+    with pytest.raises(RuntimeError, match=r"floating point and complex dtype|can require gradients"):
         x.requires_grad_()

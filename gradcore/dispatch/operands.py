@@ -130,14 +130,18 @@ def index_array(index: Any, device: Any) -> Any:
 
 
 #: What array libraries raise where they have no loop for a dtype, or no memory.
-KERNEL_ERRORS = (TypeError, KeyError, MemoryError)
+KERNEL_ERRORS = (TypeError, KeyError, MemoryError, ValueError)
 _NO_LOOP = ("ufunc ", "numpy boolean", "The numpy boolean", "Cannot cast", "data type")
+
+_TOO_LARGE = ("array is too big", "Maximum allowed dimension", "iterator is too large", "negative dimensions")
 
 
 def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
     """PyTorch's words for what the array library said of a call; errors that are gradcore's own stay as they are."""
     if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
         return OutOfMemoryError(f"{op.path}(): not enough memory: {error}")
+    if str(error).startswith(_TOO_LARGE):
+        return RuntimeError(f"Storage size calculation overflowed: {op.path}(): {error}")
     if not isinstance(error, KeyError) and not str(error).startswith(_NO_LOOP):
         return error
     given = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, Variable)]

@@ -324,7 +324,7 @@ def reciprocal(self):
 # -- integers ------------------------------------------------------------------------------------------------
 
 
-@elementwise(promotion="default -bool -float -complex", numbers=(), inplace="function")
+@elementwise(promotion="default -bool -float -complex", numbers=("self", "other"), inplace="function")
 def gcd(self, other):
     """Greatest common divisor.
 
@@ -335,7 +335,7 @@ def gcd(self, other):
     """
 
 
-@elementwise(promotion="default -bool -float -complex", numbers=(), inplace="function")
+@elementwise(promotion="default -bool -float -complex", numbers=("self", "other"), inplace="function")
 def lcm(self, other):
     """Least common multiple.
 

@@ -94,7 +94,7 @@ def log1p(self):
     self=lambda F, t, self, other: t * F.sigmoid(self - other),
     other=lambda F, t, self, other: t * F.sigmoid(other - self),
     promotion="default -bool -integer",
-    numbers=(),
+    numbers=("self", "other"),
 )
 def logaddexp(self, other):
     """``log(exp(self) + exp(other))``, without overflow.
@@ -110,7 +110,7 @@ def logaddexp(self, other):
     self=lambda F, t, self, other: t * F.sigmoid((self - other) * math.log(2)),
     other=lambda F, t, self, other: t * F.sigmoid((other - self) * math.log(2)),
     promotion="default -bool -integer -complex",
-    numbers=(),
+    numbers=("self", "other"),
 )
 def logaddexp2(self, other):
     """``log2(2**self + 2**other)``, without overflow.
@@ -289,7 +289,7 @@ def rsqrt(F, self):
     self=lambda F, t, other: t * F.exp2(other),
     other=lambda F, t, result: t * (result * math.log(2)),
     promotion="float",
-    numbers=(),
+    numbers=("self", "other"),
     inplace="function",
 )
 def ldexp(self, other):

@@ -253,6 +253,7 @@ def _declare_one(name, run, doc, *settings):
     """A transform along one dim."""
 
     def body(F, self, n: int | None = None, dim: int = -1, norm: str | None = None):
+        _check_sizes([] if n is None else [n])
         s, dims = _along_one(self, n, dim)
         return run(F, self, s, dims, norm, *settings)
 

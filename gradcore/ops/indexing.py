@@ -471,6 +471,10 @@ def repeated_places(F, self):
         return F.xp.zeros(0, self.dtype)
     if int(F.xp.amin(self)) < 0:
         raise RuntimeError("repeats can not be negative")
+    if float(self.sum(dtype="float64")) > 2**62:
+        raise RuntimeError(
+            "Storage size calculation overflowed: repeat_interleave() repeats more than any memory holds"
+        )
     return F.places_repeated_to(self, int(self.sum()))
 
 

@@ -7,7 +7,7 @@ from gradcore.ops.table import elementwise
 _BITS = "default -float -complex"
 
 
-@elementwise(promotion="compare", numbers=())
+@elementwise(promotion="compare", numbers=("self", "other"))
 def logical_and(self, other):
     """Whether both elements are nonzero.
 
@@ -18,7 +18,7 @@ def logical_and(self, other):
     """
 
 
-@elementwise(promotion="compare", numbers=())
+@elementwise(promotion="compare", numbers=("self", "other"))
 def logical_or(self, other):
     """Whether an element of the two is nonzero.
 
@@ -29,7 +29,7 @@ def logical_or(self, other):
     """
 
 
-@elementwise(promotion="compare", numbers=())
+@elementwise(promotion="compare", numbers=("self", "other"))
 def logical_xor(self, other):
     """Whether exactly one element of the two is nonzero.
 

@@ -146,6 +146,7 @@ def _(F, t, self):
     other=lambda F, t: F.zeros_like(t),
     node=lambda self, other: f"CopysignBackward{1 if getattr(other, '_constant', False) else 0}",
     promotion="float -complex",
+    numbers=("self", "other"),
 )
 def copysign(self, other):
     """The magnitude of `self` with the sign of `other`.
@@ -161,7 +162,7 @@ def copysign(self, other):
     self=lambda F, t, self, other: F.where(self != other, t, 0),
     other=lambda F, t: F.zeros_like(t),
     promotion="default -bool -integer -complex",
-    numbers=(),
+    numbers=("self", "other"),
 )
 def nextafter(self, other):
     """The next representable number after `self` in the direction of `other`.

@@ -70,7 +70,7 @@ def where_of(F, self, condition, other):
     other=lambda F, t, self, other: F.where(self > other, 0, F.where(self == other, t / 2, t)),
     promotion=_ORDERED,
     inplace=False,
-    numbers=(),
+    numbers=("self", "other"),
 )
 def maximum(self, other):
     """The larger element; NaN if one is NaN. Ties share the gradient.
@@ -87,7 +87,7 @@ def maximum(self, other):
     other=lambda F, t, self, other: F.where(self < other, 0, F.where(self == other, t / 2, t)),
     promotion=_ORDERED,
     inplace=False,
-    numbers=(),
+    numbers=("self", "other"),
 )
 def minimum(self, other):
     """The smaller element; NaN if one is NaN. Ties share the gradient.
@@ -104,7 +104,7 @@ def minimum(self, other):
     other=lambda F, t, self, other: F.where((self >= other) | F.isnan(other), 0, t),
     promotion=_ORDERED,
     inplace=False,
-    numbers=(),
+    numbers=("self", "other"),
 )
 def fmax(self, other):
     """The larger element; of a NaN and a number the number. The first of two equal ones has the gradient.
@@ -121,7 +121,7 @@ def fmax(self, other):
     other=lambda F, t, self, other: F.where((self <= other) | F.isnan(other), 0, t),
     promotion=_ORDERED,
     inplace=False,
-    numbers=(),
+    numbers=("self", "other"),
 )
 def fmin(self, other):
     """The smaller element; of a NaN and a number the number. The first of two equal ones has the gradient.

@@ -36,6 +36,7 @@ class LinearAlgebra:
     xp: Any
     matmul: Any
     hermitian: Any
+    dot: Any
     sum_over: Any
     sum_to_size: Any
 
@@ -269,7 +270,7 @@ class LinearAlgebra:
         if ord == 2 and x.dtype.kind == "f":
             if axes is None and not keepdim:
                 flat = x.reshape(-1)
-                return self.xp.sqrt(self.xp.dot(flat, flat))
+                return self.xp.sqrt(self.dot(flat, flat))
             return self.xp.sqrt(self.sum_over(x * x, axes, keepdim, None))
         if ord == 0:
             return (x != 0).sum(axis=axes, keepdims=keepdim).astype(x.real.dtype)
