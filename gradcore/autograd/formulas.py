@@ -16,7 +16,18 @@ from gradcore.autograd.variables import Clock, Subclasses, Variable
 from gradcore.ops.table import Formula, Op
 from gradcore.tracebacks import generated_file
 
-__all__ = ["LEAF", "PLANS", "TENSORS", "UNCHANGED", "all_gradients", "are_real", "fit", "node_class", "saving_of"]
+__all__ = [
+    "LEAF",
+    "PLANS",
+    "TENSORS",
+    "UNCHANGED",
+    "all_gradients",
+    "are_real",
+    "fit",
+    "node_class",
+    "saving_of",
+    "widened",
+]
 
 
 class Namespace:
@@ -343,6 +354,8 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
     upcast = upcast and not F.takes_half(op.name, grads if isinstance(grads, list) else [grads])
     if upcast:
         grads = _upcast(grads)
+    elif op.wide and not raw:
+        grads = widened(grads)
     for keys, formula, getters in type(node).rows:
         if op.sequence and keys[0] == op.names[0]:
             span: Sequence[int] = range(len(edges) - len(op.tensors) + 1)
@@ -355,6 +368,8 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
             values[formula.names.index("needs")] = tuple(needed)
         if upcast:
             values = [_upcast(v) for v in values]
+        elif op.wide and not raw:
+            values = [widened(v) for v in values]
         found = _evaluate(op, formula.function, F, grads, values, raw)
         if len(keys) == 1 and not (op.sequence and keys[0] == op.names[0]):
             found = (found,)
@@ -458,6 +473,14 @@ def fit(piece: Any, shape: tuple[int, ...], dtype: Any, F: Any, raw: bool) -> An
             piece = F.real(piece)
         piece = F.to(piece, wanted)
     return piece
+
+
+def widened(value: Any) -> Any:
+    """Tensors of halves in float32: for formulas that read sums which only float32 holds."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(widened(v) for v in value)
+    is_half = isinstance(value, Variable) and value._dtype.is_reduced
+    return TENSORS.to(value, dtypes.float32) if is_half else value
 
 
 def _reduced(grads: Any) -> bool:

@@ -13,7 +13,7 @@ from numbers import Number
 from typing import Any
 
 from gradcore.autograd.edges import chain_of, gradient_edge, replay, requires_grad
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.formulas import TENSORS, widened
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import DUAL, GRAD, local
 from gradcore.autograd.op_nodes import Packed
@@ -295,7 +295,10 @@ def _tangents(
                 continue
             if op.differentials:
                 t = _promoted(t, outs[0])
-            part = formula.function(TENSORS, t, *_values(op, formula, primals, outs))
+            values = _values(op, formula, primals, outs)
+            if op.wide:
+                t, values = widened(t), widened(values)
+            part = formula.function(TENSORS, t, *values)
             total = part if total is None else _plus(total, part)
         if total is None:
             return [None] * (len(outs) if op.variadic else len(op.differentiable))

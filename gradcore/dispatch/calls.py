@@ -172,11 +172,14 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
     if position is not None and raw[position] is not None:
         return results
 
-    def down(array: Any) -> Any:
-        narrow = getattr(array, "dtype", None) == "float32"
+    def down(array: Any, output: str = "") -> Any:
+        narrow = getattr(array, "dtype", None) == "float32" and output not in op.wide
         return state.run(device.kernels["astype"], array, low) if narrow else array
 
-    return type(results)(map(down, results)) if isinstance(results, (tuple, list)) else down(results)
+    if not isinstance(results, (tuple, list)):
+        return down(results)
+    names = ("",) * len(results) if op.variadic else op.outputs
+    return type(results)(map(down, results, names))
 
 
 def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:

@@ -20,6 +20,7 @@ from gradcore.ops.table import composite, general
 
 @general(
     outputs=("result", "mean", "var"),
+    wide=("mean", "var"),
     node="NativeGroupNormBackward0",
     function=False,
     method=False,
@@ -160,6 +161,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
 
 @general(
     outputs=("result", "mean", "var"),
+    wide=("mean", "var"),
     seen_outputs=(0,),
     node="NativeBatchNormBackward0",
     function=False,

@@ -97,6 +97,7 @@ def _node(self: Any, *_: Any) -> str:
         ignore_index,
     ),
     outputs=("result", "total_weight"),
+    wide=("total_weight",),
     connected=("self",),
     differentiable=(0,),
     node=_node,
@@ -122,6 +123,7 @@ def _(F, t, target, weight, total_weight, reduction, ignore_index):
         *grads, target, weight, total_weight, powers, total, reduction, ignore_index
     ),
     outputs=("result", "total_weight", "powers", "total"),
+    wide=("total_weight", "total"),
     seen_outputs=(0,),
     differentiable=(0, 2, 3),
     node=_node,

@@ -54,6 +54,7 @@ def check_parameters(input: Any, *parameters: Any) -> None:
 
 @general(
     outputs=("result", "mean", "var"),
+    wide=("mean", "var"),
     seen_outputs=(0,),
     node="NativeLayerNormBackward0",
     function=False,
@@ -188,6 +189,7 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
 
 @general(
     outputs=("result", "scale"),
+    wide=("scale",),
     seen_outputs=(0,),
     node="FusedRmsNormBackward0",
     function=False,

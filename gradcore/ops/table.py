@@ -158,6 +158,8 @@ class Op:
     #: Whether there are as many outputs as the call asks for.
     variadic: bool = False
     view: bool = False
+    #: Outputs that stay in float32 where operands are float16 or bfloat16: sums that halves may not hold.
+    wide: tuple[str, ...] = ()
 
     @_Option
     def broadcasts(self) -> bool:

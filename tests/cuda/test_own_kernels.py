@@ -341,7 +341,8 @@ def test_half_precision_is_converted_inside(strict: str, name: str, dtype: str, 
         assert b.dtype is a.dtype
         tolerance = 2 * TOLERANCES[dtype]
         np.testing.assert_allclose(b.double().numpy(), a.double().numpy(), rtol=tolerance, atol=tolerance)
-    assert set(used) == {dtype}
+    wide = dtype == "float16" and "norm" in name  # whose statistics float16 need not hold
+    assert set(used) == {"float" if wide else dtype}
     assert len(used) >= 2
 
 

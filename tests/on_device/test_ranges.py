@@ -95,7 +95,9 @@ def test_numbers_are_those_of_the_cpu(name: str, fused: bool) -> None:
         for dtype in DTYPES if fused else DTYPES[:4]:
             given = arguments(op, dtype)
             here = outcome(lambda *x: [op.call(*x)], *given)
-            if isinstance(here, Exception) and len(given) == 2:  # a divisor that is zero, or an exponent below it
+            if (
+                isinstance(here, Exception) and len(given) == 2 and not dtype.is_complex
+            ):  # a divisor that is zero, or an exponent below it
                 keep = given[1] > 0
                 given = [x[keep] for x in given]
                 here = outcome(lambda *x: [op.call(*x)], *given)

@@ -27,6 +27,8 @@ class _Watch:
         self.first = first
         #: The latest checks by their numbers: message, dim and size.
         self.latest: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
+        #: Those before the host last waited, which other streams may not have made yet.
+        self.earlier: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
         #: Those in recorded graphs, which any replay makes again.
         self.recorded: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
         #: The number of the last check.
@@ -119,7 +121,8 @@ class CudaIndexing(CudaKernels, Indexing):
         if watch is None or not (watch.latest or watch.recorded):
             return
         number, index = map(int, self.xp.asnumpy(watch.first))
-        checks = dict([*watch.latest, *watch.recorded])
+        checks = dict([*watch.earlier, *watch.latest, *watch.recorded])
+        watch.earlier.extend(watch.latest)
         watch.latest.clear()
         if not number:
             return

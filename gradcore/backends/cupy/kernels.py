@@ -64,6 +64,8 @@ class CudaKernels:
     def takes_half(self, name: str, arrays: list[Any]) -> bool:
         """Whether an operation computes these float16 or bfloat16 arrays in float32 inside its kernels."""
         family = _IN_HALF.get(name)
+        if family == "normalization" and arrays[0].dtype == np.float16:  # statistics of which need not be numbers of it
+            return False
         return family is not None and self.takes(family, *[a for a in arrays if a is not None])
 
     def uses(self, family: str) -> bool:

@@ -69,9 +69,9 @@ class CudaWindows(CudaKernels, Windows):
     def max_pool_spread(self, x: Any, indices: Any, size: Ints, windows: Ints = ()) -> Any:
         n = len(size)
         lead, outputs = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
-        if not self.takes("windows", x):
+        if not x.size:
             return super().max_pool_spread(x, indices, size, windows)
-        if not windows:
+        if not windows or not self.takes("windows", x):
             planes, volume = prod(lead), prod(size)
             places = indices.reshape(planes, prod(outputs)) + self.xp.arange(planes).reshape(-1, 1) * volume
             rows = self.sum_into_rows(planes * volume, places.reshape(-1), x.reshape(-1, 1))

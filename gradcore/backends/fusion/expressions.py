@@ -66,6 +66,15 @@ class Value:
     def __bool__(self) -> bool:
         raise Unfusable("the formula branches on an element's value")
 
+    def __getitem__(self, index: Any) -> Any:
+        raise Unfusable("the formula takes parts of an array")
+
+    def __iter__(self) -> Any:
+        raise Unfusable("the formula takes parts of an array")
+
+    def __len__(self) -> int:
+        raise Unfusable("the formula asks how many elements there are")
+
     def __getattr__(self, name: str) -> Any:
         raise Unfusable(f"the formula reads {name!r} of an array")
 
