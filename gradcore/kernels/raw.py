@@ -52,7 +52,7 @@ class RawKernel:
         block: int = 256,
         options: Sequence[str] = (),
     ) -> None:
-        if isinstance(block, bool) or not isinstance(block, int) or not 0 < block <= 1024:
+        if type(block) is not int or not 0 < block <= 1024:
             raise ValueError(f"{signature.name}: block= is a number of threads from 1 to 1024, but got {block!r}")
         self.signature, self.reference, self.out = signature, reference, out
         self.threads, self.block, self.options = threads, block, tuple(options)

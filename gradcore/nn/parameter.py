@@ -109,7 +109,9 @@ class Buffer(Tensor):
         out._array, out._device, out._dtype, out._vc = shared._array, shared._device, shared._dtype, shared._vc
         out._edge = out._meta = None
         out.persistent = persistent
-        return out.requires_grad_() if data is not None and data.requires_grad else out
+        if data is not None and data.requires_grad:
+            out.requires_grad_()
+        return out
 
 
 __getattr__ = paths.further(__name__)

@@ -300,7 +300,8 @@ def _batch_norm(
             mean, var = (_for_channels(F, t, input.ndim) for t in (running_mean, running_var))
             out = (input - mean) * F.rsqrt(var + eps)
             out = out if weight is None else out * _for_channels(F, weight, input.ndim)
-            return out if bias is None else out + _for_channels(F, bias, input.ndim)
+            out = out if bias is None else out + _for_channels(F, bias, input.ndim)
+            return out if out.dtype is input.dtype else F.to(out, input.dtype)
         return F.batch_norm_given(input, running_mean, running_var, weight, bias, eps)
     dtype = input.dtype
     if dtype.is_reduced and running_mean is not None:  # statistics are kept with more digits than half precision has

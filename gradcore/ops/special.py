@@ -223,9 +223,11 @@ def _summed(function, x, p):
 
 def _by_order(F, order, x):
     """How `igamma` moves with its order: as gamma numbers, at which it stays what it is, do not."""
+    end = (x == 0) | (x == math.inf)  # where it is 0 or 1, whatever the order
+    x = F.where(end, 1, x)
     log_x = F.log(x)
     density = F.exp(order * log_x - x - F.lgamma(order))  # by the logarithm of x
-    return -density * log_gamma_slope(F, order, log_x)
+    return F.where(end, 0, -density * log_gamma_slope(F, order, log_x))
 
 
 @elementwise(
