@@ -207,8 +207,9 @@ def set_history_loss(policy: HistoryLoss) -> None:
     policy : {'default', 'error', 'warn'}
         ``'default'`` raises where a tensor is written into an element of an array (``array[i] = t``) and where a tensor
         is made of a sequence of tensors (``gradcore.tensor([t0, t1])``), and warns of ``float(t)``, ``complex(t)``,
-        what calls these (``math.sin(t)``, ``array.fill(t)``), and ``gradcore.tensor(t)``. ``'error'`` raises a
-        ``RuntimeError`` everywhere, ``'warn'`` warns everywhere.
+        what calls these (``math.sin(t)``, ``array.fill(t)``), ``gradcore.tensor(t)``, and of tensors in containers that
+        an own `autograd.Function` is called with. ``'error'`` raises a ``RuntimeError`` everywhere, ``'warn'`` warns
+        everywhere.
 
     Raises
     ------

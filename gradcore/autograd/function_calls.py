@@ -11,6 +11,7 @@ from gradcore.autograd import anomaly_mode, forward, views
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.function_results import finish
+from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.variables import Variable, new, tick, version_counter
 
@@ -31,6 +32,18 @@ def bind(function: Callable[..., Any], args: Sequence[Any], named: dict[str, Any
     if bound.kwargs:
         raise TypeError(f"{function.__qualname__}: keyword-only arguments of forward are not supported by apply()")
     return bound.args if separate else bound.args[1:]
+
+
+_CONTAINERS = frozenset((list, tuple, dict))
+
+
+def _holds_differentiated(value: Any) -> bool:
+    """Whether a tensor in nested containers requires grad."""
+    if type(value) is dict:
+        value = value.values()
+    elif type(value) not in _CONTAINERS:
+        return isinstance(value, Variable) and requires_grad(value)
+    return any(map(_holds_differentiated, value))
 
 
 def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
@@ -57,6 +70,8 @@ def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
     ctx = new(cls._backward_cls)
     needs = ctx.needs_input_grad = tuple([isinstance(a, Variable) and requires_grad(a) for a in args])
     record = bool(state.mode & GRAD) and True in needs
+    if state.mode & GRAD and any(type(a) in _CONTAINERS and _holds_differentiated(a) for a in args):
+        history_lost("container")
     ctx._edges = tuple([gradient_edge(a) for a in args if isinstance(a, Variable)]) if record else ()
     before, state.mode = state.mode, state.mode & ~(GRAD | DUAL)
     try:

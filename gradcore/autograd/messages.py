@@ -131,6 +131,11 @@ _LOSSES = {
         "differentiated, or tensor.detach().clone(), rather than gradcore.tensor(tensor).",
         False,
     ),
+    "container": (
+        "A Function got a tensor with requires_grad=True inside a list, tuple or dict, to which no gradient will flow. "
+        "Pass tensors one by one to Function.apply, or tensor.detach().",
+        False,
+    ),
     "sequence": (
         "A tensor of a sequence of tensors with requires_grad=True has none of their histories. Use gradcore.stack to "
         "be differentiated, or tensor.item() for numbers.",

@@ -193,7 +193,12 @@ def test_tensors_in_containers_take_no_part():
         def backward(ctx, grad):
             raise AssertionError("never recorded")
 
-    assert not First.apply([leaf(1.0)]).requires_grad
+    for container in ([leaf(1.0)], (leaf(1.0),), {0: [leaf(1.0)]}):
+        with pytest.warns(UserWarning, match="inside a list, tuple or dict"):
+            assert not First.apply(container).requires_grad
+    with gc.no_grad():
+        First.apply([leaf(1.0)])
+    First.apply([leaf(1.0).detach()])
 
 
 @pytest.mark.parametrize(("materialize", "expected"), [(True, [0.0]), (False, None)])
