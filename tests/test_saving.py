@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -125,6 +126,22 @@ def test_further_kinds_of_objects():
     assert (type(back[9]), back[9].requires_grad) == (nn.Parameter, True)
 
 
+def test_structures_that_are_deep_or_contain_themselves():
+    deep, cyclic, x = [], [1], gc.ones(1)
+    for _ in range(250):
+        deep = [deep]
+    cyclic.append(cyclic)
+    assert round_trip(deep) == deep
+    back = round_trip(cyclic)
+    assert back[1] is back
+    x.me = x
+    for obj in (x, [[deep] for _ in range(2)] + [deep]):
+        for _ in range(800):
+            obj = [obj]
+        with pytest.raises(RecursionError, match="nested too deeply"):
+            written(obj)
+
+
 def test_a_storage_that_is_a_part_is_not_saved():
     with pytest.raises(RuntimeError, match="a part of a storage"):
         written(gc.arange(6.0).storage()[1:3])
@@ -176,6 +193,30 @@ def test_the_old_file_survives_whatever_goes_wrong(tmp_path, monkeypatch, room):
         with pytest.raises(KeyboardInterrupt):
             gc.save(gc.ones(10), path)
     assert gc.equal(gc.load(path), gc.zeros(3))
+    assert [p.name for p in tmp_path.iterdir()] == ["net.pt"]
+
+
+def test_readers_and_writers_at_once(tmp_path):
+    path = tmp_path / "net.pt"
+    gc.save(gc.zeros(1000), path)
+    done, found = threading.Event(), []
+
+    def write(value):
+        while not done.is_set():
+            gc.save(gc.full((1000,), value), path)
+
+    writers = [threading.Thread(target=write, args=(value,)) for value in (1.0, 2.0)]
+    for writer in writers:
+        writer.start()
+    try:
+        for _ in range(50):
+            x = gc.load(path)
+            found.append(bool((x == x[0]).all()))
+    finally:
+        done.set()
+        for writer in writers:
+            writer.join()
+    assert all(found)
     assert [p.name for p in tmp_path.iterdir()] == ["net.pt"]
 
 

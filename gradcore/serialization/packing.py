@@ -35,7 +35,7 @@ class Layout(NamedTuple):
         return cls(strides, sizes, tuple(dims), below if x.size else 0) if x.size else cls((), (0,), (), 0)
 
     @property
-    def count(self) -> int:
+    def numel(self) -> int:
         """The number of elements."""
         return math.prod(self.sizes)
 
@@ -73,16 +73,14 @@ class Layout(NamedTuple):
         offset = offset // view.itemsize + self.below
         if math.prod(self.sizes) == 1 + sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True)):
             return offset, tuple(s // view.itemsize for s in view.strides)  # there are no gaps
-        found = [self._split(step) for step in (offset, *steps)]
-        if None in found:
+        found = [split for split in map(self._split, (offset, *steps)) if split is not None]
+        if len(found) <= len(steps):
             return None
-        start, *counts = found
         for dim, n in enumerate(self.sizes):
-            last = start[dim] + sum((m - 1) * c[dim] for m, c in zip(view.shape, counts, strict=True))  # type: ignore[index]
-            if last >= n:
+            if found[0][dim] + sum((m - 1) * c[dim] for m, c in zip(view.shape, found[1:], strict=True)) >= n:
                 return None
         packed = [math.prod(self.sizes[dim + 1 :]) for dim in range(len(self.sizes))]
-        joined = [sum(k * p for k, p in zip(c, packed, strict=True)) for c in found]  # type: ignore[arg-type]
+        joined = [sum(k * p for k, p in zip(c, packed, strict=True)) for c in found]
         return joined[0], tuple(joined[1:])
 
     def _split(self, step: int) -> list[int] | None:

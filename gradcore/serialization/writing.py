@@ -7,7 +7,7 @@ import pickle
 import sys
 import zipfile
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -63,9 +63,20 @@ _Base: Any = pickle._Pickler
 
 
 class _Pickler(_Base):  # type: ignore[misc]
+    #: How objects are written, by their type.
+    dispatch: ClassVar[dict[Any, Any]] = dict(_Base.dispatch)
+
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol)
         self.memories: dict[int, tuple[_Storage, Any, Layout]] = {}
+
+    def _write_name(self, name: _Name) -> None:
+        self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode())
+
+    dispatch[_Name] = _write_name
+    dispatch[layouts.memory_format] = lambda self, obj: self._write_name(_Name("torch", repr(obj)[6:]))
+    for _kind in {type(dtype) for dtype in dtypes.DTYPES.values()}:
+        dispatch[_kind] = lambda self, obj: self._write_name(_Name("torch", obj.name))
 
     def persistent_id(self, obj: Any) -> Any:
         if isinstance(obj, (TypedStorage, UntypedStorage)):
@@ -76,16 +87,6 @@ class _Pickler(_Base):  # type: ignore[misc]
             obj = stored if isinstance(obj, TypedStorage) else stored._replace(kind=UNTYPED, numel=stored.nbytes)
         return ("storage", *obj[:4]) if isinstance(obj, _Storage) else None
 
-    def save(self, obj: Any, save_persistent_id: bool = True) -> Any:
-        if isinstance(obj, _Name):
-            self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
-            return None
-        if isinstance(obj, dtypes.dtype):
-            return self.save(_Name("torch", obj.name))
-        if isinstance(obj, layouts.memory_format):
-            return self.save(_Name("torch", repr(obj).removeprefix("torch.")))
-        return super().save(obj, save_persistent_id)
-
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Uninitialized):
             return _Name("torch.nn.parameter", type(obj).__name__), (obj.requires_grad,)
@@ -95,7 +96,7 @@ class _Pickler(_Base):  # type: ignore[misc]
             return _Name("torch", "Size"), (tuple(obj),)
         if isinstance(obj, device):
             return _Name("torch", "device"), (obj.type,) if obj.index is None else (obj.type, obj.index)
-        if isinstance(obj, layouts.layout):
+        if type(obj) is layouts.layout:
             return _Name("torch.serialization", "_get_layout"), (repr(obj),)
         if isinstance(obj, tuple) and OUTPUT_TYPES.get(type(obj).__name__) is type(obj):
             return _Name("torch.return_types", type(obj).__name__), (tuple(obj), {})
@@ -121,7 +122,7 @@ class _Pickler(_Base):  # type: ignore[misc]
         if t.is_meta:
             return REBUILD_META, (t.dtype, tuple(t.shape), t.stride(), grad)
         storage, offset, stride = self._memory(t)
-        parts = storage, offset, tuple(t.shape), stride, grad, OrderedDict()
+        parts: tuple[Any, ...] = storage, offset, tuple(t.shape), stride, grad, OrderedDict()
         return (REBUILD_TYPED, (*parts, t.dtype)) if t.dtype in WITHOUT_STORAGES else (REBUILD, parts)
 
     def _memory(self, t: Tensor) -> tuple[_Storage, int, tuple[int, ...]]:
@@ -135,14 +136,14 @@ class _Pickler(_Base):  # type: ignore[misc]
         layout = Layout.of(owner) if owner.dtype == array.dtype else None
         place = None if layout is None else layout.place_of(array, backend.address(array) - backend.address(owner))
         if layout is None or place is None:
-            owner = array = array.copy(order="C")
-            layout = Layout.of(owner)
-            place = 0, tuple(s // array.itemsize for s in array.strides)
+            array = array.copy(order="C")
+            owner, place = array.reshape(-1), (0, tuple(s // array.itemsize for s in array.strides))
+            layout = Layout((1,), (array.size,), (0,), 0)
         if id(owner) not in self.memories:
             typed = t.dtype not in WITHOUT_STORAGES
             kind, size = _Name("torch", f"{t.dtype.scalar_name}Storage") if typed else UNTYPED, owner.itemsize
-            numel = layout.count * (1 if typed else size)
-            storage = _Storage(kind, str(len(self.memories)), str(t.device), numel, layout.count * size)
+            numel = layout.numel * (1 if typed else size)
+            storage = _Storage(kind, str(len(self.memories)), str(t.device), numel, layout.numel * size)
             self.memories[id(owner)] = storage, (backend, owner), layout  # kept, so that no other has its id
         return self.memories[id(owner)][0], *place
 
@@ -187,12 +188,17 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) 
     """
     structure = io.BytesIO()
     pickler = _Pickler(structure, pickle_protocol)
-    pickler.dump(obj)  # before the file is touched: what cannot be saved leaves it as it is
+    try:
+        pickler.dump(obj)  # before the file is touched: what cannot be saved leaves it as it is
+    except RecursionError:
+        raise RecursionError(
+            "what is to be saved is nested too deeply (more than about 300 levels), or is an attribute of itself"
+        ) from None
     with written(f) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("archive/data.pkl", structure.getvalue())
         archive.writestr("archive/byteorder", sys.byteorder)
         for storage, (backend, owner), layout in pickler.memories.values():
             host = backend.to_host(layout.packed(owner))
             with archive.open(f"archive/data/{storage.key}", "w", force_zip64=host.nbytes >= 2**31) as entry:
-                entry.write(memoryview(np.ascontiguousarray(host).reshape(-1).view(np.uint8)))
+                entry.write(np.ascontiguousarray(host).reshape(-1).view(np.uint8).data)
         archive.writestr("archive/version", "3\n")

@@ -16,6 +16,6 @@ def own_header(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     `numpy.ndarray.resize` lead from one to the other, and the memory of this one ends where its elements end.
     """
     try:
-        return np.asarray(memoryview(array))
+        return np.asarray(array.data)
     except ValueError:  # a dtype that buffers do not know
-        return np.asarray(memoryview(array.view(f"u{array.itemsize}"))).view(array.dtype)
+        return np.asarray(array.view(f"u{array.itemsize}").data).view(array.dtype)
