@@ -223,7 +223,9 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | No
         return out.to(device=resolve(device), dtype=dtype or out._dtype)
     if hasattr(data, "__cuda_array_interface__"):
         where = resolve(f"cuda:{data.device.id}" if hasattr(data, "device") else "cuda")
-        out = wrap(where.backend.asarray(data), where)
+        array = where.backend.asarray(data)
+        whole = getattr(array, "base", None) is None
+        out = wrap(array if whole else where.backend.own_header(array), where)
         return out.to(device=where if device is None else device, dtype=dtype or out._dtype)  # type: ignore[no-any-return]
     return tensor(data, dtype=dtype, device=device)
 

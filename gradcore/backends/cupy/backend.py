@@ -242,6 +242,10 @@ class CupyBackend(
             or (a.device_id == b.device_id and a.ptr < b.ptr + b.size and b.ptr < a.ptr + a.size)
         )
 
+    def own_header(self, x: Any) -> Any:
+        """The same memory as an array that is a view of no other."""
+        return self.xp.ndarray(x.shape, x.dtype, x.data, x.strides)
+
     def restrided(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
         """A view of `x` that knows so by its ``base``, which CuPy's `as_strided` leaves out."""
         view = x.view()

@@ -98,6 +98,10 @@ class Movement:
         """The array whose memory `x` is a view of; itself if it has its own."""
         return _owner(x)
 
+    def own_header(self, x: Any) -> Any:
+        """The same memory as an array that is a view of no other; here the array itself."""
+        return x
+
     def _span(self, x: Any) -> Any:
         """The memory from the first to the last element in it of an array with other strides."""
         if not x.size or any(s % x.itemsize for s in x.strides):
