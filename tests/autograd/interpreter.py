@@ -18,8 +18,10 @@ class Memory:
     #: Of derivatives: those that take their place with the next write, as a base has been detached from its history.
     later = None
 
-    def __init__(self, numbers):
+    def __init__(self, numbers, ordered=True):
         self.numbers = numbers
+        #: Whether they lie in the order of the tensor's indices, and not in that of what they were computed from.
+        self.ordered = ordered
 
 
 @dataclass
@@ -58,7 +60,7 @@ class Slot:
     def is_contiguous(self):
         """Whether the places follow each other in memory."""
         flat = self.places().reshape(-1)
-        return bool((np.diff(flat) == 1).all())
+        return self.values.ordered and bool((np.diff(flat) == 1).all())
 
     def places(self):
         """The places of real numbers, with a last dim for real and imaginary parts."""

@@ -15,7 +15,7 @@ import warnings
 import numpy as np
 
 import gradcore as gc
-from tests.autograd.interpreter import BINARY, UNARY, Memory, along_difference, fresh, linear
+from tests.autograd.interpreter import BINARY, UNARY, Memory, Slot, along_difference, fresh, linear
 
 SHAPES = [(2, 3), (3, 2), (4,), (2, 2), (1, 3), (2, 1, 2), (), (3, 8), (1,), (3, 4)]
 DTYPES = ["float64", "float64", "float64", "float64", "float32"]
@@ -441,10 +441,11 @@ class Run:
         self.tensors.append(t)
         self.slots.append(slot)
 
-    def keep_fresh(self, t, value, slope):
+    def keep_fresh(self, t, value, slope, ordered=False):
         need(self.T is not gc or tuple(t.shape) == np.shape(value) or self.fails(t, value))
         self.results.add(len(self.tensors))
         self.keep(t, fresh(value, slope, str(t.dtype).rpartition(".")[2]))
+        self.slots[-1].values.ordered = ordered
 
     def fails(self, t, value):
         raise AssertionError(f"shape {tuple(t.shape)} for {np.shape(value)}")
@@ -471,7 +472,7 @@ class Run:
             t = call(self.T, a, b)
         if names[k % len(names)] in ONE_OUTPUT and t.grad_fn is not None and self.compares:
             t.grad_fn.register_prehook(lambda grads: self.sees_one(grads))
-        self.keep_fresh(t, value, slope * (not off))
+        self.keep_fresh(t, value, slope * (not off), True)
 
     def sees_one(self, grads):
         assert len(grads) == 1, f"{len(grads)} upstream gradients"
@@ -506,17 +507,24 @@ class Run:
         p.where = after
         self.results.discard(next(n for n, slot in enumerate(self.slots) if slot is p))
         self.reshaped = self.reshaped or off
+        self.settle(p.values)
 
     def write(self, a, b, p, q, k, off):
         name = WRITES[k % len(WRITES)]
         need(not p.is_complex or name in ("mul", "add", "sub", "neg", "square", "copy", "zero", "own part"))
-        before = q.slope if p.slopes.later is not None or q.slopes.later is not None else None
-        with self.T.set_grad_enabled(not off):
-            written, value, slope = self.written(name, a, b, p, q, k // len(WRITES), off)
-        if before is not None:  # derivatives of a base that was detached: the interpreter follows no further
-            self.reshaped = True
+        pending = any(slot.values is p.values and slot.slopes.later is not None for slot in self.slots)
+        need(not pending or name not in ("own part", "unrecorded part"))  # what is written already is no write
+        old = p.slopes
+        if pending:  # the operand has the history that it had; what is written to has that of its base
+            q = Slot(q.values, Memory(q.slopes.numbers.copy()), q.where)
+            p.slopes = p.slopes.later or p.slopes
+        try:
+            with self.T.set_grad_enabled(not off):
+                written, value, slope = self.written(name, a, b, p, q, k // len(WRITES), off)
+        except BaseException:
+            p.slopes = old
+            raise
         self.settle(p.values)
-        written = self.slot_now(written, p)
         written.write(value, slope, recorded=not off)
 
     def settle(self, values):
@@ -524,10 +532,6 @@ class Run:
         for slot in self.slots:
             if slot.values is values and slot.slopes.later is not None:
                 slot.slopes = slot.slopes.later
-
-    def slot_now(self, written, p):
-        written.slopes = p.slopes
-        return written
 
     def written(self, name, a, b, p, q, k, off):
         """Write in the library; returns the slot that was written to and what was written."""
