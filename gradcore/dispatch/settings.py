@@ -43,8 +43,12 @@ def _item(tensor: Any, one_element: bool = False) -> Any:
     return tensor.item()
 
 
+#: The range of integers that PyTorch takes.
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
 def _long(value: int) -> int:
-    if not -(2**63) <= value < 2**63:
+    if not _LEAST <= value <= _MOST:
         raise ValueError("Overflow when unpacking long long")
     return value
 
@@ -164,13 +168,18 @@ def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     def converted(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, (tuple, list)):
             raise Unfit
-        found: list[Any] = []
-        try:
-            found.extend(map(convert, values))
+        try:  # Python's own integers are exact as they are
+            return tuple([v if v.__class__ is int and _LEAST <= v <= _MOST else convert(v) for v in values])
         except Unfit as error:
-            place = len(found)
+            place = next(i for i, value in enumerate(values) if _is_unfit(value))
             raise Unfit(f", but found element of type {type(values[place]).__name__} at pos {place}{error}") from None
-        return tuple(found)
+
+    def _is_unfit(value: Any) -> bool:
+        try:
+            convert(value)
+        except Unfit:
+            return True
+        return False
 
     return converted
 
@@ -263,7 +272,7 @@ class Setting:
             If it is none of what the parameter takes.
         """
         reason = ""
-        for kind in self.kinds:
+        for kind in self.kinds if not isinstance(value, (tuple, list)) else self.kinds[::-1]:  # sequences come last
             try:
                 return kind.convert(value)
             except Unfit as error:
