@@ -104,7 +104,7 @@ def _logit_loss(F: Any, self: Any, target: Any, pos_weight: Any) -> Any:
     """``softplus(self) - target * self``; weighted, ``(1 - target) * self + w * softplus(-self)``."""
     tail = F.log1p(F.exp(-F.abs(self)))
     if pos_weight is None:
-        return F.clamp(self, 0, None) - self * target + tail
+        return (1 - target) * self + F.clamp(-self, 0, None) + tail
     return (1 - target) * self + (1 + (pos_weight - 1) * target) * (tail + F.clamp(-self, 0, None))
 
 
