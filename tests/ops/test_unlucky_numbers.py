@@ -1,4 +1,4 @@
-"""Indices, pivots, sizes and matrices that no operation can compute with end in an error; what is left undone is zero."""
+"""Indices, pivots, sizes and matrices that nothing can be computed with end in an error; nothing to do gives zeros."""
 
 from __future__ import annotations
 
