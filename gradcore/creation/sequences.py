@@ -65,6 +65,7 @@ def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
 
 def _numbers(*values: Any) -> list[Any]:
     """What bounds that may be tensors hold; nothing is differentiated by them."""
+    _check_bounds(*values)
     return [v.detach().item() if isinstance(v, Tensor) else v for v in values]
 
 
@@ -80,8 +81,15 @@ def _differentiated(*values: Any) -> bool:
     return any(isinstance(v, Tensor) and is_differentiated(v) for v in values)
 
 
+def _check_bounds(*values: Any) -> None:
+    for v in values:
+        if isinstance(v, Tensor) and v._array.ndim:
+            raise RuntimeError(f"linspace only supports 0-dimensional start and end tensors, but got {v.ndim} dim(s)")
+
+
 def _moving(start: Any, end: Any, steps: int, dtype: Any, device: Any, out: Tensor | None) -> Tensor:
     """Evenly spaced numbers that move with their bounds."""
+    _check_bounds(start, end)
     shares = linspace(0, 1, steps, dtype=dtype, device=device)
     made = start * (1 - shares) + end * shares
     return made if out is None else into(out, made)

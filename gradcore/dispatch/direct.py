@@ -185,7 +185,10 @@ def _tests(op: Op, first: int) -> list[str]:
     if _several(op, first):
         return ["(type(a0) is not list and type(a0) is not tuple)", "not a0", "type(a0[0]) not in plain"]
     settings = [i for i in range(len(op.names)) if i not in op.edge_of and op.kind == "elementwise"]
-    return [_foreign(op, first), *(f"type(a{i}) is complex" for i in settings)]
+    numbers = {i for i, setting in settings_of(op).items() if any(kind.words == "Number" for kind in setting.kinds)}
+    return [
+        _foreign(op, first), *(f"type(a{i}) is complex{f' or a{i} is True' if i in numbers else ''}" for i in settings)
+    ]  # fmt: skip
 
 
 def _settled(op: Op) -> Iterator[str]:

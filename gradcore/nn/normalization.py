@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradcore import dtypes
 from gradcore.creation import empty, ones, tensor, zeros
+from gradcore.dispatch.settings import setting
 from gradcore.nn import functional as F
 from gradcore.nn.docstrings import Docstring
 from gradcore.nn.init import ones_, zeros_
@@ -14,6 +15,13 @@ from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 
 __all__ = ["GroupNorm", "LayerNorm", "RMSNorm", "SyncBatchNorm"]
+
+
+def sizes_of(shape: Any) -> tuple[int, ...]:
+    """The sizes of the last dims, of which one is given as it is."""
+    several = isinstance(shape, Sequence) or getattr(shape, "ndim", 0) > 0
+    taken = setting("layer_norm", "normalized_shape", "Ints").take(tuple(shape) if several else shape)
+    return (taken,) if isinstance(taken, int) else taken
 
 
 class _Affine(Module):
@@ -67,7 +75,7 @@ class LayerNorm(_Affine):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = sizes_of(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._add(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
         self.reset_parameters()
@@ -113,7 +121,7 @@ class RMSNorm(_Affine):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = sizes_of(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         made = Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
         self.register_parameter("weight", made)
