@@ -19,7 +19,7 @@ __all__ = ["GroupNorm", "LayerNorm", "RMSNorm", "SyncBatchNorm"]
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
     """The sizes of the last dims, of which one is given as it is."""
-    several = isinstance(shape, Sequence) or getattr(shape, "ndim", 0) > 0
+    several = isinstance(shape, (tuple, list)) or getattr(shape, "ndim", 0) > 0
     taken = setting("layer_norm", "normalized_shape", "Ints").take(tuple(shape) if several else shape)
     return (taken,) if isinstance(taken, int) else taken
 

@@ -49,7 +49,7 @@ ACCIDENTS = {
     ("split", "truth"), ("split", "grad"), ("split", "one real"), ("roll", "truth"), ("tensordot", "real"),
     ("tensordot", "grad"), ("tensordot", "one element"), ("tensordot", "one real"), ("new", "index"),
     ("random_ to", "None"), ("Tensor", "index"), ("sum", "truth"), ("conv1d", "truth"), ("tensordot", "bool"),
-    ("Linear", "bool"), ("to", "float"), ("to", "complex"), ("sum", "one element"), ("leaky_relu", "huge"),
+    ("Linear", "bool"), ("to", "float"), ("to", "complex"), ("to", "nan"), ("sum", "one element"), ("leaky_relu", "huge"),
 }  # fmt: skip
 
 CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
