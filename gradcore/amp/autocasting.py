@@ -13,6 +13,7 @@ from gradcore.amp.policies import POLICIES
 from gradcore.backends import registry
 from gradcore.dtypes import DTypeLike
 from gradcore.tensor import Tensor
+from gradcore.tracebacks import shortened
 
 __all__ = [
     "autocast",
@@ -50,6 +51,7 @@ def is_autocast_available(device_type: str) -> bool:
     return _checked(device_type) in POLICIES
 
 
+@shortened
 def _known(device_type: Any) -> str:
     if not is_autocast_available(device_type):
         raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")

@@ -16,10 +16,12 @@ from gradcore.creation.filled import empty
 from gradcore.dispatch.settings import setting
 from gradcore.size import Size
 from gradcore.tensor import Tensor, is_differentiated
+from gradcore.tracebacks import shortened
 
 __all__ = ["legacy_tensor"]
 
 
+@shortened
 def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, **named: Any) -> Any:
     """What ``Tensor(...)`` makes: of sizes an uninitialised tensor, of data a copy in the default dtype.
 

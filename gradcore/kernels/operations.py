@@ -20,6 +20,7 @@ from gradcore.kernels.signatures import read_signature
 from gradcore.namespaces import register_op
 from gradcore.ops.parameters import Parameter, names_of
 from gradcore.ops.table import OPS, Op, elementwise, general
+from gradcore.tracebacks import shortened
 
 __all__ = ["operation"]
 
@@ -29,6 +30,7 @@ _numbers = itertools.count()
 _HIDDEN = {"function": False, "method": False}
 
 
+@shortened
 def operation(
     forward: Any,
     backward: Any,

@@ -90,20 +90,18 @@ class TestPool:
         assert done == [True]
 
     def test_a_smaller_pool_ends_threads(self) -> None:
-        def running() -> int:
-            return sum(thread.name == "gradcore" for thread in threading.enumerate())
-
-        before = running()
         pool = Pool(3)
         meeting = threading.Barrier(4, timeout=20)
         pool.run(lambda: meeting.wait() and None, 3)
-        assert running() == before + 3
+        helpers = pool.helpers
+        assert all(helper.native_id for helper in helpers)
         pool.resize(1)
         for _ in range(200):
-            if running() == before + 1:
+            if sum(helper.native_id is not None for helper in helpers) == 1:
                 break
             time.sleep(0.01)
-        assert running() == before + 1
+        assert [helper.native_id is not None for helper in helpers] == [True, False, False]
+        assert pool.helpers == helpers[:1]
         assert sorted(numbers_in(pool, 4, 3)) == [0, 1, 2, 3]
 
 
@@ -165,8 +163,9 @@ class TestCores:
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
         monkeypatch.setattr(os, "sched_setaffinity", lambda _, where: placed.append(set(where)))
         monkeypatch.setattr(thread_pool, "current_core", iter([2, 2, 1, 1]).__next__)
-        pool = Pool(1)
-        for _ in range(4):
+        pool, meeting = Pool(1), threading.Barrier(2, timeout=20)
+        pool.run(lambda: meeting.wait() and None, 1)  # it starts
+        for _ in range(3):
             numbers_in(pool, 3, 1)
         assert placed == [{0, 1}, {0, 2}]
 

@@ -92,7 +92,7 @@ class Helper:
         Empty, or the one for whom it works.
     """
 
-    __slots__ = ("away_from", "done", "piece", "thread", "user", "wake")
+    __slots__ = ("away_from", "done", "native_id", "piece", "user", "wake")
 
     def __init__(self) -> None:
         self.away_from = -1
@@ -101,9 +101,10 @@ class Helper:
         self.done.acquire()
         self.user: dict[str, object] = {}
         self.piece = _NOTHING
-        self.thread = threading.Thread(target=self._serve, name="gradcore", daemon=True)
+        self.native_id: int | None = None
 
     def _serve(self) -> None:
+        self.native_id = threading.get_native_id()
         _here.part = True
         np.seterr(all="ignore")
         while True:
@@ -112,6 +113,7 @@ class Helper:
             if piece.begun.setdefault("by", me) is not me:  # taken back, or done before
                 continue
             if piece.work is None:
+                self.native_id = None
                 return
             try:
                 piece.work()
@@ -125,16 +127,17 @@ class Helper:
 
     def keep_away(self, core: int) -> None:
         """Keep the thread away from a core, where its caller is."""
-        if core != self.away_from and self.thread.native_id is not None:
-            keep_away(self.thread.native_id, core)
+        if core != self.away_from and self.native_id is not None:
+            keep_away(self.native_id, core)
             self.away_from = core
 
     def give(self, work: Work | None) -> None:
         """Have a piece of work done; it has none at the moment."""
         self.piece = _Piece(work)
-        if self.thread.ident is None:
+        if self.native_id is None and work is not None:
             try:
-                self.thread.start()
+                # Not a `threading.Thread`, whose start waits: for ever, if an interrupt hits the thread's first step.
+                _thread.start_new_thread(self._serve, ())
             except RuntimeError:  # the interpreter is about to end, or there are as many as the system allows
                 return
         # If it has not yet noticed that the last piece was taken back, it will find this one.
