@@ -27,7 +27,9 @@ __all__ = [
     "DisableTorchFunctionSubclass",
     "TorchFunctionMode",
     "get_default_nowrap_functions",
+    "get_ignored_functions",
     "get_overridable_functions",
+    "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
     "has_torch_function_unary",
@@ -229,6 +231,29 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
             found.setdefault(home, []).append(op.call)
     found[Tensor] = [call for call in _calls_of_tensors() if call not in NOT_CONVERTED]
     return found
+
+
+@functools.cache
+def get_ignored_functions() -> set[Callable[..., Any]]:
+    """Public functions that no argument takes over: those that make tensors, and settings."""
+    import gradcore
+
+    found = {value for name in gradcore.__all__ if inspect.isfunction(value := getattr(gradcore, name))}
+    return found - {call for calls in get_overridable_functions().values() for call in calls}
+
+
+@functools.cache
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., int]]:
+    """For each function that arguments can take over, one with the same parameters that returns -1."""
+
+    def override(call: Callable[..., Any]) -> Callable[..., int]:
+        def answer(*args: Any, **kwargs: Any) -> int:
+            return -1
+
+        answer.__signature__ = inspect.signature(call)  # type: ignore[attr-defined]
+        return answer
+
+    return {call: override(call) for calls in get_overridable_functions().values() for call in calls}
 
 
 @functools.cache

@@ -172,6 +172,7 @@ profiler.profiler: ProfilerAction profile schedule supported_activities tensorbo
 serialization < types: MAP_LOCATION
 signal.windows.windows: bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann
 signal.windows.windows: kaiser nuttall
+utils < utils.swapping: swap_tensors
 utils.data._utils.collate < utils.data: default_collate default_convert
 utils.data._utils.worker < utils.data: get_worker_info
 utils.data.dataloader: DataLoader default_collate default_convert get_worker_info

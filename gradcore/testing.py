@@ -28,7 +28,7 @@ from gradcore import creation, dtypes, paths, random
 from gradcore.creation.filled import sizes
 from gradcore.tensor import Tensor
 
-__all__ = ["assert_close", "make_tensor"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
 #: Relative and absolute tolerances by dtype; others are compared exactly.
 _TOLERANCES = {
@@ -235,6 +235,20 @@ def assert_close(
     found = comparison.differences(actual, expected)
     if found:
         raise AssertionError(msg(found) if callable(msg) else msg or found)
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """`assert_close` under an older name: whatever is no tensor is made one, dtypes and devices may differ."""
+    pair = [t if isinstance(t, Tensor) else creation.tensor(t) for t in (actual, expected)]
+    settings = {"check_device": False, "check_dtype": False, "check_stride": False, "msg": msg or None}
+    assert_close(*pair, rtol=rtol, atol=atol, equal_nan=equal_nan, **settings)  # type: ignore[arg-type]
 
 
 def make_tensor(
