@@ -83,7 +83,7 @@ def leaky_relu(F, self, negative_slope: float = 0.01):
 @elementwise(
     self=lambda F, t, self, weight: F.where(self > 0, t, weight * t),
     weight=lambda F, t, self: F.where(self > 0, 0, t * self),
-    connected=("self",),
+    connected=("self", "weight"),
     promotion=_REAL,
     node="PreluKernelBackward0",
     function=False,

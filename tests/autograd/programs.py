@@ -482,6 +482,7 @@ class Run:
         change = VIEWS[name]
         need(name != "flattened" or p.is_contiguous)
         need(p.where.ndim > (name == "diagonal") or name in WITHOUT_DIMS)
+        need(name != "narrowed" or p.shape[0])
         slot = p.view(lambda places: change(places, k // len(VIEWS)))
         try:
             with self.T.set_grad_enabled(not off):
@@ -967,6 +968,15 @@ def main(arguments):
             compared[name] += modes[name](draw(seed))
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
+            if len(differ) < 100:
+                print(
+                    seed,
+                    name,
+                    type(error).__name__,
+                    where.name,
+                    str(error).strip()[:150].replace("\n", " "),
+                    flush=True,
+                )
             differ.setdefault((name, type(error).__name__, where.name), []).append(
                 (seed, str(error).strip()[:100].replace("\n", " "))
             )
