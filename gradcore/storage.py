@@ -19,7 +19,7 @@ from gradcore.autograd.variables import version_counter, wrap
 from gradcore.creation import empty, from_numpy, tensor
 from gradcore.device import DeviceLike
 from gradcore.dtypes import DTypeLike
-from gradcore.ops.geometry import each
+from gradcore.ops.geometry import contiguous_strides, each
 from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = ["TypedStorage", "UntypedStorage"]
@@ -325,12 +325,8 @@ def located(source: Any, dtype: dtypes.dtype, storage_offset: Any, size: Any, st
         flat = source._flat if isinstance(source, TypedStorage) else _memory_of(source)
     offset = operator.index(storage_offset)
     shape = (max(flat.numel() - offset, 0),) if size is None else each(size)
-    if stride is None:
-        stride, step = [], 1
-        for n in reversed(shape):
-            stride.insert(0, step)
-            step *= max(n, 1)
-    return TENSORS.as_strided(flat.detach(), shape, each(stride), offset)  # type: ignore[no-any-return]
+    stride = contiguous_strides(shape) if stride is None else each(stride)
+    return TENSORS.as_strided(flat.detach(), shape, stride, offset)  # type: ignore[no-any-return]
 
 
 for _method in (storage, untyped_storage, storage_type):

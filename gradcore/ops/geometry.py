@@ -9,12 +9,31 @@ from typing import Any
 
 from gradcore.ops.shapes import wrap_dim
 
-__all__ = ["broadcast_shape", "distinct", "each", "expanded", "inverse", "moved", "reshape_error", "unflattened"]
+__all__ = [
+    "broadcast_shape",
+    "contiguous_strides",
+    "distinct",
+    "each",
+    "expanded",
+    "inverse",
+    "moved",
+    "reshape_error",
+    "unflattened",
+]
 
 
 def each(value: Any) -> tuple[int, ...]:
     """One number, or a sequence of them, as a tuple of ints."""
     return (index(value),) if hasattr(value, "__index__") else tuple(map(index, value))
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor whose elements lie in the order of their indices."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
 
 
 def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times in the list of dims") -> tuple[int, ...]:

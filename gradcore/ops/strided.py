@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.ops.annotations import Ints
-from gradcore.ops.geometry import each
+from gradcore.ops.geometry import contiguous_strides, each
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, linear
 from gradcore.ops.triangular import check_part
@@ -131,7 +131,7 @@ def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: i
         grad, F.new_zeros(grad, src_shape), size, stride, offset
     ),
     src=lambda F, grad, size, stride, offset: F.strided_copy(
-        grad, grad.shape, _contiguous(grad.shape), size, stride, offset
+        grad, grad.shape, contiguous_strides(grad.shape), size, stride, offset
     ),
     node="AsStridedScatterBackward0",
     upcast=False,
@@ -145,12 +145,3 @@ def strided_write(F, self, src, size: Any, stride: Any, offset: int):
     check_part(src, part)
     part[...] = src
     return out
-
-
-def _contiguous(shape):
-    """The strides of a tensor whose elements lie in the order of their indices."""
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))

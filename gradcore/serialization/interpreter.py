@@ -120,6 +120,11 @@ class Interpreter:
             raise error("the structure in the file ends too soon")
         return self.data[start : self.at]
 
+    def byte(self) -> int:
+        """The next byte, as a number."""
+        self.at += 1
+        return self.data[self.at - 1]
+
     def number(self, layout: str) -> Any:
         """The next number, of fixed length."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
@@ -281,20 +286,20 @@ def _install() -> None:
         pickle.NEWTRUE: lambda run: True,
         pickle.NEWFALSE: lambda run: False,
         pickle.BININT: lambda run: run.number("<i"),
-        pickle.BININT1: lambda run: run.number("<B"),
+        pickle.BININT1: lambda run: run.byte(),
         pickle.BININT2: lambda run: run.number("<H"),
-        pickle.LONG1: lambda run: int.from_bytes(run.take(run.number("<B")), "little", signed=True),
+        pickle.LONG1: lambda run: int.from_bytes(run.take(run.byte()), "little", signed=True),
         pickle.LONG4: lambda run: int.from_bytes(run.take(run.number("<i")), "little", signed=True),
         pickle.INT: lambda run: _decimal(run.line()),
         pickle.LONG: lambda run: _decimal(run.line().removesuffix("L")),
         pickle.BINFLOAT: lambda run: run.number(">d"),
         pickle.FLOAT: lambda run: float(run.line()),
-        pickle.SHORT_BINSTRING: lambda run: run.take(run.number("<B")).decode("ascii"),
+        pickle.SHORT_BINSTRING: lambda run: run.take(run.byte()).decode("ascii"),
         pickle.BINSTRING: lambda run: run.take(run.number("<i")).decode("ascii"),
-        pickle.SHORT_BINUNICODE: lambda run: run.take(run.number("<B")).decode("utf-8", "surrogatepass"),
+        pickle.SHORT_BINUNICODE: lambda run: run.take(run.byte()).decode("utf-8", "surrogatepass"),
         pickle.BINUNICODE: lambda run: run.take(run.number("<I")).decode("utf-8", "surrogatepass"),
         pickle.BINUNICODE8: lambda run: run.take(run.number("<Q")).decode("utf-8", "surrogatepass"),
-        pickle.SHORT_BINBYTES: lambda run: run.take(run.number("<B")),
+        pickle.SHORT_BINBYTES: lambda run: run.take(run.byte()),
         pickle.BINBYTES: lambda run: run.take(run.number("<I")),
         pickle.BINBYTES8: lambda run: run.take(run.number("<Q")),
         pickle.BYTEARRAY8: lambda run: bytearray(run.take(run.number("<Q"))),
@@ -308,7 +313,7 @@ def _install() -> None:
         pickle.TUPLE2: lambda run: _last(run, 2),
         pickle.TUPLE3: lambda run: _last(run, 3),
         pickle.GLOBAL: lambda run: run.find(f"{run.line()}.{run.line()}"),
-        pickle.BINGET: lambda run: _recalled(run, run.number("<B")),
+        pickle.BINGET: lambda run: _recalled(run, run.byte()),
         pickle.LONG_BINGET: lambda run: _recalled(run, run.number("<I")),
         pickle.GET: lambda run: _recalled(run, _decimal(run.line())),
         pickle.BINPERSID: lambda run: run.memory(run.stack.pop()),
@@ -316,7 +321,7 @@ def _install() -> None:
     for opcode, value in values.items():
         step(opcode)(lambda run, value=value: run.push(value(run)))  # type: ignore[misc]
     places: dict[bytes, Callable[[Interpreter], int]] = {
-        pickle.BINPUT: lambda run: run.number("<B"),
+        pickle.BINPUT: lambda run: run.byte(),
         pickle.LONG_BINPUT: lambda run: run.number("<I"),
         pickle.PUT: lambda run: int(_decimal(run.line())),
         pickle.MEMOIZE: lambda run: len(run.memo),
@@ -350,7 +355,7 @@ def _recalled(run: Interpreter, place: int) -> Any:
 
 @step(pickle.PROTO)
 def _proto(run: Interpreter) -> None:
-    protocol = run.number("<B")
+    protocol = run.byte()
     if protocol > pickle.HIGHEST_PROTOCOL:
         raise error(f"the structure in the file is of pickle's unknown protocol {protocol}")
 

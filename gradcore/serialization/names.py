@@ -16,6 +16,7 @@ from gradcore.device import device
 from gradcore.dispatch import OUTPUT_TYPES
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.uninitialized import UninitializedBuffer, UninitializedParameter
+from gradcore.ops.geometry import contiguous_strides
 from gradcore.serialization.interpreter import check_names
 from gradcore.size import Size
 from gradcore.storage import TypedStorage, UntypedStorage
@@ -97,7 +98,10 @@ class Memory:
         room = sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1 if all(shape) else 0
         if offset + room > flat.numel():
             raise refused("a tensor in the file reaches beyond its memory")
-        view = flat._device.backend.strided(flat._array, shape, stride, offset)
+        if not offset and room == flat.numel() and stride == contiguous_strides(shape):
+            view = flat._array.reshape(shape)
+        else:
+            view = flat._device.backend.strided(flat._array, shape, stride, offset)
         return wrap(view, flat._device, dtype)  # type: ignore[no-any-return]
 
 
