@@ -100,9 +100,8 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     if src.__class__ not in Subclasses.plain and (found := overloaded((src,))):
         return hand_over(type(self).copy_, found, (self, src), {})
     if isinstance(src, dispatch.Number):
-        src = TENSORS.full(
-            (), src, dtype=src.__class__ if src.__class__ in (bool, int, float, complex) else None, device=self._device
-        )
+        kind = next((kind for kind in (bool, int, float, complex) if isinstance(src, kind)), None)
+        src = TENSORS.full((), src, dtype=kind, device=self._device)
     elif not isinstance(src, Variable):
         src = TENSORS.as_tensor(src, device=self._device)
     if src._array.shape != self._array.shape:

@@ -62,8 +62,8 @@ def _read(data: Any, wanted: dtypes.dtype | None) -> tuple[np.ndarray[Any, Any],
         raise _ragged(data) from None
 
 
-_NUMBERS = frozenset((bool, int, float, complex))
-_LISTS = frozenset((list, tuple))
+_NUMBERS: frozenset[type] = frozenset((bool, int, float, complex))
+_LISTS: frozenset[type] = frozenset((list, tuple))
 
 
 def _number_types(data: Any) -> set[type] | None:
@@ -75,7 +75,7 @@ def _number_types(data: Any) -> set[type] | None:
         first = first[0]
     else:
         raise ValueError(f"too many dimensions '{type(data).__name__}'")
-    level = (data,)
+    level: Any = (data,)
     while True:
         found = set(map(type, level))
         if found <= _NUMBERS:
