@@ -100,8 +100,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     if src.__class__ not in Subclasses.plain and (found := overloaded((src,))):
         return hand_over(type(self).copy_, found, (self, src), {})
     if isinstance(src, dispatch.Number):
-        kind = next((kind for kind in (bool, int, float, complex) if isinstance(src, kind)), None)
-        src = TENSORS.full((), src, dtype=kind, device=self._device)
+        src = TENSORS.full((), src, dtype=_python_type(src), device=self._device)
     elif not isinstance(src, Variable):
         src = TENSORS.as_tensor(src, device=self._device)
     if src._array.shape != self._array.shape:
@@ -109,6 +108,11 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     if src._device.real is not self._device.real:
         src = TENSORS.to(src, self._device, non_blocking=non_blocking)
     return overwrite(OPS["copy"], self, "copy_into", (_cast(src, self),), (src, non_blocking))
+
+
+def _python_type(number: Any) -> type | None:
+    """The type of a Python number, which as a dtype is the one in full; None for others."""
+    return next((kind for kind in (bool, int, float, complex) if isinstance(number, kind)), None)
 
 
 def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:

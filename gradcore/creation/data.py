@@ -68,7 +68,7 @@ _LISTS: frozenset[type] = frozenset((list, tuple))
 
 def _number_types(data: Any) -> set[type] | None:
     """The types of what nested lists hold, if these are Python's numbers alone; not one call for each number."""
-    first = data
+    first: Any = data
     for _ in range(_MOST_DIMS + 1):
         if first.__class__ not in _LISTS or not first:
             break
