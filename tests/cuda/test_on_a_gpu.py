@@ -41,7 +41,8 @@ def test_generated_kernels(op: Op) -> None:
         if found is not None:
             compare(backend.to_host(found), expected, case.label)
         if slopes is not None:
-            grad, values = case.values()
+            with np.errstate(all="ignore"):
+                grad, values = case.values()
             values = {n: _on_device(backend, v) for n, v in values.items()}
             pieces = case.fused_gradients(backend, (_on_device(backend, grad), values))
             for piece, slope in zip(pieces or (), slopes if pieces else (), strict=True):
@@ -51,7 +52,7 @@ def test_generated_kernels(op: Op) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("name", CALLS)
 def test_kernels_of_rows(name: str, dtype: str) -> None:
-    data = drawn(dtype, 40, 6)
+    data = drawn(dtype, 4 if "strided" in name else 40, 6)
     results = []
     for device in ("cpu", "cuda"):
         x = gc.tensor(data, device=device, requires_grad=True)

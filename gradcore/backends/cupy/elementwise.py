@@ -68,12 +68,15 @@ class CudaElementwise(CudaFusion):
     # -- selection: CuPy has no bfloat16 there, but numbers that are only moved can be any of that size ------------
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        kinds: set[Any] = {v.dtype for v in (x, y) if isinstance(v, (self.array_type, np.generic))}
+        kinds = {v.dtype for v in filter(self._is_number, (x, y))}
         if len(kinds) != 1 or not _is_bfloat16(*kinds):
             return self.xp.where(condition, x, y)
         (dtype,) = kinds
-        x, y = (v if hasattr(v, "dtype") else dtype.type(v) for v in (x, y))
-        return self.xp.where(condition, x.view(np.uint16), y.view(np.uint16)).view(dtype)
+        bits = [(v if hasattr(v, "view") else dtype.type(v)).view(np.uint16) for v in (x, y)]
+        return self.xp.where(condition, *bits).view(dtype)
+
+    def _is_number(self, value: Any) -> bool:
+        return isinstance(value, (self.array_type, np.generic))
 
     def tril(self, x: Any, diagonal: int = 0) -> Any:
         return self._triangle("tril", x, diagonal)
