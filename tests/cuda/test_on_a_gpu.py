@@ -35,7 +35,10 @@ def test_generated_kernels(op: Op) -> None:
     backend = registry.find("cuda")
     for case in (case for case in CASES if case.op is op):
         with np.errstate(all="ignore"):
-            expected = case.expected()
+            try:
+                expected = case.expected()
+            except OverflowError:  # a bound that the dtype has not, which is refused before
+                continue
             slopes = case.expected_gradients() if case.differentiable and op.name not in UNKNOWN else None
         found = case.fused(backend, [_on_device(backend, a) for a in case.args])
         if found is not None:
