@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -120,6 +120,8 @@ def _run_all(commands: list[list[str]], parts: int) -> None:
     pool = ThreadPoolExecutor(parts)
     try:
         for done in [pool.submit(run, command) for command in commands]:
+            while not done.done():
+                wait((done,), 0.2)  # and then there is a step at which Ctrl-C is noticed
             done.result()
     finally:
         ended = True

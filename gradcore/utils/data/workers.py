@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ __all__ = ["END", "WorkerInfo", "Workers", "get_worker_info"]
 END = object()
 #: Seconds to wait for what workers are in the middle of when a loop ends before its last batch.
 PATIENCE = 1.0
+#: Seconds after which a thread that waits looks whether it was interrupted.
+LOOK = 0.2
 _local = threading.local()
 
 
@@ -158,9 +160,11 @@ class Workers:
 
 
 def _result(future: Future[Any], timeout: float) -> Any:
-    try:
-        return future.result(timeout or None)
-    except TimeoutError as error:
-        if future.done():
-            raise
-        raise RuntimeError(f"DataLoader timed out after {timeout} seconds") from error
+    """What a worker returned or raised; this thread looks up now and then: Ctrl-C may come just before it waits."""
+    end = time.monotonic() + timeout
+    while not future.done():
+        left = end - time.monotonic() if timeout else LOOK
+        if left <= 0:
+            raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+        wait((future,), min(left, LOOK))
+    return future.result()
