@@ -77,7 +77,7 @@ class _Distribution(importlib.metadata.Distribution):
         return text if filename == "METADATA" else None
 
     def locate_file(self, path: Any) -> Path:
-        return Path(gradcore.__file__).parent / path
+        return Path(gradcore.__file__).parent / str(path)
 
 
 class _Finder(MetaPathFinder):

@@ -92,6 +92,7 @@ def isinstance(obj: Any, target_type: Any) -> bool:
     """Whether an object is of a type, or of one of several; of ``list[int]`` and its like, what it is a list of too."""
     if _is_instance(target_type, tuple):
         return any(isinstance(obj, each) for each in target_type)
+    inner: Any
     origin, inner = getattr(target_type, "__origin__", None), getattr(target_type, "__args__", ())
     if origin is None:
         return _is_instance(obj, target_type)

@@ -238,7 +238,8 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
     """Public functions that no argument takes over: those that make tensors, and settings."""
     import gradcore
 
-    found = {value for name in gradcore.__all__ if inspect.isfunction(value := getattr(gradcore, name))}
+    public: Any = vars(gradcore)["__all__"]
+    found: set[Any] = {value for name in public if inspect.isfunction(value := getattr(gradcore, name))}
     return found - {call for calls in get_overridable_functions().values() for call in calls}
 
 

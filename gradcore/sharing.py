@@ -45,7 +45,7 @@ def share_memory_(self: Tensor) -> Tensor:
     from multiprocessing.sharedctypes import RawArray
 
     array = self._array
-    block = RawArray(ctypes.c_byte, max(array.nbytes, 1))
+    block: Any = RawArray(ctypes.c_byte, max(array.nbytes, 1))
     moved = np.frombuffer(block, array.dtype, array.size).reshape(array.shape)
     moved[...] = array
     self._array = moved
@@ -63,6 +63,7 @@ def shared_with_processes(t: Tensor) -> tuple[Any, ...] | None:
     return _attached, (
         type(t),
         block._wrapper,
+        len(block),
         offset,
         array.dtype,
         array.shape,
@@ -73,11 +74,11 @@ def shared_with_processes(t: Tensor) -> tuple[Any, ...] | None:
 
 
 def _attached(
-    cls: Any, wrapper: Any, offset: int, kind: Any, shape: Any, strides: Any, dtype: Any, requires_grad: bool
+    cls: Any, wrapper: Any, size: int, offset: int, kind: Any, shape: Any, strides: Any, dtype: Any, requires_grad: bool
 ) -> Any:
-    from multiprocessing.sharedctypes import rebuild_ctype
+    from multiprocessing import sharedctypes
 
-    block = rebuild_ctype(ctypes.c_byte, wrapper, wrapper.get_size())
+    block: Any = sharedctypes.rebuild_ctype(ctypes.c_byte, wrapper, size)  # type: ignore[attr-defined]
     array: Any = np.ndarray(shape, kind, np.frombuffer(block, np.uint8), offset, strides)
     made = wrap(array, CPU, dtype)
     return made.requires_grad_(requires_grad) if cls is Tensor else cls(made, requires_grad)

@@ -31,7 +31,8 @@ def _default(cls: type) -> bool:
     torch = _library()
     if torch is None or not issubclass(cls, torch.Tensor):
         return False
-    handler, own = (getattr(each.__torch_function__, "__func__", None) for each in (cls, torch.Tensor))
+    classes: tuple[Any, ...] = cls, torch.Tensor
+    handler, own = (getattr(each.__torch_function__, "__func__", None) for each in classes)
     return handler is own
 
 

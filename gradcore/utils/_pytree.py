@@ -184,8 +184,15 @@ _KINDS: dict[type, _Kind] = {
         lambda values, context: defaultdict(context[0], zip(context[1], values, strict=True)),
         _mapped,
         "collections.defaultdict",
-        lambda context: [f"{context[0].__module__}:{context[0].__qualname__}", context[1]],
-        lambda context: [_class(context[0]), context[1]],
+        lambda context: {
+            "default_factory_module": context[0].__module__,
+            "default_factory_name": context[0].__qualname__,
+            "dict_context": context[1],
+        },
+        lambda written: [
+            _class(f"{written['default_factory_module']}:{written['default_factory_name']}"),
+            written["dict_context"],
+        ],
     ),
     deque: _Kind(
         lambda value: (list(value), value.maxlen),

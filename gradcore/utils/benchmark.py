@@ -165,6 +165,7 @@ class Timer:
         if str(getattr(language, "name", language)).lower() not in ("python", "py"):
             raise ValueError("Timer: statements are Python")
         self._timer = timeit.Timer(stmt, setup, timer, dict(globals or {}))
+        self._clock = timer
         self._names = (label or stmt, label, sub_label, description)
         self.num_threads, self.env = num_threads, env
 
@@ -227,7 +228,7 @@ class Timer:
 
     def _block_size(self, least: float) -> int:
         """How many runs take a thousandth of the whole time, and a hundred times as long as reading the clock."""
-        clock = min(timeit.Timer("pass", timer=self._timer.timer).timeit(0) for _ in range(5))
+        clock = min(timeit.Timer("pass", timer=self._clock).timeit(0) for _ in range(5))
         number, wanted = 1, max(100 * clock, least / 1000)
         self._timer.timeit(1)
         while self._timer.timeit(number) < wanted and number < 10**8:
@@ -293,6 +294,6 @@ class Compare:
                 lines.append(f"{count} thread{'s' * (count != 1)}: ".ljust(len(lines[0]), "-"))
                 threads = count
             values = (cells.get(column, "") for column in columns)
-            shown = "".join(f"  |  {value:>{width}}" for value, width in zip(values, widths, strict=True))
-            lines.append(f"      {name:<{first - 6}}{shown}")
+            line = "".join(f"  |  {value:>{width}}" for value, width in zip(values, widths, strict=True))
+            lines.append(f"      {name:<{first - 6}}{line}")
         return "\n".join([*lines, "", f"Times are in {_NAMES[unit]} ({unit})."])
