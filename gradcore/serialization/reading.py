@@ -74,7 +74,7 @@ class _Unpickler(pickle.Unpickler):
 
     def __init__(self, file: Any, memories: _Memories) -> None:
         super().__init__(file)
-        self.persistent_load = memories
+        self.persistent_load = memories  # type: ignore[method-assign]
 
     def find_class(self, module: str, name: str) -> Any:
         known = KNOWN.get(f"{module}.{name}") or allowed(f"{module}.{name}")
