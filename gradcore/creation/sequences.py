@@ -69,11 +69,11 @@ def _numbers(*values: Any) -> list[Any]:
     return [v.detach().item() if isinstance(v, Tensor) else v for v in values]
 
 
-def _bounds(function: str, start: Any, end: Any) -> tuple[Any, Any]:
-    """Both bounds, of which the first is 0 where only one is given."""
+def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
+    """Both bounds and the step; of the bounds the first is 0 where only one is given."""
     if end is None and start is None:
         raise TypeError(f"{function}() missing required argument: 'end'")
-    return (0, start) if end is None else (0 if start is None else start, end)
+    return (0, start, step) if end is None else (start or 0, end, step)
 
 
 def _differentiated(*values: Any) -> bool:
@@ -119,7 +119,7 @@ def arange(
     if local.state.mode & FUNCTIONS:
         given = (start,) if end is None else (start or 0, end) if step == 1 else (start or 0, end, step)
         return created(arange, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
-    start, end = _bounds("arange", start, end)
+    start, end, step = _bounds("arange", start, end, step)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * (1 if step > 0 else -1) < 0:
@@ -149,7 +149,7 @@ def range(
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
-    start, end = _bounds("range", start, end)
+    start, end, step = _bounds("range", start, end, step)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     count = math.floor((end - start) / step) + 1
 

@@ -93,9 +93,10 @@ def number(value: Any) -> Any:
     if isinstance(value, np.generic):
         kind = value.dtype.kind
         return {"b": bool, "i": int, "u": int, "c": complex}.get(kind, _float)(value)
-    for kind in (bool, int, float, complex):
-        if isinstance(value, kind):
-            return kind(value)
+    python_type: Any
+    for python_type in (bool, int, float, complex):
+        if isinstance(value, python_type):
+            return python_type(value)
     raise Unfit
 
 
