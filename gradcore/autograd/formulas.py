@@ -155,7 +155,8 @@ def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
     def connecting(F: Any, grad: Any, node: Any) -> Any:
         piece = call(F, grad, node)
         if node.metas is not None and piece is not None:
-            piece = fit(piece, *node.metas[number], F, False)
+            shape, dtype = node.metas[number]
+            piece = fit(piece, shape, dtype, F, False)
         return connected(piece, node, number, through_result)
 
     return connecting
