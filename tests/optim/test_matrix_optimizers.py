@@ -25,7 +25,7 @@ def trained(name: str, device: str = "cpu", steps: int = 30, dtype: Any = gc.flo
         loss.backward()
         return loss
 
-    losses = [float(optimizer.step(closure)) for _ in range(steps)]
+    losses = [optimizer.step(closure).item() for _ in range(steps)]
     return p, optimizer, losses
 
 
