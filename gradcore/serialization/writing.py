@@ -98,7 +98,8 @@ class _Pickler(_Base):  # type: ignore[misc]
             return _Name("torch", "device"), (obj.type,) if obj.index is None else (obj.type, obj.index)
         if type(obj) is layouts.layout:
             return _Name("torch.serialization", "_get_layout"), (repr(obj),)
-        if OUTPUT_TYPES.get(type(obj).__name__) is type(obj):
+        results: Any = OUTPUT_TYPES.get(type(obj).__name__)
+        if results is type(obj):
             return _Name("torch.return_types", type(obj).__name__), (tuple(obj), {})
         return NotImplemented
 
