@@ -290,7 +290,7 @@ def _zeta_slope(F, s, q):
         for i in (2 * j + 1, 2 * j + 2):
             product, logs = product * (s + i), logs + 1 / (s + i)
         power = power / (q * q)
-    return total
+    return F.where(s > 1, total, math.nan)  # the sum has no limit otherwise
 
 
 @elementwise(

@@ -24,7 +24,7 @@ from tests.backends.test_tiles import ELEMENTWISE, Array, derivative, formulas, 
 F = NumpyBackend()
 SIZE = 20_000
 #: Units in the last place of the result, or of one where that is larger.
-BOUND, BOUNDS = 4, {"entr": 8, "gelu": 8, "mish": 32}
+BOUND, BOUNDS = 4, {"entr": 8, "gelu": 8, "mish": 32, "zeta": 64}
 #: Operations, and how many of their formulas have to be loops.
 LOOPS = {
     "gelu": 2, "silu": 2, "mish": 2, "softplus": 2, "elu": 2, "hardswish": 2, "leaky_relu": 2, "relu": 1, "tanh": 1,
@@ -61,6 +61,9 @@ def test_every_formula(compiled: Any, name: str, dtype: str) -> None:
         try:
             expected = formula(F, *operands)
         except (TypeError, ValueError, NotImplementedError):  # what is left out
+            continue
+        except RuntimeError as error:
+            assert "up to the degree" in str(error)  # polynomials of the huge numbers
             continue
         result = compiled.by_loop(formula, operands)
         if result is not None:
