@@ -62,8 +62,9 @@ def test_every_formula(compiled: Any, name: str, dtype: str) -> None:
             expected = formula(F, *operands)
         except (TypeError, ValueError, NotImplementedError):  # what is left out
             continue
-        except RuntimeError as error:
-            assert "up to the degree" in str(error)  # polynomials of the huge numbers
+        except RuntimeError:
+            if "polynomial" not in name:  # which the huge numbers give too many steps
+                raise
             continue
         result = compiled.by_loop(formula, operands)
         if result is not None:
