@@ -41,8 +41,9 @@ SHARES = {"kernels": 0.25, "products": 0.1, "streams": 0.05, "graphs": 0.15, "de
 
 #: Which kernels of the package an operation uses, by the file that they are in: what can be left out.
 FAMILIES = {
-    "attention": "attention", "cross_entropy": "cross_entropy", "lists": "lists", "normalization": "normalization",
-    "segments": "segments", "softmax": "softmax", "windows": "windows", "generated": "elementwise",
+    "attention": "attention", "cross_entropy": "cross_entropy", "grids": "grids", "lists": "lists",
+    "normalization": "normalization", "segments": "segments", "softmax": "softmax", "windows": "windows",
+    "generated": "elementwise",
 }  # fmt: skip
 
 
@@ -118,6 +119,10 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "avg_pool2d": (lambda x: F.avg_pool2d(x.unflatten(0, (1, 1, -1)), 3, 2, 1), ((17, 19), (64, 64))),
     "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x.unflatten(0, (1, 1, -1)), (5, 4)), ((17, 19),)),
     "adaptive_max_pool2d": (lambda x: F.adaptive_max_pool2d(x.unflatten(0, (1, 1, -1)), (5, 4)), ((17, 19),)),
+    "grid_sample": (
+        lambda x: F.grid_sample(x[None, None], x.unflatten(1, (-1, 2))[None], align_corners=False),
+        ((17, 20), (64, 64)),
+    ),
     "unfold": (lambda x: F.unfold(x.unflatten(0, (1, 1, -1)), 3, padding=1), ((9, 11),)),
     "conv2d": (lambda x: F.conv2d(x.unflatten(0, (1, 1, -1)), x[None, None, :3, :3], padding=1), ((9, 11), (33, 31))),
     "embedding": (lambda x: F.embedding(gc.arange(40, device=x.device) % 3, x), ((7, 5), (50, 300))),

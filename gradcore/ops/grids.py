@@ -2,103 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from itertools import product
 from math import prod
-from typing import Any
+from operator import mul
+from typing import Any, NamedTuple
 
 from gradcore import dtypes
 from gradcore.ops.losses import warn
 from gradcore.ops.samples import case, floats
-from gradcore.ops.table import composite
+from gradcore.ops.table import composite, general
 
 # Parameter of the cubic convolution.
 _A = -0.75
 
 
-def _position(coordinate: Any, size: int, align_corners: bool) -> Any:
-    """Where a coordinate between -1 and 1 lies among the elements of a dim."""
-    if align_corners:
-        return (coordinate + 1) * ((size - 1) / 2)
-    return ((coordinate + 1) * size - 1) / 2
-
-
-def _inside(F: Any, position: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
-    """The position from which a point outside takes its value, by the padding mode."""
+def _inside(F: Any, position: Any, size: int, padding_mode: str, align_corners: bool) -> tuple[Any, Any]:
+    """The position from which a point outside takes its value, by the padding mode; and its slope, None for one."""
     if padding_mode == "zeros":
-        return position
+        return position, None
+    slope: Any = 1.0
     if padding_mode == "reflection":
         low, span = (0.0, size - 1) if align_corners else (-0.5, size)
         if not span:
-            return F.zeros_like(position)
-        distance = F.abs(position - low)
-        flips = F.floor(distance / span).detach()
+            return F.zeros_like(position), F.zeros_like(position)
+        away = position - low
+        distance = F.abs(away)
+        flips = F.floor(distance / span)
         rest = distance - flips * span
-        position = F.where(F.remainder(flips, 2) == 0, rest, span - rest) + low
-    return F.clamp(position, 0, size - 1)
+        even = flips - F.floor(flips / 2) * 2 == 0
+        position = F.where(even, rest, span - rest) + low
+        slope = F.where(even == (away >= 0), F.ones_like(away), -F.ones_like(away))
+    between = (position >= 0) & (position <= size - 1)
+    return F.clamp(position, 0, size - 1), F.where(between, slope, F.zeros_like(position))
 
 
-def _index(F: Any, position: Any, size: int) -> Any:
-    """Positions that are whole numbers as int64; what is far outside, or no number, just outside."""
-    position = position.detach()
-    return F.clamp(F.where(position == position, position, -1.0), -1, size).to(dtypes.int64)
+class _Taps(NamedTuple):
+    """The elements of a dim that each point reads.
+
+    Attributes
+    ----------
+    indices : list of Tensor
+        Where they are, as whole numbers of the coordinates' dtype; possibly outside.
+    weights : list of Tensor
+        What they count with.
+    slopes : list of Tensor
+        The derivatives of the weights by the coordinate; none where weights are constant.
+    """
+
+    indices: list[Any]
+    weights: list[Any]
+    slopes: list[Any]
 
 
-class _Image:
-    """The input, flattened, at whole positions."""
-
-    def __init__(self, F: Any, input: Any) -> None:
-        self.F, self.sizes = F, tuple(input.shape[2:])
-        self.lead = tuple(input.shape[:2])
-        self.flat = F.reshape(input, (*self.lead, prod(self.sizes)))
-
-    def at(self, indices: Sequence[Any], weight: Any) -> Any:
-        """The elements ``(batch, channels, points)`` times a weight ``(batch, points)``; zero outside."""
-        F = self.F
-        place: Any = 0
-        known: Any = None
-        for index, size in zip(indices, self.sizes, strict=True):
-            here = (index >= 0) & (index < size)
-            known = here if known is None else known & here
-            place = place * size + F.clamp(index, 0, size - 1)
-        place = F.expand(F.unsqueeze(place, 1), (*self.lead, place.shape[-1]))
-        return F.gather(self.flat, 2, place) * F.unsqueeze(weight * known, 1)
-
-
-def _linear(F: Any, image: _Image, positions: list[Any]) -> Any:
-    """The corners around each point, weighted with the distances to the opposite ones."""
-    before = [F.floor(p).detach() for p in positions]
-    total = None
-    for corner in product((0, 1), repeat=len(positions)):
-        weight = None
-        for bit, p, b in zip(corner, positions, before, strict=True):
-            share = p - b if bit else 1 - (p - b)
-            weight = share if weight is None else weight * share
-        indices = [_index(F, b + bit, size) for bit, b, size in zip(corner, before, image.sizes, strict=True)]
-        part = image.at(indices, weight)
-        total = part if total is None else total + part
-    return total
-
-
-def _nearest(F: Any, image: _Image, positions: list[Any]) -> Any:
-    indices = [_index(F, F.round(p), size) for p, size in zip(positions, image.sizes, strict=True)]
-    return image.at(indices, F.ones_like(positions[0]))
-
-
-def _cubic(F: Any, image: _Image, positions: list[Any], padding_mode: str, align_corners: bool) -> Any:
-    """The sixteen elements around each point of a plane, each of which may lie outside."""
-    before = [F.floor(p).detach() for p in positions]
-    taps = []
-    for p, b, size in zip(positions, before, image.sizes, strict=True):
-        t = p - b
-        weights = (_far(t + 1), _near(t), _near(1 - t), _far(2 - t))
-        places = (_inside(F, b + k, size, padding_mode, align_corners) for k in (-1, 0, 1, 2))
-        taps.append([(_index(F, place, size), w) for place, w in zip(places, weights, strict=True)])
-    total = None
-    for (row, down), (column, across) in product(*taps):
-        part = image.at((row, column), down * across)
-        total = part if total is None else total + part
-    return total
+def _taps(F: Any, coordinate: Any, size: int, mode: str, padding_mode: str, align_corners: bool) -> _Taps:
+    scale = (size - 1) / 2 if align_corners else size / 2
+    position = (coordinate + 1) * scale if align_corners else ((coordinate + 1) * size - 1) / 2
+    if mode == "bicubic":
+        before = F.floor(position)
+        t = position - before
+        places = [_inside(F, before + k, size, padding_mode, align_corners)[0] for k in (-1, 0, 1, 2)]
+        weights = [_far(t + 1), _near(t), _near(1 - t), _far(2 - t)]
+        slopes = [_far_slope(t + 1), _near_slope(t), -_near_slope(1 - t), -_far_slope(2 - t)]
+        return _Taps(places, weights, [s * scale for s in slopes])
+    position, slope = _inside(F, position, size, padding_mode, align_corners)
+    if mode == "nearest":
+        return _Taps([F.round(position)], [F.ones_like(position)], [])
+    before = F.floor(position)
+    t = position - before
+    slope = F.ones_like(t) * scale if slope is None else slope * scale
+    return _Taps([before, before + 1], [1 - t, t], [-slope, slope])
 
 
 def _near(x: Any) -> Any:
@@ -106,9 +80,109 @@ def _near(x: Any) -> Any:
     return ((_A + 2) * x - (_A + 3)) * x * x + 1
 
 
+def _near_slope(x: Any) -> Any:
+    return (3 * (_A + 2) * x - 2 * (_A + 3)) * x
+
+
 def _far(x: Any) -> Any:
     """Cubic convolution between distances of 1 and 2."""
     return ((_A * x - 5 * _A) * x + 8 * _A) * x - 4 * _A
+
+
+def _far_slope(x: Any) -> Any:
+    return (3 * _A * x - 10 * _A) * x + 8 * _A
+
+
+class _Tap(NamedTuple):
+    """One element that each point reads.
+
+    Attributes
+    ----------
+    place : Tensor
+        Its index in the flattened image, ``(batch, points)``; a valid one also for elements outside.
+    known : Tensor
+        Whether it is inside.
+    weight : Tensor
+        What it counts with.
+    slopes : list of Tensor
+        The derivatives of the weight by each coordinate; none where weights are constant.
+    """
+
+    place: Any
+    known: Any
+    weight: Any
+    slopes: list[Any]
+
+
+def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: str, align: bool) -> Iterator[_Tap]:
+    n = len(sizes)
+    points = F.reshape(grid, (grid.shape[0], prod(grid.shape[1:-1]), n))
+    lines = [_taps(F, F.select(points, 2, n - 1 - d), size, mode, padding_mode, align) for d, size in enumerate(sizes)]
+    for chosen in product(*(range(len(line.weights)) for line in lines)):
+        place: Any = 0
+        known: Any = None
+        for line, k, size in zip(lines, chosen, sizes, strict=True):
+            index = line.indices[k]
+            here = (index >= 0) & (index <= size - 1)
+            known = here if known is None else known & here
+            place = place * size + F.to(F.where(here, index, F.zeros_like(index)), dtypes.int64)
+        weights = [line.weights[k] for line, k in zip(lines, chosen, strict=True)]
+        slopes = [
+            reduce(mul, [*weights[:d], line.slopes[k], *weights[d + 1 :]])
+            for d, (line, k) in enumerate(zip(lines, chosen, strict=True))
+            if line.slopes
+        ]
+        yield _Tap(place, known, reduce(mul, weights), slopes)
+
+
+@general(
+    node=lambda self, *rest: f"GridSampler{self.ndim - 2}DBackward0",
+    function=False,
+    method=False,
+)
+def grid_sampler(F, self, grid, mode: str, padding_mode: str, align_corners: bool):
+    """The values of images at the points of grids; see `grid_sample`."""
+    lead, sizes = tuple(self.shape[:2]), tuple(self.shape[2:])
+    image = F.reshape(self, (*lead, prod(sizes)))
+    total: Any = None
+    for tap in _each_tap(F, grid, sizes, mode, padding_mode, align_corners):
+        weight = F.unsqueeze(F.where(tap.known, tap.weight, F.zeros_like(tap.weight)), 1)
+        part = F.gather(image, 2, _for_channels(F, tap.place, lead)) * weight
+        total = part if total is None else total + part
+    return F.reshape(total, (*lead, *grid.shape[1:-1]))
+
+
+@grid_sampler.vjp("self", "grid")
+def _(F, grad, self, grid, mode, padding_mode, align_corners, needs):
+    return F.grid_sampler_backward(grad, self, grid, mode, padding_mode, align_corners, needs)
+
+
+@composite(function=False, method=False)
+def grid_sampler_backward(
+    F, grad, input, grid, mode: str, padding_mode: str, align_corners: bool, needs: tuple[bool, ...]
+):
+    """The gradients of `grid_sampler`."""
+    lead, sizes = tuple(input.shape[:2]), tuple(input.shape[2:])
+    image = F.reshape(input, (*lead, prod(sizes)))
+    grad = F.reshape(grad, (*lead, prod(grid.shape[1:-1])))
+    to_image, to_points = F.zeros_like(image), None
+    for tap in _each_tap(F, grid, sizes, mode, padding_mode, align_corners):
+        place, zero = _for_channels(F, tap.place, lead), F.zeros_like(tap.weight)
+        if needs[0]:
+            weight = F.unsqueeze(F.where(tap.known, tap.weight, zero), 1)
+            to_image = F.scatter_add(to_image, 2, place, grad * weight)
+        if needs[1] and tap.slopes:
+            value = F.sum(F.gather(image, 2, place) * grad, (1,))
+            parts = F.stack([F.where(tap.known, value * slope, zero) for slope in tap.slopes[::-1]], -1)
+            to_points = parts if to_points is None else to_points + parts
+    to_grid = None
+    if needs[1]:
+        to_grid = F.zeros_like(grid) if to_points is None else F.reshape(to_points, tuple(grid.shape))
+    return F.reshape(to_image, tuple(input.shape)) if needs[0] else None, to_grid
+
+
+def _for_channels(F: Any, place: Any, lead: tuple[int, ...]) -> Any:
+    return F.expand(F.unsqueeze(place, 1), (*lead, place.shape[-1]))
 
 
 def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
@@ -204,16 +278,7 @@ def grid_sample(
     tensor([[[[1.5000]]]])
     """
     _check(input, grid, mode, padding_mode)
-    align = _aligned(align_corners)
-    image = _Image(F, input)
-    points = F.reshape(grid, (grid.shape[0], -1, grid.shape[-1]))
-    positions = [_position(points[..., -1 - d], size, align) for d, size in enumerate(image.sizes)]
-    if mode == "bicubic":
-        out = _cubic(F, image, positions, padding_mode, align)
-    else:
-        positions = [_inside(F, p, size, padding_mode, align) for p, size in zip(positions, image.sizes, strict=True)]
-        out = (_linear if mode == "bilinear" else _nearest)(F, image, positions)
-    return F.unsafe_view(out, (*input.shape[:2], *grid.shape[1:-1]))
+    return F.grid_sampler(input, grid, mode, padding_mode, _aligned(align_corners))
 
 
 @composite(

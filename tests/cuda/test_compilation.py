@@ -78,6 +78,10 @@ def _own() -> list[Any]:
     found += [("cross_entropy", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_INDEX={index}"))
               for kind, index in itertools.product(("float", "double"), ("i64", "u8"))]  # fmt: skip
     found += [
+        ("grids", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_DIMS={dims}"))
+        for kind, dims in itertools.product(C_NAMES.values(), (2, 3))
+    ]
+    found += [
         ("products", (f"-DGRADCORE_TYPE={kind}",)) for kind in (*C_NAMES.values(), "i8", "u8", "i16", "i32", "i64")
     ]
     if cupy_include() is not None:

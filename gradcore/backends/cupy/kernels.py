@@ -47,7 +47,7 @@ def compile_options() -> tuple[str, ...]:
 _IN_HALF = {
     "softmax": "softmax", "log_softmax": "softmax", "native_layer_norm": "normalization",
     "native_group_norm": "normalization", "fused_rms_norm": "normalization", "avg_pool": "windows",
-    "flash_attention": "attention",
+    "flash_attention": "attention", "grid_sampler": "grids",
     **dict.fromkeys((
         "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm", "addmm_relu", "addmm_gelu",
     ), "products"),

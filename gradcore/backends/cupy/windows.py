@@ -1,4 +1,4 @@
-"""Pooling, and windows as columns, on CUDA: one kernel each, without atomic additions."""
+"""Pooling, windows as columns, and images at points, on CUDA: one kernel each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels, dense, elements
+from gradcore import determinism
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
 from gradcore.backends.portable.folding import blocks
 from gradcore.backends.portable.sliding import pool_output_size
 from gradcore.backends.portable.windows import Windows
@@ -17,6 +18,10 @@ from gradcore.backends.portable.windows import Windows
 __all__ = ["CudaWindows"]
 
 Ints = Sequence[int]
+
+#: Numbers of `grid_sample`'s settings in its kernels.
+_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+_PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
 
 
 class _Multiplying:
@@ -35,6 +40,7 @@ class _Multiplying:
 class CudaWindows(CudaKernels, Windows):
     """Kernels of windows over up to three spatial dims; arrays that they do not take go the way of every backend."""
 
+    bodies: dict[str, Callable[..., Any]]
     sum_into_rows: Any
     _multiplied: Any
 
@@ -157,6 +163,55 @@ class CudaWindows(CudaKernels, Windows):
         out = self.xp.empty((*x.shape[:-2], x.shape[-2] // prod(kernel), *size), x.dtype)
         self._run("col2im", x, (out,), out.size, (), _dims(size, counts, kernel, stride, padding, dilation))
         return out
+
+    # -- grids ---------------------------------------------------------------------------------------------------
+
+    def grid_sampler(self, x: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool) -> Any:
+        out = self.xp.empty((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+        if not self.takes("grids", x, grid) or not out.size:
+            return self.bodies["grid_sampler"](self, x, grid, mode, padding_mode, align_corners)
+        self._sample("grid_sampler", (x, grid), (out,), out.size, mode, padding_mode, align_corners)
+        return out
+
+    def grid_sampler_backward(
+        self,
+        grad: Any,
+        x: Any,
+        grid: Any,
+        mode: str,
+        padding_mode: str,
+        align_corners: bool,
+        needs: Sequence[bool],
+    ) -> tuple[Any, Any]:
+        settings = mode, padding_mode, align_corners
+        ordered = needs[0] and determinism.are_deterministic_algorithms_enabled()
+        if ordered or not self.takes("grids", grad, x, grid):
+            return self.bodies["grid_sampler_backward"](self, grad, x, grid, *settings, needs)  # type: ignore[no-any-return]
+        xp = self.xp
+        summed = x.dtype if x.dtype.itemsize > 2 else np.float32
+        to_x = xp.zeros(x.shape, summed) if needs[0] else None
+        to_grid = xp.empty(grid.shape, grid.dtype) if needs[1] else None
+        results = (NULL if to_x is None else to_x, NULL if to_grid is None else to_grid)
+        self._sample("grid_sampler_backward", (grad, x, grid), results, grid.size // grid.shape[-1], *settings)
+        return None if to_x is None else to_x.astype(x.dtype, copy=False), to_grid
+
+    def _sample(
+        self,
+        name: str,
+        arrays: tuple[Any, ...],
+        results: tuple[Any, ...],
+        total: int,
+        mode: str,
+        padding_mode: str,
+        align_corners: bool,
+    ) -> None:
+        """Launch a kernel of images at points, the last two of the arrays."""
+        x, grid = arrays[-2:]
+        sizes = (total, x.shape[1], prod(grid.shape[1:-1]), *x.shape[2:], *(1,) * (5 - x.ndim))
+        settings = np.int32(_MODES[mode]), np.int32(_PADDINGS[padding_mode]), np.bool_(align_corners)
+        kernel = self.cuda_kernel("grids", name, type=C_NAMES[x.dtype.name], dims=str(x.ndim - 2))
+        read = [dense(self.xp, a) for a in arrays]
+        kernel(*elements(total), (*read, *results, *map(np.int64, sizes), *settings))
 
     def _run(
         self, name: str, x: Any, results: tuple[Any, ...], total: int, settings: tuple[Any, ...], dims: list[Any]
