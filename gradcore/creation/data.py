@@ -72,7 +72,7 @@ def _number_types(data: Any) -> set[type] | None:
     for _ in range(_MOST_DIMS + 1):
         if first.__class__ not in _LISTS or not first:
             break
-        first = first[0]
+        first = first[0]  # type: ignore[index]  # a list or a tuple
     else:
         raise ValueError(f"too many dimensions '{type(data).__name__}'")
     level: Any = (data,)

@@ -119,20 +119,20 @@ def arange(
     if local.state.mode & FUNCTIONS:
         given = (start,) if end is None else (start or 0, end) if step == 1 else (start or 0, end, step)
         return created(arange, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
-    start, end, step = _bounds("arange", start, end, step)
-    if step == 0:
+    first, last, by = _bounds("arange", start, end, step)
+    if by == 0:
         raise RuntimeError("step must be nonzero")
-    if (end - start) * (1 if step > 0 else -1) < 0:
+    if (last - first) * (1 if by > 0 else -1) < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if not all(math.isfinite(v) for v in (start, end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    wanted = _sequence_dtype((start, end, step), dtype)
-    count = -(-(end - start) // step) if wanted.category == 1 else math.ceil((end - start) / step)
+    if not all(math.isfinite(v) for v in (first, last)):
+        raise RuntimeError(f"unsupported range: {first} -> {last}")
+    wanted = _sequence_dtype((first, last, by), dtype)
+    count = -(-(last - first) // by) if wanted.category == 1 else math.ceil((last - first) / by)
     check_elements((count,))
-    kind = np.int64 if wanted.category < 2 and isinstance(step, int) else np.float64
+    kind = np.int64 if wanted.category < 2 and isinstance(by, int) else np.float64
 
     def numbers(xp: Any) -> Any:
-        return converted(start + xp.arange(count, dtype=kind) * step, wanted)
+        return converted(first + xp.arange(count, dtype=kind) * by, wanted)
 
     made = computed(numbers, device, wanted, requires_grad)
     return made if out is None else into(out, made)
@@ -149,12 +149,12 @@ def range(
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
-    start, end, step = _bounds("range", start, end, step)
+    first, last, by = _bounds("range", start, end, step)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    count = math.floor((end - start) / step) + 1
+    count = math.floor((last - first) / by) + 1
 
     def numbers(xp: Any) -> Any:
-        return converted(start + xp.arange(count) * step, wanted)
+        return converted(first + xp.arange(count) * by, wanted)
 
     return computed(numbers, device, wanted, requires_grad)  # type: ignore[no-any-return]
 

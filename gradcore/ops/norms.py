@@ -186,7 +186,7 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     check_floating("linalg.matrix_norm", A)
     if ord not in ("fro", "nuc", 1, -1, 2, -2, inf, -inf):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
-    dim = (dim,) if isinstance(dim, int) else tuple(dim)
+    dim = (dim,) if isinstance(dim, int) else tuple(dim or ())
     if len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {list(dim)}")
     rows, columns = (wrap_dim(d, A.ndim) for d in dim)
@@ -199,10 +199,10 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
         sizes = F.linalg_svdvals(F.movedim(A, (rows, columns), (-2, -1)))
         found = F.sum(sizes, -1) if ord == "nuc" else F.amax(sizes, -1) if ord == 2 else F.amin(sizes, -1)
         return F.unsafe_view(found, kept(A.shape, (rows, columns))) if keepdim else found
-    if abs(ord) == inf:
+    if ord in (inf, -inf):
         rows, columns = columns, rows
     sums = F.linalg_vector_norm(A, 1, rows, True)
-    found = F.amax(sums, columns, True) if ord > 0 else F.amin(sums, columns, True)
+    found = F.amax(sums, columns, True) if ord in (1, inf) else F.amin(sums, columns, True)
     return found if keepdim else F.unsafe_view(F.squeeze(found, (rows, columns)))
 
 

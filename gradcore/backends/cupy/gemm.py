@@ -100,7 +100,7 @@ class Call(NamedTuple):
         Leading dimensions of a, b and the result.
     steps : tuple of int
         Elements from matrix to matrix of a, b and the result.
-    count : int
+    matrices : int
         Number of matrices.
     before : int
         Address of the factor of the result's former content.
@@ -110,7 +110,7 @@ class Call(NamedTuple):
     offsets: Ints
     leading: Ints
     steps: Ints
-    count: int
+    matrices: int
     before: int
 
 
@@ -166,8 +166,8 @@ def plan(
     strides_a, strides_b = tuple(s // item for s in strides_a), tuple(s // item for s in strides_b)
     first = Matrices(a, strides_a) if len(a) > 1 else Matrices((1, *a), (0, *strides_a))
     second = Matrices(b, strides_b) if len(b) > 1 else Matrices((*b, 1), (*strides_b, 0))
-    operands = [_operand(x, c) for x, c in zip((first, second), conjugate, strict=True)]
-    if None in operands:
+    of_a, of_b = (_operand(x, c) for x, c in zip((first, second), conjugate, strict=True))
+    if of_a is None or of_b is None:
         return None
     joint = joint_batches(batch, first, second)
     if prod(joint.sizes[:-1]) > _CALLS:
@@ -176,7 +176,7 @@ def plan(
     kind_out = _TYPES[dtype_out.name][0]
     held = np.array((*factors, 1), factor)
     alpha, beta, one = (held.ctypes.data + i * held.itemsize for i in range(3))
-    calls, adds = _calls(*operands, joint, (item, item, dtype_out.itemsize), (beta, one))  # type: ignore[arg-type]
+    calls, adds = _calls(of_a, of_b, joint, (item, item, dtype_out.itemsize), (beta, one))
     fast = _TENSOR_FLOAT if dtype.char in "fF" else compute
     return Plan(shape, calls, (kind, kind_out), (compute, fast), alpha, adds, held)
 

@@ -144,7 +144,8 @@ class Fusion:
                 if launch.packs and any(self.address(a) % n for a, n in zip(read, launch.packs, strict=True)):
                     launch = self._one_by_one(ready, launch)
                 numbers = [part for i in launch.numbers for part in _parts(values[i])]
-                launch.kernel(launch.grid, _BLOCK, (launch.size, *read, *outputs, *numbers, *launch.rest))
+                kernel: Any = launch.kernel
+                kernel(launch.grid, _BLOCK, (launch.size, *read, *outputs, *numbers, *launch.rest))
                 self.counts["launched"] += 1
         return [outputs[place] if fresh else values[place] for fresh, place in found.results]
 
