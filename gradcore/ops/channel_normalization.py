@@ -260,14 +260,14 @@ def _check_count(sizes: Sequence[int]) -> None:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {shape}")
 
 
-def _update(F: Any, running: Any, value: Any, momentum: float) -> None:
-    """Move a running statistic towards a new value, in place."""
+def _update(F: Any, running: Any, value: Any, momentum: float, factor: float = 1.0) -> None:
+    """Move a running statistic towards a new value times a factor, in place."""
     if running is not None:
         if not F.has_batches_of(running, value):
             raise RuntimeError(BATCH_NORM)
         value = value.detach()
         running.mul_(1 - momentum).add_(
-            value if value.dtype is running.dtype else value.to(running.dtype), alpha=momentum
+            value if value.dtype is running.dtype else value.to(running.dtype), alpha=momentum * factor
         )
 
 
@@ -310,7 +310,7 @@ def _batch_norm(
     count = prod(input.shape) // max(channels, 1)
     _update(F, running_mean, mean, momentum)
     if running_var is not None:
-        _update(F, running_var, var.detach() * (count / (count - 1)), momentum)
+        _update(F, running_var, var, momentum, count / (count - 1))
     return F.to(out, dtype)
 
 

@@ -96,3 +96,47 @@ def test_launches_of_images_at_points(device: str, dtype: Any, backward: int) ->
     out = sample()
     ones = gc.ones_like(out)
     assert launches(lambda: gc.autograd.grad(out, (x, grid), ones, retain_graph=True)) == backward
+
+
+# -- channels -----------------------------------------------------------------------------------------------------
+
+CHANNELS = [
+    (2, 3, 4), (9, 33), (5, 1), (3000, 2), (2, 3, 70, 71), (17, 2, 300, 3), (1, 1, 9000), (64, 3, 8, 8),
+    (2, 5, 2, 3, 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", CHANNELS, ids=str)
+@pytest.mark.parametrize("training", [True, False])
+def test_channels(device: str, shape: tuple[int, ...], training: bool) -> None:
+    rng = np.random.default_rng(0)
+    for dtype in DTYPES:
+        inputs = [drawn(rng, dtype, *shape).movedim(0, -1).contiguous().movedim(-1, 0) + 3]
+        inputs += [drawn(rng, dtype, shape[1]) for _ in range(2)]
+
+        def run(where: str, dtype: Any = dtype, inputs: Any = inputs) -> list[Any]:
+            kept = gc.zeros(shape[1], dtype=dtype, device=where), gc.ones(shape[1], dtype=dtype, device=where)
+            norm = lambda x, *rest: F.batch_norm(x, *kept, *rest, training)  # noqa: E731
+            second = training and dtype is gc.float64
+            return [*with_gradients(norm, *[t.to(where) for t in inputs], second=second), *kept]
+
+        agree(run(device), run("cpu"), str(dtype))
+
+
+def test_equal_calls_of_channels_give_equal_bits(device: str) -> None:
+    x = drawn(np.random.default_rng(0), gc.float32, 40, 3, 31, 33, device=device)
+    first, second = (with_gradients(lambda x: F.batch_norm(x, None, None, training=True), x) for _ in range(2))
+    assert all((a == b).all().item() for a, b in zip(first, second, strict=True))
+
+
+def test_launches_of_channels(device: str) -> None:
+    x = gc.ones(16, 8, 32, 32, device=device, requires_grad=True)
+    weight, bias = (gc.ones(8, device=device, requires_grad=True) for _ in range(2))
+    kept = gc.zeros(8, device=device), gc.ones(8, device=device)
+    norm: Callable[[], Any] = lambda: F.batch_norm(x, None, None, weight, bias, True)  # noqa: E731
+    assert launches(norm) == 3
+    assert launches(lambda: F.batch_norm(x, *kept, weight, bias, True)) == 7
+    assert launches(lambda: F.batch_norm(x, *kept, weight, bias)) == 2
+    out = norm()
+    ones = gc.ones_like(out)
+    assert launches(lambda: gc.autograd.grad(out, (x, weight, bias), ones, retain_graph=True)) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,31 @@ from gradcore.backends.portable.targets import Targets
 
 __all__ = ["CudaRows"]
 
+#: Blocks that keep all of a card at work; elements of a channel from which it pays to have another block for it.
+_BLOCKS, _CHUNK = 1024, 2048
+
 _TARGETS = {"int64": "i64", "uint8": "u8", "int32": "i32"}
+
+
+class _Parts(NamedTuple):
+    """Sums over parts of channels.
+
+    Attributes
+    ----------
+    sums : array
+        ``(2, channels, parts)``.
+    chunk : int
+        Elements of a part; the last one may have fewer.
+    sizes : tuple of int
+        How many channels there are, parts of a channel, and elements of a channel.
+    launch : tuple
+        Grid and block of a kernel with a warp for each channel.
+    """
+
+    sums: Any
+    chunk: int
+    sizes: tuple[int, int, int]
+    launch: tuple[Any, Any]
 
 
 class CudaRows(CudaKernels, Reductions, Normalization, Targets):
@@ -199,12 +223,13 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
         if not self.takes("normalization", x, weight, bias):
             return super().native_batch_norm(x, weight, bias, eps)
-        xp, (batch, channels), points = self.xp, x.shape[:2], prod(x.shape[2:])
-        mean, var = xp.empty(channels, x.dtype), xp.empty(channels, x.dtype)
-        kernel = self._rows_kernel("normalization", "channel_moments", x)
-        sizes = map(np.int64, (batch, channels, points))
-        kernel((channels,), _threads(batch * points), (dense(xp, x), mean, var, *sizes))
-        return self.batch_norm_given(x, mean, var, weight, bias, eps), mean, var
+        mean, var, scale, shift = self.xp.empty((4, x.shape[1]), x.dtype)
+        moments = self._parts_of_channels("channel_moments", (x,))
+        sizes = map(np.int64, (*moments.sizes, moments.chunk))
+        arrays = (dense(self.xp, weight), dense(self.xp, bias), mean, var, scale, shift)
+        kernel = self._rows_kernel("normalization", "channel_statistics", x)
+        kernel(*moments.launch, (*moments.sums, *arrays, *sizes, np.float64(eps)))
+        return self._scaled(x, scale, shift), mean, var
 
     def batch_norm_backward(
         self,
@@ -221,43 +246,53 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
         if not self.takes("normalization", *arrays):
             return super().batch_norm_backward(*arrays, eps, needs)
-        total, product = self._channel_sums(grad, x, mean, var, 0, eps)
-        r = 1 / self.xp.sqrt(var + eps)
+        sums = self._parts_of_channels("channel_products", (grad, x, mean, var), np.int64(0), np.float64(eps))
+        of_weight, of_bias, scale, slope, shift = results = self.xp.empty((5, x.shape[1]), x.dtype)
+        read = [dense(self.xp, a) for a in (grad_mean, grad_var, weight, var)]
+        kernel = self._rows_kernel("normalization", "channel_gradients", x)
+        kernel(*sums.launch, (*sums.sums, *read, *results, *map(np.int64, sums.sizes), np.float64(eps)))
         result = None
         if needs[0]:
-            column, count = (-1, *(1,) * (x.ndim - 2)), x.size // x.shape[1]
-            scale = r if weight is None else r * weight
-            slope, shift = product * (scale * r * r / -2), -total * scale
-            if grad_var is not None:
-                slope = slope + grad_var.reshape(slope.shape)
-            if grad_mean is not None:
-                shift = shift + grad_mean.reshape(shift.shape)
-            scale, slope, shift, mean = (a.reshape(column) for a in (scale, slope * (2 / count), shift / count, mean))
+            scale, slope, shift, mean = (_column(a, x) for a in (scale, slope, shift, mean))
             result = self.evaluated(
                 "normalize_backward", _to_input, grad=grad, scale=scale, x=x, mean=mean, slope=slope, shift=shift
             )
-        return result, product * r if needs[1] else None, total if needs[2] else None
+        return result, of_weight if needs[1] else None, of_bias if needs[2] else None
 
     def batch_norm_given(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
         if not self.takes("normalization", x, mean, var, weight, bias):
             return super().batch_norm_given(x, mean, var, weight, bias, eps)
-        column = (-1, *(1,) * (x.ndim - 2))
-        scale = 1 / self.xp.sqrt(var + eps)
-        if weight is not None:
-            scale = scale * weight
-        shift = -mean * scale if bias is None else bias - mean * scale
-        scale, shift = scale.reshape(column), shift.reshape(column)
+        scale, shift = self.xp.empty((2, x.shape[1]), x.dtype)
+        read = [dense(self.xp, a) for a in (mean, var, weight, bias)]
+        kernel = self._rows_kernel("normalization", "channel_scales", x)
+        kernel(*elements(x.shape[1]), (*read, scale, shift, np.int64(x.shape[1]), np.float64(eps)))
+        return self._scaled(x, scale, shift)
+
+    def _scaled(self, x: Any, scale: Any, shift: Any) -> Any:
+        """Channels times `scale` plus `shift`."""
+        scale, shift = _column(scale, x), _column(shift, x)
         return self.evaluated("normalize", _scaled_and_shifted, x=x, scale=scale, shift=shift)
 
     def _channel_sums(self, grad: Any, x: Any, mean: Any, var: Any, groups: int, eps: float) -> tuple[Any, Any]:
-        """The sum of a channel's gradients, and that of their products with the channel less its mean."""
-        xp, (batch, channels), points = self.xp, x.shape[:2], prod(x.shape[2:])
-        total, product = xp.empty(channels, x.dtype), xp.empty(channels, x.dtype)
-        kernel = self._rows_kernel("normalization", "channel_products", x)
-        read = [dense(xp, a) for a in (grad, x, mean, var)]
-        sizes = map(np.int64, (batch, channels, points, groups))
-        kernel((channels,), _threads(batch * points), (*read, total, product, *sizes, np.float64(eps)))
+        """The sum of a channel's gradients, and that of their products with the channel less its group's mean."""
+        parts = self._parts_of_channels("channel_products", (grad, x, mean, var), np.int64(groups), np.float64(eps))
+        total, product = parts.sums.sum(axis=2).astype(x.dtype, copy=False)
         return total, product
+
+    def _parts_of_channels(self, name: str, arrays: Sequence[Any], *settings: Any) -> _Parts:
+        """Two numbers for each part of each channel, so that there are blocks for all of a card."""
+        xp, x = self.xp, arrays[0]
+        (batch, channels), points = x.shape[:2], prod(x.shape[2:])
+        count = batch * points
+        parts = max(1, min(-(-_BLOCKS // channels), count // _CHUNK))
+        chunk = -(-count // parts)
+        parts = -(-count // chunk)
+        sums = xp.empty((2, channels, parts), np.float64 if x.dtype.itemsize == 8 else np.float32)
+        kernel = self._rows_kernel("normalization", name, x)
+        sizes = map(np.int64, (batch, channels, points, chunk))
+        read = [dense(xp, a) for a in arrays]
+        kernel((channels, parts), _threads(chunk), (*read, *sums, *sizes, *settings))
+        return _Parts(sums, chunk, (channels, parts, count), ((-(-channels // 8),), (32, 8)))
 
     # -- cross entropy -------------------------------------------------------------------------------------------
 
@@ -316,6 +351,11 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def _loss_kernel(self, name: str, x: Any, target: Any) -> Any:
         types = {"type": C_NAMES[x.dtype.name], "index": _TARGETS[target.dtype.name]}
         return self.cuda_kernel("cross_entropy", name, **types)
+
+
+def _column(values: Any, x: Any) -> Any:
+    """One number for each channel, which broadcasts with `x`."""
+    return values.reshape(-1, *(1,) * (x.ndim - 2))
 
 
 def _scaled_and_shifted(F: Any, x: Any, scale: Any, shift: Any) -> Any:

@@ -155,44 +155,146 @@ extern "C" __global__ void scale_parameters(const T* grad, const T* x, const T* 
 
 // ----------------------------------------------------------------------------------------------------- channels
 //
-// Arrays of images: batch, channels, points. A block has a channel.
+// Arrays of images: batch, channels, points. A block has a part of a channel, up to `chunk` elements; there are gridDim.y parts,
+// whose results are combined in a second launch, so that the order is always the same.
 
-extern "C" __global__ void channel_moments(const T* x, T* means, T* variances, const i64 batch, const i64 channels,
-                                           const i64 points) {
-    const i64 channel = blockIdx.x, count = batch * points;
-    A mean = 0, variance = 0;
-    for (i64 i = threadIdx.x; i < count; i += blockDim.x)
-        mean += load(x[(i / points * channels + channel) * points + i % points]);
-    mean = row_sum(mean) / count;
-    for (i64 i = threadIdx.x; i < count; i += blockDim.x) {
-        const A c = load(x[(i / points * channels + channel) * points + i % points]) - mean;
-        variance += c * c;
+// The elements of a channel that a thread goes over, by one division for all of them.
+struct Walk {
+    i64 left, at, point;
+    const i64 channels, points;
+
+    GRADCORE_FUNCTION Walk(i64 count, i64 channels, i64 points, i64 chunk) : channels(channels), points(points) {
+        const i64 first = blockIdx.y * chunk + threadIdx.x;
+        left = (count - blockIdx.y * chunk < chunk ? count - blockIdx.y * chunk : chunk) - threadIdx.x;
+        point = first % points;
+        at = (first / points * channels + blockIdx.x) * points + point;
     }
-    variance = row_sum(variance) / count;
+    // Call with the place of each element.
+    template <class F>
+    GRADCORE_FUNCTION void over(F&& call) const {
+        const i64 images = blockDim.x / points, rest = blockDim.x % points;
+        i64 place = at, p = point;
+        for (i64 n = left; n > 0; n -= blockDim.x) {
+            call(place);
+            place += images * channels * points + rest;
+            p += rest;
+            if (p >= points) {
+                p -= points;
+                place += (channels - 1) * points;
+            }
+        }
+    }
+};
+
+// What a channel is multiplied with, and what is added then.
+GRADCORE_FUNCTION void scale_channel(const T* weight, const T* bias, T* scales, T* shifts, i64 channel, A mean, A variance,
+                                     double eps) {
+    A scale = inverse_root(variance + static_cast<A>(eps));
+    if (weight) scale *= load(weight[channel]);
+    scales[channel] = store<T>(scale);
+    shifts[channel] = store<T>(bias ? load(bias[channel]) - mean * scale : -mean * scale);
+}
+
+// The mean of each part, and the sum of the squares of the distances from it.
+extern "C" __global__ void channel_moments(const T* x, A* means, A* squares, const i64 batch, const i64 channels,
+                                           const i64 points, const i64 chunk) {
+    const i64 count = batch * points, part = blockIdx.x * static_cast<i64>(gridDim.y) + blockIdx.y;
+    const i64 rest = count - blockIdx.y * chunk;
+    const Walk walk(count, channels, points, chunk);
+    A mean = 0, square = 0;
+    walk.over([&](i64 at) { mean += load(x[at]); });
+    mean = row_sum(mean) / static_cast<A>(rest < chunk ? rest : chunk);
+    walk.over([&](i64 at) {
+        const A c = load(x[at]) - mean;
+        square += c * c;
+    });
+    square = row_sum(square);
     if (threadIdx.x == 0) {
-        means[channel] = store<T>(mean);
-        variances[channel] = store<T>(variance);
+        means[part] = mean;
+        squares[part] = square;
     }
 }
 
-// For each channel the sum of the gradients, and of their products with x less its mean, each times a factor for the group
-// and image if there is one. Means are those of the channel (groups = 0), or of one of the groups of an image.
-extern "C" __global__ void channel_products(const T* grad, const T* x, const T* means, const T* variances, T* totals,
-                                            T* products, const i64 batch, const i64 channels, const i64 points,
-                                            const i64 groups, const double eps) {
-    const i64 channel = blockIdx.x, count = batch * points;
-    A total = 0, product = 0;
-    for (i64 i = threadIdx.x; i < count; i += blockDim.x) {
-        const i64 image = i / points, at = (image * channels + channel) * points + i % points;
-        const i64 statistic = groups ? image * groups + channel / (channels / groups) : channel;
-        const A g = load(grad[at]), c = load(x[at]) - load(means[statistic]);
-        total += g;
-        product += g * c * (groups ? inverse_root(load(variances[statistic]) + static_cast<A>(eps)) : A(1));
+// The means and variances of channels by those of their parts; a warp has a channel.
+extern "C" __global__ void channel_statistics(const A* part_means, const A* part_squares, const T* weight, const T* bias,
+                                              T* means, T* variances, T* scales, T* shifts, const i64 channels,
+                                              const i64 parts, const i64 count, const i64 chunk, const double eps) {
+    const i64 channel = row_index();
+    if (channel >= channels) return;
+    part_means += channel * parts;
+    part_squares += channel * parts;
+    A mean = 0, square = 0;
+    for (i64 i = threadIdx.x; i < parts; i += blockDim.x)
+        mean += part_means[i] * (static_cast<A>(i < parts - 1 ? chunk : count - i * chunk) / static_cast<A>(count));
+    mean = row_sum(mean);
+    for (i64 i = threadIdx.x; i < parts; i += blockDim.x) {
+        const A away = part_means[i] - mean;
+        square += part_squares[i] + away * away * static_cast<A>(i < parts - 1 ? chunk : count - i * chunk);
     }
+    const A variance = row_sum(square) / static_cast<A>(count);
+    if (threadIdx.x) return;
+    means[channel] = store<T>(mean);
+    variances[channel] = store<T>(variance);
+    scale_channel(weight, bias, scales, shifts, channel, mean, variance, eps);
+}
+
+extern "C" __global__ void channel_scales(const T* means, const T* variances, const T* weight, const T* bias, T* scales,
+                                          T* shifts, const i64 channels, const double eps) {
+    for (i64 i = first_index(); i < channels; i += index_step())
+        scale_channel(weight, bias, scales, shifts, i, load(means[i]), load(variances[i]), eps);
+}
+
+// For each part the sum of the gradients, and of their products with x less its mean, each times a factor for the group and
+// image if there is one. Means are those of the channel (groups = 0), or of one of the groups of an image.
+extern "C" __global__ void channel_products(const T* grad, const T* x, const T* means, const T* variances, A* totals,
+                                            A* products, const i64 batch, const i64 channels, const i64 points,
+                                            const i64 chunk, const i64 groups, const double eps) {
+    const i64 channel = blockIdx.x, part = channel * gridDim.y + blockIdx.y;
+    A total = 0, product = 0;
+    const A mean = groups ? A(0) : load(means[channel]);
+    Walk(batch * points, channels, points, chunk).over([&](i64 at) {
+        const A g = load(grad[at]);
+        total += g;
+        if (!groups) {
+            product += g * (load(x[at]) - mean);
+            return;
+        }
+        const i64 statistic = at / points / channels * groups + channel / (channels / groups);
+        product += g * (load(x[at]) - load(means[statistic])) *
+                   inverse_root(load(variances[statistic]) + static_cast<A>(eps));
+    });
     total = row_sum(total);
     product = row_sum(product);
     if (threadIdx.x == 0) {
-        totals[channel] = store<T>(total);
-        products[channel] = store<T>(product);
+        totals[part] = total;
+        products[part] = product;
     }
+}
+
+// The gradients by weight and bias from the sums of parts, and for the gradient by x the factors of the gradient (scales) and
+// of x less its mean (slopes), and what is added. Gradients by means and variances may be missing (null).
+extern "C" __global__ void channel_gradients(const A* part_totals, const A* part_products, const T* grad_means,
+                                             const T* grad_variances, const T* weight, const T* variances, T* of_weight,
+                                             T* of_bias, T* scales, T* slopes, T* shifts, const i64 channels,
+                                             const i64 parts, const i64 count, const double eps) {
+    const i64 channel = row_index();
+    if (channel >= channels) return;
+    A total = 0, product = 0;
+    for (i64 i = threadIdx.x; i < parts; i += blockDim.x) {
+        total += part_totals[channel * parts + i];
+        product += part_products[channel * parts + i];
+    }
+    total = row_sum(total);
+    product = row_sum(product);
+    if (threadIdx.x) return;
+    const A r = inverse_root(load(variances[channel]) + static_cast<A>(eps));
+    const A scale = weight ? r * load(weight[channel]) : r;
+    A slope = product * (scale * r * r / -2), shift = -total * scale;
+    if (grad_variances) slope += load(grad_variances[channel]);
+    if (grad_means) shift += load(grad_means[channel]);
+    of_weight[channel] = store<T>(product * r);
+    of_bias[channel] = store<T>(total);
+    scales[channel] = store<T>(scale);
+    slopes[channel] = store<T>(slope * 2 / static_cast<A>(count));
+    shifts[channel] = store<T>(shift / static_cast<A>(count));
 }
