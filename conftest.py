@@ -5,8 +5,15 @@ from typing import Any
 import pytest
 
 import gradcore
+from gradcore import errors
 
 
 @pytest.fixture(autouse=True)
 def _gc_in_examples(doctest_namespace: dict[str, Any]) -> None:
     doctest_namespace["gc"] = gradcore
+
+
+@pytest.fixture(autouse=True)
+def _warned_of_nothing() -> None:
+    """Warnings that are said once in a process are said once in each test."""
+    errors.SAID.clear()

@@ -24,6 +24,7 @@ from gradcore.ops.geometry import expanded
 from gradcore.ops.indexing import as_indices
 from gradcore.ops.table import OPS, Op
 from gradcore.tracebacks import shorten
+from gradcore.transfer import warn_of_real_parts
 
 __all__ = ["copy_", "fill_", "fill_diagonal_", "index_put_", "setitem", "zero_"]
 
@@ -84,6 +85,8 @@ def _cast(value: Any, self: Any) -> Any:
     """The array of a tensor in the dtype of `self`."""
     if value._dtype is self._dtype:
         return value._array
+    if value._dtype.is_complex:
+        warn_of_real_parts(self._dtype)
     return local.state.run(self._device.kernels["astype"], value._array, self._dtype.numpy)
 
 

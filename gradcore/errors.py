@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
+
+from gradcore import flags
 
 __all__ = [
     "DeviceFallbackWarning",
@@ -11,6 +14,8 @@ __all__ = [
     "OutOfMemoryError",
     "Unavailable",
     "caller_depth",
+    "warn",
+    "warn_once",
 ]
 
 
@@ -60,3 +65,19 @@ def caller_depth() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradcore":
         depth, frame = depth + 1, frame.f_back
     return depth
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn from the user's line."""
+    warnings.warn(message, category, stacklevel=caller_depth())
+
+
+#: The warnings that were given and are not given again.
+SAID: set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    """Warn from the user's line, once in a process; again and again while `gradcore.set_warn_always` is on."""
+    if message not in SAID or flags.is_warn_always_enabled():
+        warn(message)
+        SAID.add(message)  # not where a filter makes an error of it, which is raised each time

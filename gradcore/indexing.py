@@ -16,6 +16,8 @@ from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import view_of
 from gradcore.backends.portable.taps import on_device
 from gradcore.dispatch.overriding import hand_over, overloaded, takes_over
+from gradcore.errors import warn
+from gradcore.ops.indexing import BYTES
 from gradcore.ops.slicing import getitem as GETITEM
 from gradcore.ops.slicing import select as SELECT
 from gradcore.ops.slicing import slice_of as SLICE
@@ -298,6 +300,7 @@ def _converted(item: Any, like: Any) -> Any:
     if item._dtype not in (dtypes.int64, dtypes.bool_, dtypes.int32, dtypes.uint8):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if item._dtype is dtypes.uint8:
+        warn(BYTES)
         item = TENSORS.ne(item, 0)
     if item._array.ndim or (item._device.levels and item._dtype is not dtypes.bool_):
         return item

@@ -10,6 +10,7 @@ from gradcore.autograd import forward, views
 from gradcore.autograd.formulas import TENSORS, node_class
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, bump, new
+from gradcore.errors import warn_once
 from gradcore.tracebacks import shortened
 
 if TYPE_CHECKING:
@@ -26,14 +27,30 @@ def _matrix(self: Any, name: str, batches: bool) -> None:
         raise RuntimeError(f"tensor.{name} is only supported on {what}. Got {ndim}-D tensor.{hint}")
 
 
+def _scalar(self: Any, name: str, advice: str) -> None:
+    if not self._array.ndim:
+        warn_once(f"Tensor.{name} is deprecated on 0-D tensors. {advice}")
+
+
+_IDENTITY, _CONJUGATE = "This function is the identity in these cases.", "Consider using x.conj()."
+
+
 def transpose_all(self: Any) -> Tensor:
     """A view with the dims in reversed order."""
+    if self._array.ndim not in (0, 2):
+        warn_once(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated. Consider "
+            "`x.mT` to transpose batches of matrices or `x.permute(*range(x.ndim - 1, -1, -1))` to reverse the "
+            "dimensions of a tensor."
+        )
+    _scalar(self, "T", _IDENTITY)
     return TENSORS.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))  # type: ignore[no-any-return]
 
 
 def transpose_matrix(self: Any) -> Tensor:
     """A view with the last two dims exchanged."""
     _matrix(self, "mT", True)
+    _scalar(self, "mT", _IDENTITY)
     if not self._array.ndim:
         return TENSORS.permute(self, ())  # type: ignore[no-any-return]
     return TENSORS.transpose(self, -2, -1)  # type: ignore[no-any-return]
@@ -42,12 +59,14 @@ def transpose_matrix(self: Any) -> Tensor:
 def adjoint_matrix(self: Any) -> Tensor:
     """The conjugate transpose of a matrix."""
     _matrix(self, "H", False)
+    _scalar(self, "H", _CONJUGATE)
     return TENSORS.adjoint(self)  # type: ignore[no-any-return]
 
 
 def adjoint_matrices(self: Any) -> Tensor:
     """The conjugate transposes of a batch of matrices."""
     _matrix(self, "mH", True)
+    _scalar(self, "mH", _CONJUGATE)
     return TENSORS.adjoint(self)  # type: ignore[no-any-return]
 
 

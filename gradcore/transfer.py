@@ -17,6 +17,8 @@ from gradcore.backends.batching import Batched, over
 from gradcore.backends.cupy.memory import is_pinned_memory
 from gradcore.backends.registry import resolve
 from gradcore.device import device as Device
+from gradcore.errors import warn_once
+from gradcore.ops.reductions import REAL_PARTS
 
 __all__ = ["moved", "parse_to", "to", "to_copy"]
 
@@ -66,6 +68,12 @@ class ToCopyBackward0(Node):
 ToCopyBackward0.__module__ = "builtins"
 
 
+def warn_of_real_parts(dtype: dtypes.dtype) -> None:
+    """Say of a cast of complex numbers what it loses."""
+    if dtype.category in (1, 2):  # a truth value is that of the whole number
+        warn_once(REAL_PARTS)
+
+
 def to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool = False) -> Any:
     """A copy of `t` on another device or in another dtype, recorded; see `moved`."""
     state = local.state
@@ -85,6 +93,8 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state
             return out
     array = t._array
     if dtype is not t._dtype:
+        if t._dtype.is_complex:
+            warn_of_real_parts(dtype)
         array = state.run(t._device.kernels["astype"], array, dtype.numpy)
     elif device is t._device:
         array = array.copy()

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from gradcore.autograd.modes import GRAD, INFERENCE, WISHED, local, recording, set_recording
 from gradcore.autograd.variables import Inference, Variable, version_counter
+from gradcore.errors import warn
 
 __all__ = [
     "enable_grad",
@@ -62,6 +63,13 @@ class _Mode:
         return type(self)()
 
     def __call__(self, function: C) -> C:
+        if inspect.isclass(function):
+            warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly decorate "
+                "the `__init__` method and nothing else.",
+                FutureWarning,
+            )
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)

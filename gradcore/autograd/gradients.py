@@ -14,6 +14,7 @@ from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.nodes import Node
 from gradcore.autograd.roots import edge_of, edges_of, root_of, roots_of
 from gradcore.autograd.variables import Subclasses, Variable
+from gradcore.errors import warn_once
 
 __all__ = ["ExecutionEngine", "backward", "grad"]
 
@@ -61,22 +62,13 @@ class ExecutionEngine:
 Variable._execution_engine = ExecutionEngine()
 
 
-class _Warned:
-    """Whether it was said what ``create_graph=True`` does: once is enough."""
-
-    of_cycles = False
-
-
-def _warn_of_cycles() -> None:
-    if not _Warned.of_cycles:
-        _Warned.of_cycles = True
-        warnings.warn(
-            "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
-            "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
-            "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to "
-            "None after use to break the cycle and avoid the leak.",
-            stacklevel=3,
-        )
+#: What is said of ``create_graph=True``.
+_CYCLES = (
+    "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+    "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
+    "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to "
+    "None after use to break the cycle and avoid the leak."
+)
 
 
 def backward(
@@ -133,7 +125,7 @@ def backward(
         Subclasses.hand_over(backward, found, (tensors,), settings)
         return
     if create_graph:
-        _warn_of_cycles()
+        warn_once(_CYCLES)
     if grad_tensors is None and inputs is None and grad_variables is None and isinstance(tensors, Variable):
         retain = create_graph if retain_graph is None else retain_graph
         run_backward((root_of(tensors),), retain_graph=retain, create_graph=create_graph)

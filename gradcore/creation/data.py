@@ -20,6 +20,7 @@ from gradcore.device import DeviceLike
 from gradcore.dispatch.overriding import created
 from gradcore.dispatch.settings import converting
 from gradcore.dtypes import DTypeLike
+from gradcore.errors import warn_once
 from gradcore.interop import device_of, from_dlpack_on_host
 from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor, is_differentiated
@@ -263,6 +264,13 @@ def asarray(
     return finished(out.detach() if out.requires_grad else out, bool(requires_grad))  # type: ignore[no-any-return]
 
 
+_READ_ONLY = (
+    "The given {0} is not writable, and neither is the tensor: writing to it raises an error. You may want to copy the "
+    "{0}, or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest "
+    "of this program."
+)
+
+
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """A CPU tensor that shares memory with a NumPy array.
 
@@ -284,6 +292,8 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     dtype = dtypes.from_numpy(ndarray.dtype)
+    if not ndarray.flags.writeable:
+        warn_once(_READ_ONLY.format("NumPy array"))
     whole = ndarray.base is None  # else the memory goes on beyond this array, which the tensor must not reach
     return wrap(ndarray.view(np.ndarray) if whole else own_header(ndarray), CPU, dtype)  # type: ignore[no-any-return]
 
@@ -334,6 +344,8 @@ def frombuffer(
             f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
             f"({wanted.itemsize})"
         )
+    if memoryview(buffer).readonly:
+        warn_once(_READ_ONLY.format("buffer"))
     array = np.frombuffer(buffer, wanted.numpy, max(count, -1), offset) if size > offset else np.empty(0, wanted.numpy)
     return finished(wrap(array, CPU, wanted), requires_grad)  # type: ignore[no-any-return]
 

@@ -10,7 +10,7 @@ from operator import mul
 from typing import Any, NamedTuple
 
 from gradcore import dtypes
-from gradcore.ops.losses import warn
+from gradcore.errors import warn
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 

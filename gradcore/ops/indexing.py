@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.errors import warn
 from gradcore.ops.annotations import Indices, Ints, Number
 from gradcore.ops.gathering import number_for, reduced_gradients, samples_of
 from gradcore.ops.promotion import same_dtypes
@@ -55,6 +56,9 @@ def _index_put_cases():
     ]
 
 
+BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
+
+
 def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
     """Index tensors as operations take them; bytes are masks.
 
@@ -68,6 +72,7 @@ def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
         if each is None or each.dtype in (dtypes.int64, dtypes.bool_, dtypes.int32):
             found.append(each)
         elif each.dtype is dtypes.uint8:
+            warn(BYTES)
             found.append(F.ne(each, 0))
         else:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")

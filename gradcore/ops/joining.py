@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from gradcore.errors import warn_once
 from gradcore.ops.annotations import Arrays, Ints, Tensor
 from gradcore.ops.geometry import broadcast_shape, each
 from gradcore.ops.samples import case, floats
@@ -571,9 +572,9 @@ def broadcast_tensors(F, tensors: Arrays):
 @composite(
     method=False,
     varargs=True,
-    samples=lambda: [case([floats(2), floats(3)]), case([floats(2), floats(3)], indexing="xy")],
+    samples=lambda: [case([floats(2), floats(3)], indexing=each) for each in ("ij", "xy")],
 )
-def meshgrid(F, tensors: Arrays, *, indexing: str = "ij"):
+def meshgrid(F, tensors: Arrays, *, indexing: str | None = None):
     """The grid that vectors span: each of them expanded along the dims of the others.
 
     With ``indexing="xy"`` the first two dims of the grid are exchanged.
@@ -591,6 +592,12 @@ def meshgrid(F, tensors: Arrays, *, indexing: str = "ij"):
             [3, 4]]))
     """
     tensors = _listed(F, tensors)
+    if indexing is None:
+        warn_once(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument. It is 'ij' "
+            "now; NumPy's is 'xy'."
+        )
+        indexing = "ij"
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     if not tensors:
@@ -629,7 +636,7 @@ def cartesian_prod(F, tensors: Arrays):
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
     if len(tensors) == 1:
         return tensors[0]
-    return F.stack([F.flatten(g) for g in F.meshgrid(tensors)], 1)
+    return F.stack([F.flatten(g) for g in F.meshgrid(tensors, indexing="ij")], 1)
 
 
 @composite(samples=lambda: [case(floats(4)), case(floats(3), 2, True), case(floats(3), 1)])

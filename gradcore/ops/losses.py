@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from math import log, pi, prod
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.errors import caller_depth
+from gradcore.errors import warn
 from gradcore.ops.checks import check_castable, check_floating
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import camel_case, composite, general
@@ -47,11 +46,6 @@ def chosen_reduction(
     if reduction not in ("none", "mean", "sum", *also):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
-
-
-def warn(message: str) -> None:
-    """Warn from the user's line."""
-    warnings.warn(message, stacklevel=caller_depth())
 
 
 def pair(F: Any, input: Any, target: Any) -> tuple[Any, Any]:

@@ -6,8 +6,9 @@ from functools import reduce as reduce_
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.errors import warn
 from gradcore.ops.checks import check_castable, check_floating
-from gradcore.ops.losses import chosen_reduction, reduced, upstream, warn
+from gradcore.ops.losses import chosen_reduction, reduced, upstream
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from gradcore.errors import warn_once
 from gradcore.ops.annotations import Arrays, Labels, Pairs
 from gradcore.ops.checks import cpp_type
 from gradcore.ops.matrix_checks import check_floating
@@ -484,7 +485,7 @@ def linalg_cross(F, self, other, *, dim: int = -1):
     return F.cross_product(self, other, axis)
 
 
-@composite(samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(3, 4), floats(3, 4), dim=0)])
+@composite(samples=lambda: [case(floats(2, 3), floats(2, 3), dim=1), case(floats(3, 4), floats(3, 4), dim=0)])
 def cross(F, self, other, dim: int | None = None):
     """The cross products of the vectors along `dim`, by default the first dim of size 3.
 
@@ -499,6 +500,10 @@ def cross(F, self, other, dim: int | None = None):
     tensor([0, 0, 1])
     """
     if dim is None:
+        warn_once(
+            "Using torch.cross without specifying the dim arg is deprecated. Please either pass the dim explicitly or "
+            "simply use torch.linalg.cross, whose dim is the last one unless it is given."
+        )
         dim = next((i for i, n in enumerate(self.shape) if n == 3), None)
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore import dtypes
+from gradcore.errors import warn_once
 from gradcore.ops.annotations import Dims, DType
 from gradcore.ops.checks import scalar_name
 from gradcore.ops.samples import bools, case, floats, ints
@@ -17,6 +18,9 @@ def spread(F, grad, shape, dim):
     return F.expand(F.reshape(grad, kept(shape, dim)), shape)
 
 
+REAL_PARTS = "Casting complex values to real discards the imaginary part"
+
+
 def accumulated(F, kernel, self, dtype):
     """``kernel(array, dtype)``; what is wanted in half precision is computed in float32 and rounded once."""
     if dtype is None or not dtype.is_reduced or not F.upcasts:
@@ -28,6 +32,9 @@ def _reduced(F, kernel, self, dim, keepdim, dtype):
     dims = None if dim is None else axes(dim, self.ndim)
     if dtype is None:
         return kernel(self, dims, keepdim)
+    if self.dtype.kind == "c" and dtype.category in (1, 2):
+        warn_once(REAL_PARTS)
+        self = F.real(self)
     return accumulated(F, lambda x, wanted: kernel(x, dims, keepdim, wanted), self, dtype)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.errors import warn
 from gradcore.ops.annotations import Ints
 from gradcore.ops.checks import check_floating
 from gradcore.ops.samples import case, floats
@@ -182,8 +183,12 @@ def interpolate(
     return F.resample(input, sizes, scales, mode, bool(align_corners), antialias)
 
 
+_OLD = "`nn.functional.{}` is deprecated. Use `nn.functional.interpolate` instead."
+
+
 def _declare_old(name: str, mode: str, align_corners: bool | None) -> None:
     def upsample_as(F, input, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None):
+        warn(_OLD.format(name))
         return F.interpolate(input, size, scale_factor, mode, align_corners)
 
     upsample_as.__doc__ = (
@@ -219,4 +224,5 @@ def upsample(
     >>> gc.nn.functional.upsample(gc.tensor([[[1.0, 2.0]]]), size=4)
     tensor([[[1., 1., 2., 2.]]])
     """
+    warn(_OLD.format("upsample"))
     return F.interpolate(input, size, scale_factor, mode, align_corners)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from math import prod
 
 from gradcore import dtypes
+from gradcore.errors import warn
 from gradcore.ops.annotations import Dims, Tensor
 from gradcore.ops.checks import check_implemented, check_reducible
 from gradcore.ops.extrema import mean_of_equals, selection, shared_by_equals
@@ -47,10 +49,16 @@ def _plus(a, b):
     return b if a is None else a if b is None else a + b
 
 
-def _moments(F, self, dim, correction, keepdim, root):
+def _moments(F, name, self, dim, correction, keepdim):
     """Variance (or its root) and mean in their final shape and dtype."""
     if self.dtype.kind in "biu":
         raise RuntimeError("std and var only support floating point and complex dtypes")
+    if prod(self.shape) // max(1, prod(removed(self.shape, dim))) <= correction:
+        warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+            "(input numel divided by output numel)."
+        )
+    root = name.startswith("std")
     var, mean = F.var_mean_over(self, axes(dim, self.ndim), correction)
     shape = kept(self.shape, dim) if keepdim else removed(self.shape, dim)
     var = F.astype(F.sqrt(var) if root else var, self.real.dtype)
@@ -126,10 +134,10 @@ def _declare_moments(name, text, root):
     vjp, jvp, vjp_of_pair, jvp_of_pair = _OF_ROOT if root else _OF_VARIANCE
 
     def single(F, self, dim: Dims, correction: float, keepdim: bool = False):
-        return _moments(F, self, dim, correction, keepdim, root)[0]
+        return _moments(F, name, self, dim, correction, keepdim)[0]
 
     def pair(F, self, dim: Dims, correction: float, keepdim: bool = False):
-        return _moments(F, self, dim, correction, keepdim, root)
+        return _moments(F, f"{name}_mean", self, dim, correction, keepdim)
 
     one = general(vjp, name=f"{name}_correction", node=f"{node}Backward0", **options)(single)
     one.jvp("self")(jvp)
@@ -419,6 +427,10 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
         weights = aweights if weights is None else weights * aweights
     if weights is None:
         total = observations
+        if total <= correction:
+            warn(
+                "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations."
+            )
         divisor = max(total - correction, 0)
         away = rows - F.sum(rows, 1, True) / total
         products = F.matmul(away, F.conj(F.transpose(away, 0, 1)))

@@ -216,10 +216,7 @@ def test_nodes_can_be_neither_copied_nor_pickled():
 # -- create_graph -----------------------------------------------------------------------------------------------------
 
 
-def test_backward_with_create_graph_warns_once_of_cycles(monkeypatch):
-    from gradcore.autograd import gradients
-
-    monkeypatch.setattr(gradients._Warned, "of_cycles", False)
+def test_backward_with_create_graph_warns_once_of_cycles():
     x = leaf()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -179,7 +179,8 @@ def test_bools_and_bytes() -> None:
     assert x[gc.tensor(True)].shape == (1, 3)
     assert x[x > 0].tolist() == [1, 2]
     assert x[[True, False, True]].tolist() == [0, 2]
-    assert x[gc.tensor([1, 0, 1], dtype=gc.uint8)].tolist() == [0, 2]  # bytes are masks
+    with pytest.warns(UserWarning, match="indexing with dtype torch.uint8 is now deprecated"):
+        assert x[gc.tensor([1, 0, 1], dtype=gc.uint8)].tolist() == [0, 2]  # bytes are masks
     assert x[np.array([False, False, True])].tolist() == [2]
     x[True] = 7
     x[False] = 8

@@ -85,7 +85,7 @@ def test_nodes_have_pytorchs_names() -> None:
         "VdotBackward0": gc.vdot(v, v),
         "ViewBackward0": linear(b, m, v), "MulBackward0": gc.outer(v, v), "AddrBackward0": gc.addr(m, v, v),
         "BaddbmmBackward0": gc.baddbmm(b, b, b),
-        "LinalgCrossBackward0": gc.cross(gc.ones(3, requires_grad=True), gc.ones(3)),
+        "LinalgCrossBackward0": gc.cross(gc.ones(3, requires_grad=True), gc.ones(3), dim=0),
         "CdistBackward0": gc.cdist(m, m),
     }  # fmt: skip
     for name, out in names.items():
@@ -279,7 +279,7 @@ def test_equal_points_have_no_direction() -> None:
     ("call", "message"),
     [
         (lambda: gc.matmul([1.0], gc.ones(2)), r"matmul\(\): argument 'input' \(position 1\) must be Tensor, not list"),
-        (lambda: gc.cross([1.0], gc.ones(3)), r"cross\(\): argument 'input' \(position 1\) must be Tensor, not list"),
+        (lambda: gc.cross([1.0], gc.ones(3), dim=0), r"cross\(\): argument 'input' \(position 1\) must be Tensor, not list"),
         (lambda: gc.flatten([1.0]), r"flatten\(\): argument 'input' \(position 1\) must be Tensor, not list"),
         (lambda: gc.pow([1.0], gc.ones(2)), r"pow\(\): argument 'input' \(position 1\) must be Tensor, not list"),
     ],
