@@ -6,7 +6,6 @@ import gradcore as gc
 from tests.conventions import CONVENTIONS, TEXT, Convention, evaluate
 
 
-@pytest.mark.filterwarnings("ignore:.* degrees of freedom is <= 0")
 @pytest.mark.parametrize("line", CONVENTIONS, ids=lambda line: f"{line.expression} at {line.point}")
 def test_gradient_is_as_documented(line: Convention) -> None:
     assert evaluate(gc, line) == line.ours
