@@ -279,7 +279,10 @@ def test_equal_points_have_no_direction() -> None:
     ("call", "message"),
     [
         (lambda: gc.matmul([1.0], gc.ones(2)), r"matmul\(\): argument 'input' \(position 1\) must be Tensor, not list"),
-        (lambda: gc.cross([1.0], gc.ones(3), dim=0), r"cross\(\): argument 'input' \(position 1\) must be Tensor, not list"),
+        (
+            lambda: gc.cross([1.0], gc.ones(3), dim=0),
+            r"cross\(\): argument 'input' \(position 1\) must be Tensor, not list",
+        ),
         (lambda: gc.flatten([1.0]), r"flatten\(\): argument 'input' \(position 1\) must be Tensor, not list"),
         (lambda: gc.pow([1.0], gc.ones(2)), r"pow\(\): argument 'input' \(position 1\) must be Tensor, not list"),
     ],
