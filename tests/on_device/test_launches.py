@@ -140,3 +140,70 @@ def test_launches_of_channels(device: str) -> None:
     out = norm()
     ones = gc.ones_like(out)
     assert launches(lambda: gc.autograd.grad(out, (x, weight, bias), ones, retain_graph=True)) == 3
+
+
+# -- rows by index ------------------------------------------------------------------------------------------------
+
+#: How often indices come: all equal, in runs around what a thread goes over, by chance, most of them one.
+RUNS = {
+    "all equal": lambda rng, n: np.full(n, 3),
+    "runs": lambda rng, n: np.repeat(np.arange(n), rng.choice([1, 2, 63, 64, 65, 128, 200], n))[:n] % 40,
+    "by chance": lambda rng, n: rng.integers(0, 40, n),
+    "padding": lambda rng, n: np.where(rng.random(n) < 0.9, 0, rng.integers(0, 40, n)),
+}
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 129, 1000, 9001])
+def test_rows_by_index(device: str, runs: str, count: int) -> None:
+    rng = np.random.default_rng(count)
+    index = gc.tensor(RUNS[runs](rng, count))
+    for dtype in DTYPES:
+        rows = gc.tensor(rng.integers(-3, 4, (count, 3)) / 64).to(dtype)  # sums are exact in any order
+        weight, start = gc.zeros(40, 3, dtype=dtype), drawn(rng, dtype, 40)
+
+        def run(where: str, rows: Any = rows, weight: Any = weight, start: Any = start) -> list[Any]:
+            table, at = weight.to(where).requires_grad_(), index.to(where)
+            found = list(gc.autograd.grad(F.embedding(at, table), table, rows.to(where)))
+            column = rows[:, 0].to(where)
+            found += [start.to(where).scatter_reduce(0, at, column, name) for name in ("amax", "amin", "sum", "mean")]
+            return [*found, start.to(where).scatter_reduce(0, at, 1 + column / 64, "prod", include_self=False)]
+
+        there, here = run(device), run("cpu")
+        if count <= 200:  # products of many rounded numbers are rounded differently
+            agree(there, here, str(dtype))
+        else:
+            agree(there[:-1], here[:-1], str(dtype))
+
+
+def test_launches_of_rows_by_index(device: str) -> None:
+    rows = gc.ones(9000, 8, device=device)
+    table = gc.ones(40, 8, device=device, requires_grad=True)
+
+    def sums(count: int) -> int:
+        at = gc.zeros(count, dtype=gc.int64, device=device)
+        out = F.embedding(at, table)
+        return launches(lambda: gc.autograd.grad(out, table, rows[:count], retain_graph=True))
+
+    assert sums(9000) == sums(64) + 1
+
+
+# -- cross entropy ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 31), (2, 5, 32), (3, 7, 6, 9), (1, 300, 5, 8), (2, 1, 40)], ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_of_points(device: str, shape: tuple[int, ...], reduction: str) -> None:
+    rng = np.random.default_rng(0)
+    targets = rng.integers(0, shape[1], (shape[0], *shape[2:]))
+    targets.flat[::5] = -100
+    for dtype in DTYPES:
+        scores, weight = 30 * drawn(rng, dtype, *shape), drawn(rng, dtype, shape[1]).abs()
+        if dtype is gc.float64:
+            scores.view(-1)[:3] = gc.tensor([np.inf, -np.inf, np.nan]).to(dtype)
+
+        def run(where: str, scores: Any = scores, weight: Any = weight) -> list[Any]:
+            at, factors = gc.tensor(targets, device=where), weight.to(where)
+            return with_gradients(lambda x: F.cross_entropy(x, at, factors, reduction=reduction), scores.to(where))
+
+        agree(run(device), run("cpu"), str(dtype))

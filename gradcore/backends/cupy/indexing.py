@@ -19,6 +19,10 @@ from gradcore.errors import OutOfBoundsError
 __all__ = ["CudaIndexing"]
 
 
+#: Rows that a thread goes over at most, if there are not very many.
+_CHUNK = 64
+
+
 class _Watch:
     """The checks of one device since the host last waited for it."""
 
@@ -146,9 +150,17 @@ class CudaIndexing(CudaKernels, Indexing):
         xp, (count, width) = self.xp, rows.shape
         index = (index % len(out)).astype("int64", copy=False)
         order = xp.argsort(index, kind="stable").astype("int64", copy=False)
-        sizes = map(np.int64, (rows.size, count, width))
-        kernel = self.cuda_kernel("segments", f"{reduce}_segments", type=C_NAMES[rows.dtype.name])
-        kernel(*elements(rows.size), (dense(xp, rows), order, index[order], out, *sizes))
+        sorted_index, like = index[order], C_NAMES[rows.dtype.name]
+        chunk = max(_CHUNK, math.isqrt(count))
+        parts = -(-count // chunk)
+        heads, tails = xp.empty((2, parts, width), np.float64 if rows.dtype.itemsize == 8 else np.float32)
+        sizes = tuple(map(np.int64, (count, width, chunk)))
+        kernel = self.cuda_kernel("segments", f"{reduce}_segments", type=like)
+        arrays = (dense(xp, rows), order, sorted_index, out, heads, tails)
+        kernel(*elements(rows.size), (*arrays, np.int64(rows.size), *sizes))
+        if parts > 1:
+            kernel = self.cuda_kernel("segments", f"{reduce}_joined", type=like)
+            kernel(*elements(parts * width), (sorted_index, out, heads, tails, np.int64(parts * width), *sizes))
         return out
 
     def add_rows(self, out: Any, index: Any, rows: Any) -> Any:

@@ -18,6 +18,9 @@ __all__ = ["CudaRows"]
 #: Blocks that keep all of a card at work; elements of a channel from which it pays to have another block for it.
 _BLOCKS, _CHUNK = 1024, 2048
 
+#: Points of an image from which a thread has a point.
+_POINTS = 32
+
 _TARGETS = {"int64": "i64", "uint8": "u8", "int32": "i32"}
 
 
@@ -310,8 +313,11 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         number, found = self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.")
         read = [dense(xp, a) for a in (x, target, weight)]
         sizes = map(np.int64, (rows, classes, points, ignore_index, number))
-        kernel = self._loss_kernel("cross_entropy", x, target)
-        kernel(*rows_of(rows, classes), (*read, losses, weights, powers, total, *sizes, found))
+        name, launch = "cross_entropy", rows_of(rows, classes)
+        if points >= _POINTS:
+            name, launch = "cross_entropy_points", elements(rows)
+        kernel = self._loss_kernel(name, x, target)
+        kernel(*launch, (*read, losses, weights, powers, total, *sizes, found))
         weight_sum = weights.sum()
         if reduction == "none":
             return losses, weight_sum, powers, total

@@ -16,11 +16,30 @@ GRADCORE_FUNCTION void note(i64 target, i64 number, i64* found) {
     if (found && atomicCAS(first, u64(0), static_cast<u64>(number)) == u64(0)) found[1] = target;
 }
 
+// What a row has, besides its powers; `x` are its scores, `points` apart.
+struct Row {
+    const T* x;
+    const T* weight;
+    i64 classes, points, ignored, number;
+    i64* found;
+
+    GRADCORE_FUNCTION void finish(i64 row, i64 target, A top, A total, T* losses, T* weights, T* totals) const {
+        const bool counts = target != ignored && target >= 0 && target < classes;
+        if (!counts && target != ignored) note(target, number, found);
+        const A factor = !counts ? A(0) : weight ? load(weight[target]) : A(1);
+        losses[row] = store<T>(counts ? (log(total) - (load(x[target * points]) - top)) * factor : A(0));
+        weights[row] = store<T>(factor);
+        totals[row] = store<T>(total);
+    }
+};
+
+#define ROWS                                                                                                          \
+    const T *x, const Index *targets, const T *weight, T *losses, T *weights, T *powers, T *totals, const i64 rows,   \
+        const i64 classes, const i64 points, const i64 ignored, const i64 number, i64 *found
+
 // One row (an image's point) for each block or, if there are few classes, for each warp. Powers are the exponentials of the
 // differences from the row's maximum, totals their sums.
-extern "C" __global__ void cross_entropy(const T* x, const Index* targets, const T* weight, T* losses, T* weights,
-                                         T* powers, T* totals, const i64 rows, const i64 classes, const i64 points,
-                                         const i64 ignored, const i64 number, i64* found) {
+extern "C" __global__ void cross_entropy(ROWS) {
     const i64 row = row_index();
     if (row >= rows) return;
     const i64 start = row / points * classes * points + row % points;
@@ -36,13 +55,24 @@ extern "C" __global__ void cross_entropy(const T* x, const Index* targets, const
     }
     total = row_sum(total);
     if (threadIdx.x) return;
-    const i64 target = targets[row];
-    const bool counts = target != ignored && target >= 0 && target < classes;
-    if (!counts && target != ignored) note(target, number, found);
-    const A factor = !counts ? A(0) : weight ? load(weight[target]) : A(1);
-    losses[row] = store<T>(counts ? (log(total) - (load(x[target * points]) - top)) * factor : A(0));
-    weights[row] = store<T>(factor);
-    totals[row] = store<T>(total);
+    Row{x, weight, classes, points, ignored, number, found}.finish(row, targets[row], top, total, losses, weights, totals);
+}
+
+// One row for each thread: where images have many points, neighbours read and write neighbours.
+extern "C" __global__ void cross_entropy_points(ROWS) {
+    for (i64 row = first_index(); row < rows; row += index_step()) {
+        const i64 start = row / points * classes * points + row % points;
+        const T* from = x + start;
+        A top = -infinity<A>(), total = 0;
+        for (i64 i = 0; i < classes; ++i) top = Largest()(top, load(from[i * points]));
+        for (i64 i = 0; i < classes; ++i) {
+            const A power = exp(load(from[i * points]) - top);
+            powers[start + i * points] = store<T>(power);
+            total += power;
+        }
+        Row{from, weight, classes, points, ignored, number, found}.finish(row, targets[row], top, total, losses, weights,
+                                                                          totals);
+    }
 }
 
 // The gradient by the scores: the softmax, scaled, less the scale in the place of the target. The gradient by the losses is

@@ -19,34 +19,76 @@ struct Smallest {
     GRADCORE_FUNCTION A operator()(A x, A y) const { return x <= y || x != x ? x : y; }
 };
 
+// A thread goes over rows up to the next multiple of `chunk`, or to the end of its segment. What a chunk has of a segment that
+// begins before it is in `heads`, of one that goes on after it in `tails`; a second launch adds these up in their order.
 template <class Combine>
-GRADCORE_FUNCTION void reduce(const T* rows, const i64* order, const i64* sorted, T* out, i64 size, i64 count, i64 width,
-                              Combine combine) {
+GRADCORE_FUNCTION void reduce(const T* rows, const i64* order, const i64* sorted, T* out, A* heads, A* tails, i64 size,
+                              i64 count, i64 width, i64 chunk, Combine combine) {
     for (i64 i = first_index(); i < size; i += index_step()) {
-        const i64 first = i / width, column = i % width, index = sorted[first];
-        if (first > 0 && sorted[first - 1] == index) continue;
-        A total = load(out[index * width + column]);
-        for (i64 k = first; k < count && sorted[k] == index; ++k) total = combine(total, load(rows[order[k] * width + column]));
-        out[index * width + column] = store<T>(total);
+        const i64 first = i / width, column = i % width, index = sorted[first], part = first / chunk;
+        const bool begins = first == 0 || sorted[first - 1] != index;
+        if (!begins && first % chunk) continue;
+        const i64 end = (part + 1) * chunk < count ? (part + 1) * chunk : count;
+        A total = load(rows[order[first] * width + column]);
+        i64 k = first + 1;
+        for (; k < end && sorted[k] == index; ++k) total = combine(total, load(rows[order[k] * width + column]));
+        if (!begins) heads[part * width + column] = total;
+        else if (k < count && sorted[k] == index) tails[part * width + column] = total;
+        else out[index * width + column] = store<T>(combine(load(out[index * width + column]), total));
     }
 }
 
-extern "C" __global__ void sum_segments(const T* rows, const i64* order, const i64* sorted, T* out, const i64 size,
-                                        const i64 count, const i64 width) {
-    reduce(rows, order, sorted, out, size, count, width, Sum());
+// The segments that begin in a chunk and go on after it.
+template <class Combine>
+GRADCORE_FUNCTION void join(const i64* sorted, T* out, const A* heads, const A* tails, i64 size, i64 count, i64 width,
+                            i64 chunk, Combine combine) {
+    for (i64 i = first_index(); i < size; i += index_step()) {
+        const i64 column = i % width;
+        i64 part = i / width, next = (part + 1) * chunk;
+        if (next >= count) continue;
+        const i64 index = sorted[next], first = part * chunk;
+        if (sorted[next - 1] != index || (first > 0 && sorted[first - 1] == index)) continue;
+        A total = tails[part * width + column];
+        for (; next < count && sorted[next] == index; next += chunk) total = combine(total, heads[++part * width + column]);
+        out[index * width + column] = store<T>(combine(load(out[index * width + column]), total));
+    }
 }
 
-extern "C" __global__ void prod_segments(const T* rows, const i64* order, const i64* sorted, T* out, const i64 size,
-                                         const i64 count, const i64 width) {
-    reduce(rows, order, sorted, out, size, count, width, Product());
+#define SEGMENTS                                                                                                      \
+    const T *rows, const i64 *order, const i64 *sorted, T *out, A *heads, A *tails, const i64 size, const i64 count,  \
+        const i64 width, const i64 chunk
+#define JOINED                                                                                                        \
+    const i64 *sorted, T *out, const A *heads, const A *tails, const i64 size, const i64 count, const i64 width,      \
+        const i64 chunk
+
+extern "C" __global__ void sum_segments(SEGMENTS) {
+    reduce(rows, order, sorted, out, heads, tails, size, count, width, chunk, Sum());
 }
 
-extern "C" __global__ void amax_segments(const T* rows, const i64* order, const i64* sorted, T* out, const i64 size,
-                                         const i64 count, const i64 width) {
-    reduce(rows, order, sorted, out, size, count, width, Largest());
+extern "C" __global__ void sum_joined(JOINED) {
+    join(sorted, out, heads, tails, size, count, width, chunk, Sum());
 }
 
-extern "C" __global__ void amin_segments(const T* rows, const i64* order, const i64* sorted, T* out, const i64 size,
-                                         const i64 count, const i64 width) {
-    reduce(rows, order, sorted, out, size, count, width, Smallest());
+extern "C" __global__ void prod_segments(SEGMENTS) {
+    reduce(rows, order, sorted, out, heads, tails, size, count, width, chunk, Product());
+}
+
+extern "C" __global__ void prod_joined(JOINED) {
+    join(sorted, out, heads, tails, size, count, width, chunk, Product());
+}
+
+extern "C" __global__ void amax_segments(SEGMENTS) {
+    reduce(rows, order, sorted, out, heads, tails, size, count, width, chunk, Largest());
+}
+
+extern "C" __global__ void amax_joined(JOINED) {
+    join(sorted, out, heads, tails, size, count, width, chunk, Largest());
+}
+
+extern "C" __global__ void amin_segments(SEGMENTS) {
+    reduce(rows, order, sorted, out, heads, tails, size, count, width, chunk, Smallest());
+}
+
+extern "C" __global__ void amin_joined(JOINED) {
+    join(sorted, out, heads, tails, size, count, width, chunk, Smallest());
 }
