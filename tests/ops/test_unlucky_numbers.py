@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradcore as gc
+from gradcore.ops import polynomials
 
 F = gc.nn.functional
 #: Integers at and beyond the ends of every range.
@@ -116,14 +117,36 @@ NAMES = [name for name in dir(gc.special) if "polynomial" in name]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_degrees_of_polynomials_end(name: str) -> None:
+def test_degrees_of_polynomials_that_are_high(name: str) -> None:
     function = getattr(gc.special, name)
     for n in (2**20, 2**40, 2**62, gc.tensor([1, 2**62]), 1e30):
-        with pytest.raises(RuntimeError, match="up to the degree"):
-            function(gc.tensor([0.5, 1.0]), n)
+        if "laguerre" in name or "legendre" in name:
+            with pytest.raises(RuntimeError, match="up to the degree"):
+                function(gc.tensor([0.5, 1.0]), n)
+        else:
+            assert function(gc.tensor([0.5, 1.0]), n).isnan().all() == ("hermite" in name and not gc.is_tensor(n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert function(gc.tensor([0.5]), gc.tensor([float("nan")])).shape == (1,)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "chebyshev" in name])
+@pytest.mark.parametrize("order", range(4))
+def test_high_degrees_continue_the_recurrence(name: str, order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(order)
+    x = np.concatenate(
+        [rng.uniform(-0.95, 0.95, 40), rng.uniform(1.0, 1.01, 5), -rng.uniform(1.0, 1.01, 5), [1, -1, 0]]
+    )
+    x = gc.tensor((x + 1) / 2 if "shifted" in name else x, requires_grad=True)
+    n = gc.tensor(rng.integers(65, 200, len(x)))
+    found = []
+    for highest in (1 << 17, 64):
+        monkeypatch.setattr(polynomials, "HIGHEST", highest)
+        y = getattr(gc.special, name)(x, n)
+        for _ in range(order):
+            (y,) = gc.autograd.grad(y.sum(), x, create_graph=True)
+        found.append(y.detach().numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-9 * 200 ** (2 * order))
 
 
 def test_nothing_to_work_on() -> None:

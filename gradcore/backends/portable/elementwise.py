@@ -41,10 +41,6 @@ SPECIAL = {
 }  # fmt: skip
 
 
-#: Recurrences of polynomials end here.
-_HIGHEST_DEGREE = 1 << 17
-
-
 class Elementwise:
     """Kernels that act on each element, after broadcasting."""
 
@@ -269,11 +265,6 @@ class Elementwise:
         """The numbers from 1 to below the largest element of `n`, which has to be waited for."""
         known = n[self.xp.isfinite(n)]
         largest = int(self.number(known.max())) if known.size else 0
-        if largest > _HIGHEST_DEGREE:
-            raise RuntimeError(
-                f"polynomials are computed by a recurrence with a step for each degree, up to the degree "
-                f"{_HIGHEST_DEGREE}, but got the degree {largest}"
-            )
         return range(1, largest)
 
     # -- complex numbers -------------------------------------------------------------------------------------
