@@ -34,7 +34,7 @@ Precision = Literal["highest", "high", "medium"]
 
 #: Kernels of the package that CuPy's functions can take the place of, by what they are for.
 CUDA_KERNELS = (
-    "attention", "cross_entropy", "elementwise", "lists", "normalization", "segments", "softmax", "windows",
+    "attention", "cross_entropy", "elementwise", "grids", "lists", "normalization", "segments", "softmax", "windows",
 )  # fmt: skip
 Traceback = Literal["short", "full"]
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore import config
+from gradcore.cuda.check import FAMILIES
 from tests.on_device.comparing import agree
 
 F = gc.nn.functional
@@ -96,6 +98,11 @@ def test_launches_of_images_at_points(device: str, dtype: Any, backward: int) ->
     out = sample()
     ones = gc.ones_like(out)
     assert launches(lambda: gc.autograd.grad(out, (x, grid), ones, retain_graph=True)) == backward
+
+
+def test_every_kind_of_kernels_can_be_left_out() -> None:
+    """What the check names as a setting is one."""
+    assert set(FAMILIES.values()) <= set(config.CUDA_KERNELS)
 
 
 # -- channels -----------------------------------------------------------------------------------------------------
