@@ -45,6 +45,7 @@ ON_CPU = {
         "its tensors are made when it is collected",
     ),
     "amp/test_autocast.py": "is about autocast of the CPU",
+    "optim/test_optimizers.py::test_a_kernel_takes_the_place_of_the_formula": "is about the backend of the CPU",
     "autograd/test_views_and_writes.py::test_hooks_return_a_gradient_of_the_same_kind": "names the types of the CPU",
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ import pytest
 
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, compile_options
+from gradcore.backends.cupy.products import REAL_NAMES
 from gradcore.backends.fusion.batches import traced_steps
 from gradcore.backends.fusion.programs import Operand
 from gradcore.optim.adam import adam
@@ -81,9 +82,7 @@ def _own() -> list[Any]:
         ("grids", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_DIMS={dims}"))
         for kind, dims in itertools.product(C_NAMES.values(), (2, 3))
     ]
-    found += [
-        ("products", (f"-DGRADCORE_TYPE={kind}",)) for kind in (*C_NAMES.values(), "i8", "u8", "i16", "i32", "i64")
-    ]
+    found += [("products", (f"-DGRADCORE_TYPE={kind}",)) for kind in REAL_NAMES.values()]
     if cupy_include() is not None:
         found += [
             ("products", (f"-DGRADCORE_TYPE=complex<{kind}>", "-DGRADCORE_COMPLEX=1")) for kind in ("float", "double")

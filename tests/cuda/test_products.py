@@ -24,7 +24,7 @@ from tests.strict.blas import CALLS, SIGNATURES, installed_signatures
 from tests.strict.device import StrictArray
 
 FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-INTEGERS = ["int8", "uint8", "int16", "int32", "int64"]
+INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 TOLERANCES = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "complex64": 1e-5}
 WIDE = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "complex64": "complex128"}
 
@@ -50,7 +50,7 @@ def drawn(dtype: str, shape: tuple[int, ...], seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     x = rng.uniform(-2, 2, shape) + (1j * rng.uniform(-2, 2, shape) if dtype.startswith("complex") else 0)
     if dtype in INTEGERS:
-        return rng.integers(-100, 100, shape).astype(dtype)
+        return rng.integers(-100, 100, shape).astype(dtype)  # unsigned ones of a size that wraps
     return x.astype(getattr(gc, dtype).numpy)
 
 

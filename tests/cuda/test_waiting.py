@@ -49,16 +49,17 @@ KNOWN = {name for names in MUST.values() for name in names}
 
 
 class Waits:
-    """How often each part of an operation waited or copied, once what it keeps is there."""
+    """How often each part of an operation on a device waited or copied, by counts, once what it keeps is there."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str, counted: Callable[[], Counter[str]]) -> None:
+        self.device, self.counted = device, counted
         self.counts: dict[str, Counter[str]] = {}
 
     def measure(self, part: str, work: Callable[[], Any]) -> Any:
         work()
-        before, told = Counter(COUNTS), waiting.COUNTS.total()
+        before, told = self.counted(), waiting.COUNTS.total()
         result = work()
-        found = Counter(COUNTS)
+        found = self.counted()
         found.subtract(before)
         found = +found
         if found:
@@ -69,7 +70,7 @@ class Waits:
     def of(self, case: Drawn) -> None:
         """Forward, backward, backward that is recorded, its backward, forward mode."""
         which, grad = case.differentiable(), gc.autograd.grad
-        inputs = [gc.tensor(np.asarray(a), device="strict:0") for a in case.arrays()]
+        inputs = [gc.tensor(np.asarray(a), device=self.device) for a in case.arrays()]
         variables = [t.detach().clone().requires_grad_() if i in which else t for i, t in enumerate(inputs)]
         outs = self.measure("forward", lambda: case.outputs(variables))
         outs = [o for o in outs if o.requires_grad]
@@ -100,7 +101,7 @@ def cases_of(name: str) -> list[Drawn]:
 @pytest.mark.parametrize("name", sorted({case.op.name for case in ALL}))
 @pytest.mark.filterwarnings("ignore")
 def test_what_waits(strict: str, name: str) -> None:
-    waits = Waits()
+    waits = Waits("strict:0", lambda: Counter(COUNTS))
     with np.errstate(all="ignore"):
         for case in cases_of(name):
             waits.of(case)

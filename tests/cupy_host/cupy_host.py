@@ -122,3 +122,9 @@ def launches() -> int:
     """How many kernels ran so far."""
     host.cupyhost_launches.restype = ctypes.c_longlong
     return int(host.cupyhost_launches())
+
+
+def waits() -> int:
+    """How often the host asked to wait for the device so far, by synchronisations and copies to its memory."""
+    host.cupyhost_waits.restype = ctypes.c_longlong
+    return int(host.cupyhost_waits())

@@ -80,7 +80,7 @@ def test_checkpoints(name: str) -> None:
     other = getattr(gc.optim, name)([q])
     other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     for each in (p, q):
-        each.grad = gc.ones(3, 4)
+        each.grad = gc.ones_like(each)
     optimizer.step()
     other.step()
     assert gc.equal(p, q)

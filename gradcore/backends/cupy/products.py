@@ -22,10 +22,10 @@ from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels
 from gradcore.backends.portable.products import Products, mismatch
 from gradcore.determinism import alert_products
 
-__all__ = ["CudaProducts"]
+__all__ = ["REAL_NAMES", "CudaProducts"]
 
-#: The types of the package's kernel that are not among those of the other kernels.
-_NAMES = {**C_NAMES, "int8": "i8", "uint8": "u8", "int16": "i16", "int32": "i32", "int64": "i64"}
+#: The names of the types of the package's kernel, without the complex ones.
+REAL_NAMES = {**C_NAMES, **{f"{kind}nt{bits}": f"{kind[0]}{bits}" for kind in ("i", "ui") for bits in (8, 16, 32, 64)}}
 #: cuBLAS's own choice of an algorithm.
 _ANY_ALGORITHM = -1
 _COMPLEX = {"complex64": "complex<float>", "complex128": "complex<double>"}
@@ -245,7 +245,7 @@ class CudaProducts(CudaKernels, Products):
             matrices = (self._regular(matrices[0], batch), self._regular(matrices[1], batch))
             joint = gemm.joint_batches(batch, *map(_in_elements, matrices))
         (m, k), n, name = matrices[0].shape[-2:], matrices[1].shape[-1], out.dtype.name
-        named = {"type": _COMPLEX[name], "complex": "1"} if name in _COMPLEX else {"type": _NAMES[name]}
+        named = {"type": _COMPLEX[name], "complex": "1"} if name in _COMPLEX else {"type": REAL_NAMES[name]}
         missing = 3 - len(joint.sizes)
         numbers = [m, n, k, *(s // x.itemsize for x in matrices for s in x.strides[-2:])]
         batches = [*(1,) * missing, *joint.sizes, *(0,) * missing, *joint.steps_a, *(0,) * missing, *joint.steps_b]

@@ -41,7 +41,15 @@ struct Summed<i32> {
     using type = u32;
 };
 template <>
+struct Summed<u32> {
+    using type = u32;
+};
+template <>
 struct Summed<i64> {
+    using type = u64;
+};
+template <>
+struct Summed<u64> {
     using type = u64;
 };
 
