@@ -121,7 +121,11 @@ class CudaLinearAlgebra(LinearAlgebra):
     def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
         try:
             with self.reporting_errors():
-                return self.xp.linalg.cholesky(a), self.xp.zeros(a.shape[:-2], "int32")
+                factor = self.xp.linalg.cholesky(a)
+            if not a.size:
+                return factor, self.xp.zeros(a.shape[:-2], "int32")
+            spoilt = self.xp.isnan(self.xp.diagonal(factor, 0, -2, -1))  # by NaN in `a`, which is no failure to LAPACK
+            return factor, self.xp.where(spoilt.any(-1), spoilt.argmax(-1) + 1, 0).astype("int32")
         except ValueError:  # find out on the CPU which matrix it was, and where it failed
             factor, info = _CPU.factor_cholesky(self.to_host(a))
             return self.from_host(factor), self.from_host(info)
@@ -135,12 +139,19 @@ class CudaLinearAlgebra(LinearAlgebra):
             return super().eigenvalues_hermitian(a, uplo)
 
     def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
-        with self.reporting_errors():
+        with self._finite(a):
             return super().factor_svd(a, full_matrices)
 
     def singular_values(self, a: Any) -> Any:
-        with self.reporting_errors():
+        with self._finite(a):
             return super().singular_values(a)
+
+    def _finite(self, a: Any) -> Any:
+        """Context as `reporting_errors`, for finite matrices only: of others routines give NaN without an error."""
+        errors = self.reporting_errors()
+        if not self.xp.isfinite(a).all():
+            raise self._no_convergence("linalg.svd", a)
+        return errors
 
     def matrix_exponential(self, a: Any) -> Any:
         if not a.size:
