@@ -154,7 +154,7 @@ def _laid_out(array: Any, layout: str, place: int) -> Any:
 
 
 def _settings(op: Op) -> list[dict[str, Any]]:
-    """The settings of the samples, each once; of operations without settings one empty one."""
+    """The settings of the samples, each once; where no sample has what is required, ones."""
     plain = [i for i in range(len(op.parameters)) if i not in op.tensors]
     if not plain:
         return [{}]
@@ -165,7 +165,7 @@ def _settings(op: Op) -> list[dict[str, Any]]:
         if given not in found:
             found.append(given)
     required = [op.names[i] for i in plain if op.parameters[i].default is op.parameters[i].empty]
-    return [given for given in found if all(n in given for n in required)] or [{}]
+    return [given for given in found if all(n in given for n in required)] or [dict.fromkeys(required, 1)]
 
 
 def _cases(names: list[str], layout: str = "dense") -> list[Case]:
