@@ -13,8 +13,8 @@ from tests import devices
 # The CPU is NumPy, also where compiled kernels were built: tests/compiled has the tests of these.
 os.environ["GRADCORE_COMPILED"] = "0"
 
-# For type checkers only: it is not a program to run.
-collect_ignore = ["typing/results.py", "typing/usage.py"]
+# For type checkers, or a program that says `import torch`: not modules of tests.
+collect_ignore = ["programs/character_model.py", "typing/results.py", "typing/usage.py"]
 
 # Property-based tests draw the same examples in every run, so that a red test is red for the next person too.
 # HYPOTHESIS_PROFILE=explore draws new ones, and more of them.

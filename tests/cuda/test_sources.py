@@ -36,6 +36,9 @@ class _Writing(CupyBackend):
         self.sources.append(source)
         return lambda *launch: None
 
+    def address(self, x: Any) -> int:
+        return 0
+
 
 def _forward(name: str, *args: Any, compute: Any = None) -> str:
     backend = _Writing()

@@ -1,12 +1,13 @@
 #include "elementwise.cuh"
 using namespace gradcore;
 
-extern "C" __global__ void fused_lerp(const i64 size, const double* self_array, const double* end_array, double* r0_out, const double weight, const i64 n1, const i64 self_step0, const i64 self_step1, const i64 end_step0, const i64 end_step1) {
-    for (i64 i = first_index(); i < size; i += index_step()) {
-        const i64 i1 = i % n1;
-        const i64 i0 = i / n1;
-        const double self = load(self_array[i0 * self_step0 + i1 * self_step1]);
-        const double end = load(end_array[i0 * end_step0 + i1 * end_step1]);
+extern "C" __global__ void fused_lerp(const i32 size, const double* __restrict__ self_array, const double* __restrict__ end_array, double* __restrict__ r0_out, const double weight, const u32 n1, const i32 self_step0, const i32 self_step1, const i32 end_step0, const i32 end_step1) {
+    const i32 i = first_index_32();
+    if (i < size) {
+        const u32 i1 = u32(i) % n1;
+        const u32 i0 = u32(i) / n1;
+        const double self = load(self_array[static_cast<i32>(i0 * self_step0 + i1 * self_step1)]);
+        const double end = load(end_array[static_cast<i32>(i0 * end_step0 + i1 * end_step1)]);
         const double v1 = magnitude(weight);
         const bool v2 = v1 < 0.5;
         const double v3 = end - self;
