@@ -41,6 +41,7 @@ from gradcore.autograd.grad_mode import (
 )
 from gradcore.backends.numpy.memory import empty_cache, memory_stats
 from gradcore.backends.numpy.threads import get_num_threads, set_num_threads
+from gradcore.backends.registry import set_default_device
 from gradcore.config import (
     cuda_fallback,
     get_float32_matmul_precision,
@@ -59,7 +60,7 @@ from gradcore.determinism import (
     set_deterministic_debug_mode,
     use_deterministic_algorithms,
 )
-from gradcore.device import device, get_default_device, set_default_device
+from gradcore.device import device, get_default_device
 from gradcore.diagnostics import show_config
 from gradcore.dtypes import (
     can_cast,

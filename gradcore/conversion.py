@@ -14,11 +14,11 @@ from gradcore.autograd import forward
 from gradcore.autograd.modes import INFERENCE, local
 from gradcore.autograd.variables import bump, type_name, wrap
 from gradcore.backends.cupy.memory import is_pinned_memory, pinned
-from gradcore.backends.registry import CPU, unavailable
+from gradcore.backends.registry import CPU, set_default_device, unavailable
 from gradcore.creation import empty, empty_strided, tensor
 from gradcore.creation.filled import sizes
 from gradcore.creation.legacy import legacy_tensor
-from gradcore.device import DeviceLike, set_default_device
+from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace
 from gradcore.sharing import is_shared, share_memory_
 from gradcore.storage import TypedStorage, UntypedStorage, located

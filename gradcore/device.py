@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from gradcore.backends.base import Backend
 
-__all__ = ["DeviceLike", "device", "get_default_device", "set_default_device"]
+__all__ = ["DeviceLike", "default_to", "device", "get_default_device"]
 
 
 class device:  # PyTorch's name for the class
@@ -140,16 +140,7 @@ def get_default_device() -> device:
     return _defaults.stack[-1] if _defaults.stack else _default_device
 
 
-def set_default_device(device_like: DeviceLike | None) -> None:
-    """Set the device on which tensors are created when none is named (None: the CPU).
-
-    Examples
-    --------
-    >>> import gradcore
-    >>> gradcore.set_default_device("meta")
-    >>> gradcore.empty(2).device
-    device(type='meta')
-    >>> gradcore.set_default_device(None)
-    """
+def default_to(place: device) -> None:
+    """Create tensors on `place` when no device is named."""
     global _default_device
-    _default_device = device("cpu" if device_like is None else device_like)
+    _default_device = place

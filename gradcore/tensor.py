@@ -252,6 +252,7 @@ class Tensor(Variable, Methods):
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        attributes.check_data(self, value)
         attributes.set_data(self, value)
 
     @data.deleter

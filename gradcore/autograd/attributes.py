@@ -55,6 +55,16 @@ def set_grad_dtype(t: Any, dtype: dtypes.dtype | None) -> None:
         edge[0]._own_hooks()  # leaves without hooks take a shorter path
 
 
+def check_data(t: Any, value: Any) -> None:
+    """Refuse memory for a tensor that has none, and none for a tensor that has it."""
+    if isinstance(value, Variable) and (t._device.type == "meta") != (value._device.type == "meta"):
+        raise RuntimeError(
+            "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
+            f"type: they are on {t._device.type!r} and {value._device.type!r}. Call module.to_empty(device=...), or "
+            "make a new tensor."
+        )
+
+
 def set_data(t: Any, value: Any) -> None:
     """Give a tensor the memory of another one, without history."""
     if not isinstance(value, Variable):

@@ -10,11 +10,11 @@ from typing import Any
 
 from gradcore import config
 from gradcore.backends.base import Backend, Kernels
-from gradcore.device import DeviceLike, device, get_default_device
+from gradcore.device import DeviceLike, default_to, device, get_default_device
 from gradcore.errors import DeviceFallbackWarning, Unavailable, caller_depth
 from gradcore.locks import process_lock
 
-__all__ = ["CPU", "connect", "find", "is_connected", "register", "resolve", "unavailable"]
+__all__ = ["CPU", "connect", "find", "is_connected", "register", "resolve", "set_default_device", "unavailable"]
 
 
 def _numpy() -> Backend:
@@ -113,6 +113,28 @@ def unavailable(type: str) -> str | None:
             except Unavailable as why:
                 _reasons[type] = str(why)
         return _reasons.get(type)
+
+
+def set_default_device(device_like: DeviceLike | None) -> None:
+    """Set the device on which tensors are created when none is named (None: the CPU).
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such type of device.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> gradcore.set_default_device("meta")
+    >>> gradcore.empty(2).device
+    device(type='meta')
+    >>> gradcore.set_default_device(None)
+    """
+    place = device("cpu" if device_like is None else device_like)
+    if place.type not in _factories:
+        raise RuntimeError(f"Device '{place}' cannot be used: {unavailable(place.type)}")
+    default_to(place)
 
 
 def is_connected(type: str) -> bool:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from gradcore.autograd.attributes import set_data
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import empty, empty_like
 from gradcore.nn.parameter import Parameter
@@ -34,7 +35,7 @@ class Conversion:
             for parameter in self._parameters.values():
                 if parameter is not None:
                     grad, parameter.grad = parameter._grad, None
-                    parameter.data = fn(parameter)
+                    set_data(parameter, fn(parameter))
                     if grad is not None:
                         parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
             for name, buffer in self._buffers.items():

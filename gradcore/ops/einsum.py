@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -69,12 +70,13 @@ def _from_sublists(args: Sequence[Any]) -> tuple[list[Any], list[list[int]], lis
     """Operands and labels of the form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``."""
 
     def labels(sublist: Sequence[Any]) -> list[int]:
+        sublist = [label if label is Ellipsis else operator.index(label) for label in sublist]
         for label in sublist:
             if label is not Ellipsis and not 0 <= label < _ELLIPSIS:
                 raise ValueError(
                     f"einsum(): subscript in subscript list is not within the valid range [0, {_ELLIPSIS})"
                 )
-        return [-1 if label is Ellipsis else int(label) for label in sublist]
+        return [-1 if label is Ellipsis else label for label in sublist]
 
     pairs = len(args) // 2
     operands, lists = list(args[: 2 * pairs : 2]), [labels(each) for each in args[1 : 2 * pairs : 2]]
@@ -249,8 +251,13 @@ def einsum(F, *args):
     if isinstance(args[0], str):
         operands = list(args[1]) if isinstance(args[1], list | tuple) else list(args[1:])
         lists, output = _parsed(args[0])
+    elif not hasattr(args[0], "ndim"):
+        raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {type(args[0]).__name__}")
     else:
         operands, lists, output = _from_sublists(args)
+    for i, x in enumerate(operands):
+        if not F.is_tensor(x):
+            raise TypeError(f"expected Tensor as element {i} in argument 1, but got {type(x).__name__}")
     inputs, out = _resolved(
         tuple(map(tuple, lists)), None if output is None else tuple(output), tuple(x.ndim for x in operands)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gradcore.errors import warn_once
 from gradcore.ops.annotations import Arrays, Ints, Tensor
@@ -178,7 +178,7 @@ def column_stack(F, tensors: Arrays):
     tensor([[1, 3],
             [2, 4]])
     """
-    return F.hstack([F.reshape(x, (math.prod(x.shape), 1)) if x.ndim <= 1 else x for x in tensors])
+    return F.hstack([F.reshape(x, (math.prod(x.shape), 1)) if x.ndim <= 1 else x for x in _listed(F, tensors)])
 
 
 def _blocks_of(F, grad, shapes):
@@ -487,12 +487,17 @@ def dsplit(F, self, indices_or_sections: Ints):
 
 
 def _listed(F, tensors):
-    return [tensors] if F.is_tensor(tensors) else list(tensors)
+    """Tensors given one by one, or in a sequence."""
+    found = [tensors] if F.is_tensor(tensors) or not isinstance(tensors, Iterable) else list(tensors)
+    for i, x in enumerate(found):
+        if not hasattr(x, "ndim"):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}")
+    return found
 
 
 def _for_each(F, tensors, function):
     """`function` of one tensor, or the tuple of its results for several."""
-    return function(tensors) if F.is_tensor(tensors) else tuple(map(function, tensors))
+    return function(tensors) if F.is_tensor(tensors) else tuple(map(function, _listed(F, tensors)))
 
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2)]), case(floats())])

@@ -108,6 +108,11 @@ def masked_mean(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
     >>> gc.masked.mean(gc.tensor([1.0, 9.0, 3.0]), mask=gc.tensor([True, False, True]))
     tensor(2.)
     """
+    if (dtype or self.dtype).category < 2:
+        raise ValueError(
+            "mean(): Could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"Got: {dtype or self.dtype}"
+        )
     dims = _all_dims(dim, self.ndim)
     total = F.sum(_filled(F, self, mask, 0), dims, keepdim, dtype=dtype or self.dtype)
     return total / _count(F, self, dims, keepdim, mask)
@@ -127,7 +132,7 @@ def _variance(F, self, dim, unbiased, correction, keepdim, dtype, mask):
     squares = difference * F.conj(difference) if wanted.is_complex else difference * difference
     total = F.sum(F.real(squares) if wanted.is_complex else squares, dims, True)
     degrees = max(count - correction, 0) if mask is None else F.clamp(F.to(count, total.dtype) - correction, 0)
-    result = total / degrees if mask is not None or degrees else total * math.nan
+    result = F.to(total / degrees if mask is not None or degrees else total * math.nan, wanted)
     return result if keepdim else F.unsafe_view(F.squeeze(result, dims))
 
 
@@ -329,7 +334,7 @@ def masked_cumsum(F, self, dim: int, *, dtype: DType = None, mask=None):
     >>> gc.masked.cumsum(gc.tensor([1.0, 9.0, 3.0]), 0, mask=gc.tensor([True, False, True]))
     tensor([1., 1., 4.])
     """
-    return F.cumsum(_filled(F, self, mask, 0), dim, dtype=dtype)
+    return F.cumsum(_filled(F, self, mask, 0), dim, dtype=dtype or (self.dtype if self.dtype.category else None))
 
 
 @composite(path="masked.cumprod", samples=_samples(1))
@@ -341,7 +346,7 @@ def masked_cumprod(F, self, dim: int, *, dtype: DType = None, mask=None):
     >>> gc.masked.cumprod(gc.tensor([2.0, 9.0, 3.0]), 0, mask=gc.tensor([True, False, True]))
     tensor([2., 2., 6.])
     """
-    return F.cumprod(_filled(F, self, mask, 1), dim, dtype=dtype)
+    return F.cumprod(_filled(F, self, mask, 1), dim, dtype=dtype or (self.dtype if self.dtype.category else None))
 
 
 @composite(path="masked.normalize", samples=_samples(2.0, 1))

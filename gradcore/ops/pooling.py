@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import inf, prod
 from typing import Any
 
+from gradcore import dtypes
 from gradcore.ops.annotations import Ints, OutputSizes, Sizes, Steps
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.spatial import DIMS, each, for_pooling
@@ -344,7 +345,12 @@ def _declare_avg_pool(n: int) -> None:
         _check_output(input, n, (kernel, stride, padding, dilation), ceil_mode)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
-        return F.avg_pool(input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        whole = input.dtype is dtypes.int64
+        if input.dtype.category != 2 and not whole:
+            kernel_name = "avg_pool2d" if n < 3 else "avg_pool3d_out_frame"
+            raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{input.dtype.scalar_name}'")
+        out = F.avg_pool(input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return F.to(F.trunc(out), dtypes.int64) if whole else out
 
     avg_pool_nd.__doc__ = f"""The mean of every window of {DIMS[n]}.
 
@@ -381,6 +387,11 @@ def _declare_adaptive(n: int) -> None:
         sizes = _output_size(mean, input, n, output_size)
         if prod(sizes) == 1 and n > 1:
             return F.mean(input, tuple(range(-n, 0)), True)
+        if input.dtype.category != 2:
+            raise NotImplementedError(
+            kernel = f"adaptive_avg_pool{max(n, 2)}d"
+            raise NotImplementedError(f'"{kernel}" not implemented for {input.dtype.scalar_name!r}')
+            )
         return F.adaptive_avg_pool(input, sizes)
 
     adaptive_avg_nd.__doc__ = f"""The means of `output_size` equal parts of {DIMS[n]}; None keeps the size of a dim."""
@@ -469,7 +480,9 @@ def _declare_lp_pool(n: int) -> None:
         if abs(norm_type) == inf:
             return _extreme(F, input, norm_type, kernel, stride, ceil_mode)
         windows = _windows(name, input, n, kernel, stride, 0)
-        out = F.avg_pool(F.pow(input, norm_type), *windows[:3], ceil_mode, True, None)
+        if input.dtype.category > 2:
+            raise NotImplementedError(f"\"avg_pool{min(n, 2)}d\" not implemented for '{input.dtype.scalar_name}'")
+        out = F.avg_pool(F.pow(input, float(norm_type)), *windows[:3], ceil_mode, True, None)
         return F.pow(F.mul(F.sign(out) * F.relu(F.abs(out)), prod(kernel)), 1.0 / norm_type)
 
     def _extreme(F, input, norm_type, kernel, stride, ceil_mode):

@@ -211,6 +211,8 @@ def _inserted(F, name, sequence, values, out_int32, right, sorter):
     if values.dtype is not sequence.dtype:
         common = dtypes.promote_types(values.dtype, sequence.dtype)
         values, sequence = F.to(values, common), F.to(sequence, common)
+    if values.dtype.category in (0, 3):
+        raise NotImplementedError(f"\"searchsorted_out_cpu\" not implemented for '{values.dtype.scalar_name}'")
     found = F.search(sequence, values, right, sorter)
     return F.to(found, dtypes.int32) if out_int32 else found
 

@@ -225,7 +225,9 @@ class Lapack(LinearAlgebra):
     def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
         try:
             factor = np.linalg.cholesky(a)
-            spoilt = np.isnan(np.diagonal(factor, 0, -2, -1))  # which LAPACK does not notice
+            diagonal = np.diagonal(factor, 0, -2, -1)
+            spoilt = np.isnan(diagonal)  # which LAPACK does not notice
+            spoilt[..., 1:] |= np.isinf(diagonal[..., :-1])  # the rows below are divided by it
             if not spoilt.any():
                 return factor, np.zeros(a.shape[:-2], "int32")
             return factor, np.where(spoilt.any(-1), spoilt.argmax(-1) + 1, 0).astype("int32")
