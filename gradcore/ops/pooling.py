@@ -388,10 +388,8 @@ def _declare_adaptive(n: int) -> None:
         if prod(sizes) == 1 and n > 1:
             return F.mean(input, tuple(range(-n, 0)), True)
         if input.dtype.category != 2:
-            raise NotImplementedError(
             kernel = f"adaptive_avg_pool{max(n, 2)}d"
             raise NotImplementedError(f'"{kernel}" not implemented for {input.dtype.scalar_name!r}')
-            )
         return F.adaptive_avg_pool(input, sizes)
 
     adaptive_avg_nd.__doc__ = f"""The means of `output_size` equal parts of {DIMS[n]}; None keeps the size of a dim."""
