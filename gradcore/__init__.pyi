@@ -65,6 +65,7 @@ from gradcore.backends.numpy.memory import empty_cache as empty_cache
 from gradcore.backends.numpy.memory import memory_stats as memory_stats
 from gradcore.backends.numpy.threads import get_num_threads as get_num_threads
 from gradcore.backends.numpy.threads import set_num_threads as set_num_threads
+from gradcore.backends.registry import set_default_device as set_default_device
 from gradcore.compiler import compile as compile
 from gradcore.config import cuda_fallback as cuda_fallback
 from gradcore.config import get_float32_matmul_precision as get_float32_matmul_precision
@@ -109,7 +110,6 @@ from gradcore.determinism import set_deterministic_debug_mode as set_determinist
 from gradcore.determinism import use_deterministic_algorithms as use_deterministic_algorithms
 from gradcore.device import device as device
 from gradcore.device import get_default_device as get_default_device
-from gradcore.device import set_default_device as set_default_device
 from gradcore.diagnostics import show_config as show_config
 from gradcore.dtypes import can_cast as can_cast
 from gradcore.dtypes import dtype as dtype
