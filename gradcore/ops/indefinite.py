@@ -107,7 +107,7 @@ def linalg_ldl_solve(F, LD, pivots, B, *, hermitian: bool = False):
     message = (
         "Pivots given to ldl_solve must all satisfy 1 <= |pivot| <= n. Did you properly pass the result of ldl_factor?"
     )
-    F.check_bounds(abs(pivots) - 1, LD.shape[-1], 0, message=message)
+    F.check_bounds(abs(pivots) - 1, LD.shape[-1], 0, 0, message)
     return F.solve_ldl(LD, pivots, B, hermitian)
 
 

@@ -230,7 +230,8 @@ def lu_unpack(F, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bo
             LU_pivots - 1,
             LU_data.shape[-2],
             0,
-            message="pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the "
+            0,
+            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the "
             "result of lu_factor?",
         )
     empty = F.new_zeros(LU_data, (0,))
@@ -279,7 +280,8 @@ def linalg_lu_solve(F, LU, pivots, B, *, left: bool = True, adjoint: bool = Fals
         pivots - 1,
         LU.shape[-1],
         0,
-        message="Pivots given to lu_solve must all be greater or equal to 1 and smaller or equal to LU.size(-2). Did "
+        0,
+        "Pivots given to lu_solve must all be greater or equal to 1 and smaller or equal to LU.size(-2). Did "
         "you properly pass the result of lu_factor?",
     )
     if B.ndim < 2 or B.shape[-2 if left else -1] != LU.shape[-1]:
