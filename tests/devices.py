@@ -22,6 +22,7 @@ ON_CPU = {
             "documents/test_documented_backward.py", "documents/test_documented_functions.py",
             "documents/test_documented_grad_modes.py", "documents/test_documented_hooks.py",
             "documents/test_documented_leaves.py", "documents/test_documented_printing.py",
+            "autograd/test_forward_ad.py::test_tangents_end_with_their_level",
             "documents/test_documented_tensor_names.py", "engine/test_messages.py", "engine/test_versions.py",
             "nn/test_programs.py",
         ),
@@ -38,6 +39,7 @@ ON_CPU = {
         (
             "amp/test_grad_scaler.py::test_setting_the_factor",
             "autograd/test_func_levels.py::test_inference_mode_outside",
+            "autograd/test_func_levels.py::test_second_derivatives_differentiate_what_hooks_made",
             "autograd/test_inference_mode.py",
             "nn/test_differentiability.py::test_modules",
             "nn/test_transformers.py::test_causal_masks_are_recognised",
@@ -45,6 +47,7 @@ ON_CPU = {
         "its tensors are made when it is collected",
     ),
     "amp/test_autocast.py": "is about autocast of the CPU",
+    "nn/test_packing.py::test_packed_sequences_are_converted": "is about the device of the CPU",
     "optim/test_optimizers.py::test_a_kernel_takes_the_place_of_the_formula": "is about the backend of the CPU",
     "autograd/test_views_and_writes.py::test_hooks_return_a_gradient_of_the_same_kind": "names the types of the CPU",
 }  # fmt: skip

@@ -162,7 +162,7 @@ def pack_padded_sequence(
     tensor([4, 1, 5, 6])
     """
     if not isinstance(lengths, Tensor):
-        lengths = tensor(lengths, dtype=dtypes.int64)
+        lengths = tensor(lengths, dtype=dtypes.int64, device="cpu")
     if lengths.ndim != 1 or lengths.device.type != "cpu" or lengths.dtype != dtypes.int64:
         raise RuntimeError(
             f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.ndim}D {lengths.device.type} "
@@ -183,7 +183,7 @@ def pack_padded_sequence(
         raise RuntimeError(f"Expected lengths of at most {len(steps)}, the number of steps, but got {len(sizes)}")
     flat = steps.flatten(0, 1)
     data = flat.index_select(0, tensor(_places(sizes, steps.shape[1]), device=input.device))
-    return PackedSequence(data, tensor(sizes), order)
+    return PackedSequence(data, tensor(sizes, device="cpu"), order)
 
 
 def _check_lengths(lengths: np.ndarray[Any, Any], batch: int) -> None:
@@ -249,7 +249,7 @@ def pad_packed_sequence(
     empty = full((steps * batch, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)
     padded = empty.index_copy(0, tensor(_places(sizes, batch), device=data.device), data)
     padded = padded.unflatten(0, (steps, batch))
-    lengths = tensor((sizes > np.arange(batch)[:, None]).sum(axis=1))
+    lengths = tensor((sizes > np.arange(batch)[:, None]).sum(axis=1), device="cpu")
     if unsorted is not None:
         padded, lengths = padded.index_select(1, unsorted), lengths[unsorted.cpu()]
     return padded.transpose(0, 1) if batch_first else padded, lengths

@@ -48,6 +48,33 @@ def test_matrices_that_are_not_finite(name: str, shape: tuple[int, ...], value: 
                 agree(there, here, f"{place}")
 
 
+WRITES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a row": lambda x, i, v: x.__setitem__(0, v[0]),
+    "rows": lambda x, i, v: x.__setitem__(i, v[0]),
+    "a mask": lambda x, i, v: x.__setitem__(x == 0, v[0]),
+    "index_put_": lambda x, i, v: x.index_put_((i,), v[0]),
+    "index_add_": lambda x, i, v: x.index_add_(0, i, v[:1]),
+    "index_copy_": lambda x, i, v: x.index_copy_(0, i, v[:1]),
+    "index_fill_": lambda x, i, v: x.index_fill_(0, i, v[0]),
+    "masked_fill_": lambda x, i, v: x.masked_fill_(x == 0, v[0]),
+    "masked_scatter_": lambda x, i, v: x.masked_scatter_(x == 0, v),
+    "put_": lambda x, i, v: x.put_(i, v[:1]),
+    "scatter_": lambda x, i, v: x.scatter_(0, i, v[:1]),
+    "copy_": lambda x, i, v: x.copy_(v[0]),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_batches_are_not_written_to_tensors_without_them(name: str) -> None:
+    def write(v: Any) -> Any:
+        x = gc.zeros(2, device="cuda")
+        WRITES[name](x, gc.tensor([1], device="cuda"), v)
+        return x
+
+    with pytest.raises(RuntimeError, match="inplace arithmetic"):
+        gc.func.vmap(write)(gc.ones(3, 2, device="cuda"))
+
+
 def _results(call: Callable[[Any], Any], a: Any) -> list[Any]:
     found = call(a)
     return [found] if isinstance(found, gc.Tensor) else list(found)

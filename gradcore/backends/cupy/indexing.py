@@ -219,8 +219,8 @@ class CudaIndexing(CudaKernels, Indexing):
         super().index_into(out, self.apart(self._on_device(values, out.dtype), out), indices, accumulate)
 
     def _on_device(self, values: Any, dtype: Any) -> Any:
-        """Values to be written; numbers, which CuPy would copy from the host, by a kernel."""
-        return values if isinstance(values, self.array_type) else self.xp.full((), values, dtype)
+        """Values to be written; numbers, which CuPy would copy from the host, by a kernel. Batches are refused."""
+        return values if isinstance(values, self.array_type) else self.xp.full((), np.asarray(values)[()], dtype)
 
     def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
         if any(index is not None and index.dtype.kind == "b" for index in indices):
