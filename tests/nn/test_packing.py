@@ -95,8 +95,16 @@ def test_sorted_sequences_keep_no_permutation():
         (lambda x: rnn.pack_padded_sequence(x, [4, 2]), RuntimeError, r"but got 2 \(batch_size=3\)"),
         (lambda x: rnn.pack_padded_sequence(x, [4, 2, 0]), RuntimeError, "has to be greater than 0"),
         (lambda x: rnn.pack_padded_sequence(x, [5, 2, 1]), RuntimeError, "lengths of at most 4"),
-        (lambda x: rnn.pack_padded_sequence(x, gc.tensor([[4, 2, 1]], device="cpu")), RuntimeError, "but got 2D cpu Long tensor"),
-        (lambda x: rnn.pack_padded_sequence(x[:0], gc.tensor([4], device="cpu")), RuntimeError, "Cannot pack empty tensors"),
+        (
+            lambda x: rnn.pack_padded_sequence(x, gc.tensor([[4, 2, 1]], device="cpu")),
+            RuntimeError,
+            "but got 2D cpu Long tensor",
+        ),
+        (
+            lambda x: rnn.pack_padded_sequence(x[:0], gc.tensor([4], device="cpu")),
+            RuntimeError,
+            "Cannot pack empty tensors",
+        ),
         (lambda x: rnn.pack_sequence([]), RuntimeError, "received an empty list of sequences"),
         (lambda x: rnn.pad_sequence([x], padding_side="top"), RuntimeError, "one of 'left' or 'right', but got top"),
         (
