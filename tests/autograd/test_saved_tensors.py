@@ -341,8 +341,9 @@ class KeepsAll(gc.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        ctx.seen += ctx.saved_tensors
-        return None, grad, *(None for _ in ctx.saved_tensors[1:])
+        saved = ctx.saved_tensors
+        ctx.seen += saved
+        return None, grad, *(None for _ in saved[1:])
 
 
 class Tagged(gc.Tensor):
