@@ -29,7 +29,7 @@ def log_gamma(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
     draw : callable
         ``draw(n)`` returns n new words. How often it is called depends on the numbers, not on the device.
     shape : array
-        One-dimensional, finite, positive.
+        One-dimensional, positive. Infinite ones (and NaN) are their own logarithms: no attempt would be accepted.
 
     Returns
     -------
@@ -37,12 +37,12 @@ def log_gamma(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
         The logarithms.
     """
     shape = shape.astype(np.float64)
-    below = shape < 1
-    result = by_rejection(xp, draw, _attempt, xp.where(below, shape + 1, shape))
+    below, finite = shape < 1, xp.isfinite(shape)
+    result = by_rejection(xp, draw, _attempt, xp.where(below, shape + 1, xp.where(finite, shape, 1.0)))
     index = xp.flatnonzero(below)
     if len(index):
         result[index] += exact.log(_uniform(draw(len(index)))) / shape[index]
-    return result
+    return xp.where(finite, result, shape)
 
 
 def _uniform(words: Array) -> Array:
