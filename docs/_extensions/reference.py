@@ -1,7 +1,7 @@
 """Sphinx extension: writes the pages of the reference, from the table of operations and the public names.
 
-Operations and module classes are grouped by `topics`, everything else by `PAGES`; one more page lists all names from
-A to Z. A public name that no page has is a warning.
+Operations and module classes are grouped by `topics`, everything else by `PAGES`. Further names of the top namespace
+share a page, and one more page lists all names from A to Z.
 """
 
 from __future__ import annotations
@@ -341,8 +341,8 @@ def write(app: Sphinx) -> None:
             pages[name] = _page(title, sections, seen)
             if name == "api-dtypes":
                 pages[name][3:3] = _dtype_table()
-    for name in _undocumented(seen):
-        LOG.warning("gradcore.%s is on no page of the reference", name)
+    others = [line for name in _undocumented(seen) for line in _named(f"gradcore.{name}", getattr(gradcore, name))]
+    pages["api-others"] = [*_heading("Other names of the top namespace", "="), *others]
     pages["a-to-z"] = _index(pages.values())
     for old in out.glob("*.rst"):
         if old.stem not in pages:
