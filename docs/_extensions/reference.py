@@ -320,7 +320,7 @@ def _undocumented(seen: set[int]) -> list[str]:
         name
         for name, value in ((name, getattr(gradcore, name)) for name in dir(gradcore))
         if not name.startswith("_") and callable(value) and id(value) not in known
-        and not isinstance(value, legacy) and not name.endswith("_")
+        and not isinstance(value, legacy) and not name.endswith("_") and value.__module__ != "builtins"
     ]  # fmt: skip
 
 
