@@ -35,7 +35,11 @@ class Conversion:
             for parameter in self._parameters.values():
                 if parameter is not None:
                     grad, parameter.grad = parameter._grad, None
-                    set_data(parameter, fn(parameter))
+                    moved = fn(parameter)
+                    if type(parameter).data is Tensor.data:
+                        set_data(parameter, moved)  # also to and from `meta`, which assignment refuses
+                    else:
+                        parameter.data = moved  # uninitialized parameters have their own
                     if grad is not None:
                         parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
             for name, buffer in self._buffers.items():

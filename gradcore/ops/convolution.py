@@ -229,6 +229,8 @@ def _check_operands(n: int, input: Any, weight: Any, bias: Any, groups: int, tra
     """Raise PyTorch's errors for weights and biases that do not fit the input."""
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
+    if input.dtype.category == 0:
+        raise NotImplementedError(f"\"slow_conv{n}d_cpu\" not implemented for 'Bool'")
     sizes = list(weight.shape)
     if weight.ndim != n + 2:
         raise RuntimeError(

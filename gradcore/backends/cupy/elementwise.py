@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.cupy.fusion import CudaFusion
+from gradcore.backends.portable.elementwise import Elementwise
 
 __all__ = ["CudaElementwise"]
 
@@ -54,7 +55,7 @@ def _of_numbers(name: str) -> Callable[..., Any]:
     return kernel
 
 
-class CudaElementwise(CudaFusion):
+class CudaElementwise(CudaFusion, Elementwise):
     """Elementwise kernels on CUDA."""
 
     to_host: Callable[..., Any]
