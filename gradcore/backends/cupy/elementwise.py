@@ -116,7 +116,7 @@ class CudaElementwise(CudaFusion, Elementwise):
 
     def polygamma(self, n: int, x: Any) -> Any:
         if n < 1:
-            return super().polygamma(n, x)  # type: ignore[misc]
+            return super().polygamma(n, x)
         factor = math.gamma(n + 1) if n < 171 else math.inf
         if n % 2 == 0:
             factor = -factor
