@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
 
@@ -301,6 +302,13 @@ def further(module: str) -> Callable[[str], Any]:
     scope = vars(sys.modules[module])
     if path in _ABOVE:
         scope.setdefault("__path__", [])  # so that modules below it are looked for
+    for inner in NAMES:
+        above, _, name = inner.rpartition(".")
+        if above == path and callable(scope.get(name)):
+            # Made at once: Python would bind an imported submodule to that name of the package.
+            found = ModuleSpec(f"{module}.{name}", _Maker())
+            sys.modules[found.name] = module_from_spec(found)
+            _Maker().exec_module(sys.modules[found.name])
 
     def __getattr__(name: str) -> Any:
         if name == "__all__" and path in NAMES:

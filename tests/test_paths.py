@@ -125,3 +125,14 @@ def test_base_classes_are_bases():
     x, y = gc.randn(4, 2), gc.tensor([0, 1, 1, 0])
     assert gc.equal(mine(x, y), own(x, y))
     assert list(mine.state_dict()) == ["weight"]
+
+
+def test_imports_hide_no_function() -> None:
+    """Python binds an imported submodule in its package, where PyTorch has a function of the same name."""
+    for path in sorted(paths.NAMES):
+        above, _, name = path.rpartition(".")
+        package = importlib.import_module(f"gradcore.{above}".rstrip("."))
+        before = vars(package).get(name)
+        module = importlib.import_module(f"gradcore.{path}".rstrip("."))
+        assert vars(package).get(name) is before or before is None or before is module, path
+    assert callable(importlib.import_module("gradcore.nn.parallel").data_parallel)

@@ -143,7 +143,7 @@ def enable_cudnn_sdp(enabled: bool) -> None:
     Examples
     --------
     >>> import gradcore as gc
-    >>> gc.backends.cuda.enable_cudnn_sdp(False)
+    >>> gc.backends.cuda.enable_cudnn_sdp(True)
     """
     _attention["cudnn"] = bool(enabled)
 
