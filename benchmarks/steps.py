@@ -1,9 +1,9 @@
 """What one operation and one node cost, step by step: ``python -m benchmarks.steps``.
 
-The function that gradcore writes for a product (`gradcore.dispatch.direct`) is cut after each of its steps, and what is
-left is timed: the difference of two neighbours is what a step costs. A last table has calls and nodes of several
-operations, beside PyTorch's where that is installed. Times are the smallest of many short runs, all in turns, on arrays
-of 16 numbers, where arithmetic costs little.
+The function that gradcore writes for a product (`gradcore.dispatch.fast_path`) is cut after each of its steps, and
+what is left is timed: the difference of two neighbours is what a step costs. A last table has calls and nodes of
+several operations, beside PyTorch's where that is installed. Times are the smallest of many short runs, all in turns,
+on arrays of 16 numbers, where arithmetic costs little.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 import gradcore
+from gradcore.autograd.derivatives import PLANS
 from gradcore.autograd.engine import run_backward
-from gradcore.autograd.formulas import PLANS
 from gradcore.autograd.modes import local
 from gradcore.dispatch import apply
-from gradcore.dispatch.direct import lines_of, scope_of
+from gradcore.dispatch.fast_path import lines_of, scope_of
 from gradcore.ops.table import OPS
 
 #: The steps, by the beginning of the first line that does not belong to them any more.

@@ -6,8 +6,8 @@ from typing import Any
 
 from gradcore import paths
 from gradcore.device import device
-from gradcore.dispatch.overriding import DisableTorchFunction, DisableTorchFunctionSubclass
-from gradcore.dispatch.overriding import disabled as _disabled_torch_function_impl
+from gradcore.dispatch.torch_function import DisableTorchFunction, DisableTorchFunctionSubclass
+from gradcore.dispatch.torch_function import disabled as _disabled_torch_function_impl
 from gradcore.dtypes import dtype
 from gradcore.layouts import layout, memory_format
 from gradcore.random import Generator

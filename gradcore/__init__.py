@@ -18,10 +18,10 @@ _collector.disable()  # what is made here stays: a pass of the collector would t
 
 from gradcore import (
     autograd,
-    conversion,
     creation,
     cuda,
     dtypes,
+    legacy_types,
     namespaces,
     printing,
     random,
@@ -39,7 +39,7 @@ from gradcore.autograd.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
-from gradcore.backends.numpy.memory import empty_cache, memory_stats
+from gradcore.backends.numpy.malloc import empty_cache, memory_stats
 from gradcore.backends.numpy.threads import get_num_threads, set_num_threads
 from gradcore.backends.registry import set_default_device
 from gradcore.config import (
@@ -81,8 +81,8 @@ from gradcore.layouts import (
     strided,
 )
 from gradcore.namespaces import register_op
+from gradcore.predicates import *
 from gradcore.printing import set_printoptions
-from gradcore.queries import *
 from gradcore.random import *
 from gradcore.size import Size
 from gradcore.storage import TypedStorage, UntypedStorage
@@ -98,8 +98,8 @@ _functions = namespaces.functions("")
 __getattr__, _ = namespaces.looked_up(_functions, globals())
 globals().update(dtypes.DTYPES)
 globals().update(dtypes.ALIASES)
-globals().update(conversion.legacy_classes())
-vars(cuda).update(conversion.legacy_classes("cuda"))
+globals().update(legacy_types.legacy_classes())
+vars(cuda).update(legacy_types.legacy_classes("cuda"))
 
 from gradcore import _C, amp, fft, func, linalg, masked, overrides, special, utils
 from gradcore.amp.autocasting import (

@@ -73,10 +73,10 @@ _history_loss: HistoryLoss = _from_environment(HistoryLoss, "GRADCORE_HISTORY_LO
 _index_checks: IndexChecks = _from_environment(IndexChecks, "GRADCORE_CUDA_INDEX_CHECKS")
 _fusion: bool = _from_environment(Fusion, "GRADCORE_FUSION") in ("on", "1")
 
-#: Whether the process keeps the memory of freed arrays for new ones: see `gradcore.backends.numpy.memory`.
+#: Whether the process keeps the memory of freed arrays for new ones: see `gradcore.backends.numpy.malloc`.
 KEEP_MEMORY: bool = _from_environment(Literal["1", "0"], "GRADCORE_KEEP_MEMORY") == "1"
 
-#: Whether threads that share work leave their caller's core to it: see `gradcore.backends.numpy.cores`.
+#: Whether threads that share work leave their caller's core to it: see `gradcore.backends.numpy.affinity`.
 PLACE_THREADS: bool = _from_environment(Literal["1", "0"], "GRADCORE_PLACE_THREADS") == "1"
 
 #: Whether compiled kernels are used: if they are built, never, or with a warning where they are not.

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import view_of
-from gradcore.backends.portable.taps import on_device
-from gradcore.dispatch.overriding import hand_over, overloaded, takes_over
+from gradcore.backends.portable.separable import on_device
+from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
 from gradcore.errors import warn
 from gradcore.ops.indexing import BYTES
 from gradcore.ops.slicing import getitem as GETITEM

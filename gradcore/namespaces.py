@@ -8,8 +8,8 @@ from functools import cache, partial
 from typing import Any
 
 from gradcore import dispatch, ops, paths
-from gradcore.autograd.formulas import TENSORS
-from gradcore.dispatch.overriding import hand_over, overloaded, takes_over
+from gradcore.autograd.derivatives import TENSORS
+from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
 from gradcore.ops.table import OPS, Op
 from gradcore.tensor import Tensor
 
@@ -40,7 +40,7 @@ def install() -> None:
     for op in OPS.values():
         _register(op)
     _install_operators()
-    importlib.import_module("gradcore.shaping").install(Tensor)
+    importlib.import_module("gradcore.inplace_views").install(Tensor)
 
 
 def register_op(op: Op) -> Callable[..., Any]:

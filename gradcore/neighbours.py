@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import arange, from_numpy
 from gradcore.tensor import Tensor
 

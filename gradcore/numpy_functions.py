@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.ops.table import OPS
-from gradcore.queries import result_type
+from gradcore.predicates import result_type
 from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = ["array_function", "ufunc"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from gradcore.autograd.modes import FUNCTIONS, local
-from gradcore.dispatch.overriding import (
+from gradcore.dispatch.torch_function import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     hand_over,

@@ -36,7 +36,7 @@ gradcore < amp.by_device: set_autocast_cpu_enabled set_autocast_gpu_dtype
 gradcore < assertions: _assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all
 gradcore < assertions: _check_tensor_all_with _check_type _check_value _check_with
 gradcore < compiler: compile
-gradcore < conversion: set_default_tensor_type
+gradcore < legacy_types: set_default_tensor_type
 gradcore < cuda: Event OutOfMemoryError Stream
 gradcore < flags: get_num_interop_threads is_warn_always_enabled set_flush_denormal set_num_interop_threads
 gradcore < flags: set_warn_always
@@ -154,8 +154,8 @@ nn.modules.utils < nn.state: consume_prefix_in_state_dict_if_present
 nn.parallel.data_parallel < nn.parallel: DataParallel data_parallel
 nn.parallel.distributed < nn.parallel: DistributedDataParallel
 nn.parallel.scatter_gather < nn.parallel: gather scatter
-nn.parameter < nn.uninitialized: UninitializedBuffer UninitializedParameter UninitializedTensorMixin=Uninitialized
-nn.parameter < nn.uninitialized: is_lazy
+nn.parameter < nn.lazy_parameter: UninitializedBuffer UninitializedParameter UninitializedTensorMixin=Uninitialized
+nn.parameter < nn.lazy_parameter: is_lazy
 nn.utils.init: skip_init
 ops < aten: aten=operators
 optim._multi_tensor < optim: ASGD Adadelta Adagrad Adam AdamW Adamax NAdam RAdam RMSprop Rprop SGD

@@ -7,8 +7,8 @@ from typing import Any
 from gradcore import dtypes, printing
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.variables import Subclasses, wrap
-from gradcore.backends.batching import Batched, under
 from gradcore.backends.registry import CPU
+from gradcore.backends.vmap import Batched, under
 
 __all__ = ["text_of"]
 

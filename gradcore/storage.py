@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.variables import version_counter, wrap

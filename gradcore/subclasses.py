@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import namespaces
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.variables import Subclasses, retyped
 from gradcore.dispatch.foreign import refuse_function
-from gradcore.dispatch.overriding import (
+from gradcore.dispatch.torch_function import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     hand_over,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from gradcore import copying, dtypes, transfer
+from gradcore import dtypes, pickling, to
 from gradcore.autograd import attributes, edges, gradients, tensor_hooks
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import chain_of, gradient_edge, replay
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.messages import history_lost
@@ -393,7 +393,7 @@ class Tensor(Variable, Methods):
             This tensor where nothing changes, else a copy, through which gradients flow back.
         """
         try:
-            return transfer.to(self, *args, **named)  # type: ignore[no-any-return]
+            return to.to(self, *args, **named)  # type: ignore[no-any-return]
         except BaseException as error:
             shorten(error)
             raise
@@ -524,13 +524,13 @@ class Tensor(Variable, Methods):
     # -- copies -------------------------------------------------------------------------------------------------
 
     def __copy__(self) -> Tensor:
-        return copying.shallow_copy(self)  # type: ignore[no-any-return]
+        return pickling.shallow_copy(self)  # type: ignore[no-any-return]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        return copying.deep_copy(self, memo)  # type: ignore[no-any-return]
+        return pickling.deep_copy(self, memo)  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return copying.reduced(self)
+        return pickling.reduced(self)
 
     # -- printing -------------------------------------------------------------------------------------------------
 
@@ -608,6 +608,6 @@ def _detach(t: Any) -> Any:
 
 tensor_type.cls = Tensor
 Subclasses.plain.add(Tensor)
-TENSORS.to = transfer.to
+TENSORS.to = to.to
 TENSORS.detach = Tensor.detach
 TENSORS.is_differentiated = is_differentiated

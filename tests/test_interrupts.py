@@ -14,7 +14,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.numpy import openblas, threads
-from gradcore.backends.numpy.pool import Helper, Pool, works_in_parts
+from gradcore.backends.numpy.thread_pool import Helper, Pool, works_in_parts
 from gradcore.utils import data
 from tests.interrupts import interrupt, interrupt_often
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gradcore import Tensor, cuda
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.backends import registry
 from gradcore.backends.base import Backend
 from gradcore.errors import DeviceFallbackWarning

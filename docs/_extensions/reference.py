@@ -31,14 +31,14 @@ PAGES = (
     ("random", "Random numbers", (("", "gradcore", "gradcore.random"),)),
     ("dtypes", "Dtypes, sizes, printing", (
         ("Dtypes", "gradcore", "gradcore.dtypes"),
-        ("Predicates", "gradcore", "gradcore.queries"),
+        ("Predicates", "gradcore", "gradcore.predicates"),
         ("Sizes and layouts", "gradcore", "gradcore.size gradcore.layouts"),
         ("Printing", "gradcore", "gradcore.printing"),
     )),
     ("devices", "Devices", (
         ("Devices", "gradcore", "gradcore.device"),
         ("Configuration", "gradcore", "gradcore.config gradcore.determinism gradcore.diagnostics"),
-        ("Memory and threads of the CPU", "gradcore", "gradcore.backends.numpy.memory gradcore.backends.numpy.threads"),
+        ("Memory and threads of the CPU", "gradcore", "gradcore.backends.numpy.malloc gradcore.backends.numpy.threads"),
         ("Compiled kernels", "gradcore.compiled", "gradcore.compiled"),
         ("CUDA", "gradcore.cuda", "gradcore.cuda"),
         ("Ranges for NVIDIA's profilers", "gradcore.cuda.nvtx", "gradcore.cuda.nvtx"),

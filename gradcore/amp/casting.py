@@ -7,8 +7,8 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.amp.policies import CONDITIONS, FLOAT32, LOWER, POLICIES, REFUSED
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import requires_grad
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
 from gradcore.autograd.variables import Variable
 from gradcore.dispatch.interception import Run

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.backends import registry

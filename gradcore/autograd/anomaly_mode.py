@@ -9,7 +9,7 @@ from typing import Any
 from gradcore.autograd.modes import ANOMALY, GRAD, State, local
 from gradcore.autograd.origins import Origin, explain_failure, explain_forward, first_not_finite, is_finite, users_frame
 from gradcore.autograd.variables import Variable, tick
-from gradcore.backends.batching import all_samples
+from gradcore.backends.vmap import all_samples
 
 __all__ = ["detect_anomaly", "explain", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 

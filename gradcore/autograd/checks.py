@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.gradcheck import GradcheckError
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import (
@@ -25,7 +25,7 @@ from gradcore.autograd.jacobians import (
     reverse_jacobian,
     tensor_of,
 )
-from gradcore.autograd.nodes import Node
+from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, alias, new, tick
 
 __all__ = ["Check", "Options"]

@@ -12,8 +12,8 @@ from typing import Any
 
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.nodes import Node
-from gradcore.autograd.op_nodes import edge_of_result
+from gradcore.autograd.node import Node
+from gradcore.autograd.op_node import edge_of_result
 from gradcore.autograd.variables import Meta, alias, new, tick
 
 __all__ = ["connected"]

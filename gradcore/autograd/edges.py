@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.autograd.messages import refusal
 from gradcore.autograd.modes import FUNCTIONS, GRAD, PLAINLY, local
-from gradcore.autograd.nodes import AccumulateGrad, Hooks
+from gradcore.autograd.node import AccumulateGrad, Hooks
 from gradcore.autograd.variables import OWN, Clock, Edge, Subclasses, alias, new, tick
 from gradcore.ops.table import OPS
 

@@ -15,14 +15,14 @@ from operator import add, iadd
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, reentrant
-from gradcore.autograd.formulas import LEAF, PLANS, TENSORS, UNCHANGED, all_gradients, are_real, fit
+from gradcore.autograd.derivatives import LEAF, PLANS, TENSORS, UNCHANGED, all_gradients, are_real, fit
+from gradcore.autograd.input_buffer import PerDevice, count_leaves
 from gradcore.autograd.leaves import accumulate
 from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
-from gradcore.autograd.nodes import Node
+from gradcore.autograd.node import Node
 from gradcore.autograd.observing import ObservedGradients
-from gradcore.autograd.op_nodes import OpNode
-from gradcore.autograd.pending import PerDevice, count_leaves
+from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.streams import run_in_its_stream
 from gradcore.autograd.variables import OWN, Clock, Order, Subclasses, tensor_type
 from gradcore.backends.streams import STREAMS

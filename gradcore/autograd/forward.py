@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable
 from numbers import Number
 from typing import Any
 
+from gradcore.autograd.derivatives import TENSORS, widened
 from gradcore.autograd.edges import chain_of, gradient_edge, replay, requires_grad
-from gradcore.autograd.formulas import TENSORS, widened
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import DUAL, GRAD, local
-from gradcore.autograd.op_nodes import Packed
+from gradcore.autograd.op_node import Packed
 from gradcore.autograd.variables import Meta, Variable, alias, repeats
 from gradcore.autograd.views import link
-from gradcore.backends.batching.array import levels_of
-from gradcore.backends.batching.devices import over
+from gradcore.backends.vmap.array import levels_of
+from gradcore.backends.vmap.devices import over
 from gradcore.ops.table import Formula, Op
 
 __all__ = [

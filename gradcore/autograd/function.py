@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import requires_grad
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.function_batches import batched_call, lifted
 from gradcore.autograd.function_calls import bind, call
 from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.nodes import Node
+from gradcore.autograd.node import Node
 from gradcore.autograd.saved import Kept, SavedByFunction, SavedTensor
 from gradcore.autograd.variables import Variable, alias, new, tick, wrap
 

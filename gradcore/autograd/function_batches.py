@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gradcore.autograd.batching import enter, leave, lift
+from gradcore.autograd.batch_dims import enter, leave, lift
 from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.variables import Variable, wrap
-from gradcore.backends.batching import Batched, over, under
+from gradcore.backends.vmap import Batched, over, under
 
 __all__ = ["VmapInfo", "batched_call", "lifted"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, forward, views
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.function_results import finish
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.batching import BatchBackward0, basis, mapped
+from gradcore.autograd.batch_dims import BatchBackward0, basis, mapped
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import unit
 from gradcore.autograd.modes import local
-from gradcore.autograd.nodes import AccumulateGrad
-from gradcore.autograd.op_nodes import OpNode
+from gradcore.autograd.node import AccumulateGrad
+from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import Variable
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

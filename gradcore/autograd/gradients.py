@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from gradcore.autograd import reentrant
-from gradcore.autograd.batching import mapped
+from gradcore.autograd.batch_dims import mapped
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.engine import run_backward
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import FUNCTIONS, local
-from gradcore.autograd.nodes import Node
+from gradcore.autograd.node import Node
 from gradcore.autograd.roots import edge_of, edges_of, root_of, roots_of
 from gradcore.autograd.variables import Subclasses, Variable
 from gradcore.errors import warn_once

@@ -10,7 +10,7 @@ from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.metadata import Kind, kind_of
 from gradcore.autograd.modes import local
-from gradcore.autograd.nodes import Node
+from gradcore.autograd.node import Node
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import requires_grad
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.forward import Level, tangent_of
 from gradcore.autograd.forward_ad import make_dual
 from gradcore.autograd.gradients import grad

@@ -5,10 +5,10 @@ from __future__ import annotations
 from operator import iadd
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, Order, bump, wrap
-from gradcore.backends.batching import Batched
+from gradcore.backends.vmap import Batched
 from gradcore.locks import process_lock
 
 __all__ = ["accumulate", "cast", "fitted", "keep", "laid_out_as"]

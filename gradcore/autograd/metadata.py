@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import local
-from gradcore.autograd.nodes import Node
-from gradcore.autograd.op_nodes import OpNode
+from gradcore.autograd.node import Node
+from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import Variable
 
 __all__ = ["InputMetadata", "Kind", "kind_of", "metadata_of"]

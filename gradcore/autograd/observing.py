@@ -9,8 +9,8 @@ from typing import Any
 
 from gradcore.autograd import leaves
 from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
-from gradcore.autograd.nodes import Hooks, Node
-from gradcore.autograd.pending import PendingGradients
+from gradcore.autograd.input_buffer import PendingGradients
+from gradcore.autograd.node import Hooks, Node
 from gradcore.autograd.variables import OWN, Meta
 
 __all__ = ["ObservedGradients"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable
-from gradcore.backends.batching import all_samples
+from gradcore.backends.vmap import all_samples
 
 __all__ = ["Origin", "explain_failure", "first_not_finite", "is_finite", "origin_of"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge
-from gradcore.autograd.formulas import TENSORS
-from gradcore.autograd.nodes import Node
+from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, wrap
 
 __all__ = ["edge_of", "edges_of", "root_of", "roots_of"]

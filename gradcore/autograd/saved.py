@@ -9,7 +9,7 @@ from typing import Any
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place
 from gradcore.autograd.modes import PACK, local
-from gradcore.autograd.op_nodes import OpNode, Packed, edge_of_result, with_edge
+from gradcore.autograd.op_node import OpNode, Packed, edge_of_result, with_edge
 from gradcore.autograd.variables import Meta, Variable, alias, new, version_counter, wrap
 
 __all__ = [

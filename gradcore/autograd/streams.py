@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore.backends.batching import Batched
 from gradcore.backends.streams import STREAMS
+from gradcore.backends.vmap import Batched
 
 __all__ = ["run_in_its_stream"]
 

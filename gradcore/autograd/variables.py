@@ -11,7 +11,7 @@ from gradcore.autograd.modes import INFERENCE, local
 from gradcore.backends.streams import STREAMS
 
 if TYPE_CHECKING:
-    from gradcore.autograd.nodes import Node
+    from gradcore.autograd.node import Node
 
 __all__ = [
     "INFERENCE_WRITTEN",

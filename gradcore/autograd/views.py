@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.autograd.derivatives import TENSORS, all_gradients, node_class
 from gradcore.autograd.edges import (
     Chosen,
     chain_of,
@@ -17,13 +18,12 @@ from gradcore.autograd.edges import (
     replay_raw,
     requires_grad,
 )
-from gradcore.autograd.formulas import TENSORS, all_gradients, node_class
 from gradcore.autograd.leaves import fitted
 from gradcore.autograd.messages import refusal
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
-from gradcore.autograd.nodes import Node
-from gradcore.autograd.op_nodes import OpNode
+from gradcore.autograd.node import Node
+from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import (
     Meta,
     Subclasses,
@@ -36,8 +36,8 @@ from gradcore.autograd.variables import (
     tick,
     wrap,
 )
-from gradcore.backends.batching.array import levels_of
-from gradcore.backends.batching.devices import over
+from gradcore.backends.vmap.array import levels_of
+from gradcore.backends.vmap.devices import over
 
 __all__ = ["CopySlices", "check_recordable", "check_writable", "keep_shape", "link", "rebase", "same_as", "view_of"]
 

@@ -31,7 +31,7 @@ def _cupy() -> Backend:
 
 
 def _tracing() -> Backend:
-    from gradcore.backends.tracing import TracingBackend
+    from gradcore.backends.meta import TracingBackend
 
     return TracingBackend()
 

@@ -16,7 +16,7 @@ from gradcore.creation import ones
 from gradcore.ops.samples import Bools, Floats, Ints, Values
 from gradcore.ops.table import OPS, Op
 from gradcore.optim.elementwise import ElementwiseOptimizer
-from gradcore.optim.slabs import HOST
+from gradcore.optim.flat_state import HOST
 
 __all__ = ["sources"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation.data import as_tensor, asarray, from_dlpack, from_numpy, frombuffer, new_tensor, tensor
 from gradcore.creation.filled import (
     empty,

@@ -17,8 +17,8 @@ from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU, resolve
 from gradcore.creation.placing import converted, finished, place
 from gradcore.device import DeviceLike
-from gradcore.dispatch.overriding import created
 from gradcore.dispatch.settings import converting
+from gradcore.dispatch.torch_function import created
 from gradcore.dtypes import DTypeLike
 from gradcore.errors import warn_once
 from gradcore.interop import device_of, from_dlpack_on_host

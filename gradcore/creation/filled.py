@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.variables import Subclasses, wrap
 from gradcore.backends.registry import resolve
 from gradcore.creation.placing import finished, into
 from gradcore.device import DeviceLike
-from gradcore.dispatch.overriding import created, overloaded
 from gradcore.dispatch.settings import converting, setting
+from gradcore.dispatch.torch_function import created, overloaded
 from gradcore.dtypes import DTypeLike
 from gradcore.errors import OutOfMemoryError
 from gradcore.ops.annotations import Number

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.variables import new
 from gradcore.creation.data import tensor

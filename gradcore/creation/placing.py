@@ -13,7 +13,7 @@ from gradcore.autograd.variables import wrap
 from gradcore.backends.registry import CPU, resolve
 from gradcore.dispatch.settings import setting
 from gradcore.tensor import Tensor
-from gradcore.transfer import moved
+from gradcore.to import moved
 
 __all__ = ["computed", "converted", "finished", "into", "place"]
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.backends.registry import resolve
 from gradcore.creation.filled import filled
 from gradcore.creation.placing import computed, converted, into, place
 from gradcore.device import DeviceLike
-from gradcore.dispatch.overriding import created
 from gradcore.dispatch.settings import converting
+from gradcore.dispatch.torch_function import created
 from gradcore.dtypes import DTypeLike
 from gradcore.ops.annotations import Number
 from gradcore.ops.shapes import check_elements

@@ -6,8 +6,8 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
-from gradcore.backends import waiting
-from gradcore.backends.waiting import Mode
+from gradcore.backends import sync_debug
+from gradcore.backends.sync_debug import Mode
 
 __all__ = ["get_sync_debug_mode", "set_sync_debug_mode", "sync_debug_mode", "transfers"]
 
@@ -33,7 +33,7 @@ def set_sync_debug_mode(debug_mode: Mode | int) -> None:
     1
     >>> gradcore.cuda.set_sync_debug_mode("default")
     """
-    waiting.set_mode(debug_mode)
+    sync_debug.set_mode(debug_mode)
 
 
 def get_sync_debug_mode() -> int:
@@ -45,7 +45,7 @@ def get_sync_debug_mode() -> int:
     >>> gc.cuda.get_sync_debug_mode()
     0
     """
-    return ("default", "warn", "error").index(waiting.mode())
+    return ("default", "warn", "error").index(sync_debug.mode())
 
 
 @contextlib.contextmanager
@@ -59,12 +59,12 @@ def sync_debug_mode(debug_mode: Mode | int) -> Iterator[None]:
     ...     with gc.cuda.sync_debug_mode("warn"):
     ...         y = gc.ones(2, device="cuda") * 2
     """
-    before = waiting.mode()
-    waiting.set_mode(debug_mode)
+    before = sync_debug.mode()
+    sync_debug.set_mode(debug_mode)
     try:
         yield
     finally:
-        waiting.set_mode(before)
+        sync_debug.set_mode(before)
 
 
 @contextlib.contextmanager
@@ -84,9 +84,9 @@ def transfers() -> Iterator[Counter[str]]:
     >>> counts.total()
     0
     """
-    before = Counter(waiting.COUNTS)
+    before = Counter(sync_debug.COUNTS)
     counts: Counter[str] = Counter()
     try:
         yield counts
     finally:
-        counts.update(waiting.COUNTS - before)
+        counts.update(sync_debug.COUNTS - before)

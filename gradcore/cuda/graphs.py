@@ -13,7 +13,7 @@ from gradcore import paths
 from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import allocator
-from gradcore.backends.cupy.pools import PrivatePool
+from gradcore.backends.cupy.memory_pools import PrivatePool
 from gradcore.backends.random import recording
 from gradcore.cuda.streams import Stream, current_stream, stream
 from gradcore.random import Generator

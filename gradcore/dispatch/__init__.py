@@ -1,6 +1,6 @@
 """From declarations to functions on tensors: what happens when an operation is called."""
 
-from gradcore.dispatch.calls import apply, call_composite, elementwise
+from gradcore.dispatch.general import apply, call_composite, elementwise
 from gradcore.dispatch.inplace import FILLS, apply_inplace, check_inplace, check_own_memory, out_of, write
 from gradcore.dispatch.operands import (
     NUMBERS,

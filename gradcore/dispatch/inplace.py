@@ -10,14 +10,14 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd import forward, views
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.formulas import TENSORS
 from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, PROFILE, State, local
 from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, repeats, version_counter
-from gradcore.dispatch.calls import PLAIN, apply, call_composite
-from gradcore.dispatch.direct import has_plain_call, plain_call
+from gradcore.dispatch.fast_path import has_plain_call, plain_call
+from gradcore.dispatch.general import PLAIN, apply, call_composite
 from gradcore.dispatch.operands import NUMBERS, constant, type_error
-from gradcore.dispatch.overriding import overloaded, routed, takes_over, watched
+from gradcore.dispatch.torch_function import overloaded, routed, takes_over, watched
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 

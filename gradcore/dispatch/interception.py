@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from gradcore.autograd.modes import AUTOCAST, PROFILE, State
-from gradcore.dispatch.overriding import routed, watched
+from gradcore.dispatch.torch_function import routed, watched
 from gradcore.ops.table import Op
 
 __all__ = ["Run", "intercepted"]

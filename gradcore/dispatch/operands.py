@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable, new, tensor_type
-from gradcore.backends.batching.devices import over
 from gradcore.backends.registry import CPU
+from gradcore.backends.vmap.devices import over
 from gradcore.errors import OutOfMemoryError
 from gradcore.ops.table import Op
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd import anomaly_mode, batching, views
+from gradcore.autograd import anomaly_mode, batch_dims, views
 from gradcore.autograd import saved as saved_tensors
+from gradcore.autograd.derivatives import node_class, saving_of
 from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.formulas import node_class, saving_of
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import ANOMALY, PACK, State
 from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, tensor_type, tick, wrap
@@ -148,7 +148,7 @@ def _lifted(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[A
 
     def lifted(t: Any) -> Any:
         apart = isinstance(t, Variable) and t._device is not device and requires_grad(t)
-        return batching.lift(t, device) if apart else t
+        return batch_dims.lift(t, device) if apart else t
 
     if all(t is None or t._device is device for t in tensors):
         return args, edges

@@ -8,14 +8,14 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable
-from gradcore.dispatch.calls import apply, call_composite
-from gradcore.dispatch.direct import has_plain_call, lines_of, scope_of
+from gradcore.dispatch.fast_path import has_plain_call, lines_of, scope_of
+from gradcore.dispatch.general import apply, call_composite
 from gradcore.dispatch.inplace import apply_inplace, out_of
 from gradcore.dispatch.interception import intercepted
-from gradcore.dispatch.overriding import overridable
+from gradcore.dispatch.torch_function import overridable
 from gradcore.ops.documentation import docstring
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file, shorten, shortened
@@ -77,7 +77,7 @@ def make_function(
     run : callable, optional
         ``run(op, args)`` makes all calls.
     general : callable, optional
-        ``general(op, args)`` makes the calls that are not plain, see `gradcore.dispatch.direct`; `apply` if None.
+        ``general(op, args)`` makes the calls that are not plain, see `gradcore.dispatch.fast_path`; `apply` if None.
     """
     name = op.path.rpartition(".")[2]
     if any(p.kind is p.VAR_POSITIONAL for p in op.parameters):  # a composite of any number of tensors
@@ -197,14 +197,14 @@ def _compiled(lines: tuple[str, ...], names: tuple[str, ...] | None = None, posi
         called = ", ".join(f"a{i}: {name}" for i, name in enumerate(names) if name != "out")
         return code.replace(
             co_filename=generated_file(
-                "gradcore.dispatch.direct", "\n    ".join((f"{lines[0]}  # {called}", *lines[1:]))
+                "gradcore.dispatch.fast_path", "\n    ".join((f"{lines[0]}  # {called}", *lines[1:]))
             ),
             co_varnames=(*names, *code.co_varnames[len(names) :]),
             co_argcount=positional,
             co_kwonlyargcount=len(names) - positional,
         )
     text = "\n    ".join(lines)
-    module = compile(text, generated_file("gradcore.dispatch.direct", text), "exec")
+    module = compile(text, generated_file("gradcore.dispatch.fast_path", text), "exec")
     return next(constant for constant in module.co_consts if isinstance(constant, types.CodeType))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import arange, eye, full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.discrete import Binomial

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import open_uniform

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.distributions import constraints
 from gradcore.distributions.categorical import Categorical

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import ExponentialFamily, Parameter, broadcast_all
 from gradcore.distributions.probabilities import WithProbabilities

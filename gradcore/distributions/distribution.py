@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.autograd.gradients import grad
 from gradcore.creation import tensor

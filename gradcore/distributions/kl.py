@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import arange, full_like
 from gradcore.distributions.categorical import Categorical, OneHotCategorical
 from gradcore.distributions.circular import ContinuousBernoulli

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import arange
 from gradcore.distributions import constraints
@@ -15,7 +15,7 @@ from gradcore.distributions.gammas import Beta, log_gammas
 from gradcore.distributions.multivariate import OfCovariance, check_matrix, half_log_det, the_given
 from gradcore.dtypes import finfo
 from gradcore.linalg import slogdet
-from gradcore.queries import broadcast_shapes
+from gradcore.predicates import broadcast_shapes
 from gradcore.tensor import Tensor
 
 __all__ = ["LKJCholesky", "Wishart"]

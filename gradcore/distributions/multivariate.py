@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import eye
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import random
 from gradcore.distributions.distribution import LOG_2PI, Distribution, lazy_property
 from gradcore.linalg import cholesky, solve_triangular
-from gradcore.queries import broadcast_shapes
+from gradcore.predicates import broadcast_shapes
 from gradcore.size import Size
 from gradcore.tensor import Tensor
 

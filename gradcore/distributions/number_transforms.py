@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.distributions.transform import Transform, sum_rightmost, with_dims
 from gradcore.dtypes import finfo
 from gradcore.nn import functional as F
-from gradcore.queries import broadcast_shapes
+from gradcore.predicates import broadcast_shapes
 from gradcore.tensor import Tensor
 
 __all__ = [

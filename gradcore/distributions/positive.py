@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import Cauchy, Exponential, Normal, Uniform

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.size import Size

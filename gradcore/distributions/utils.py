@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import ones, zeros
 from gradcore.distributions.distribution import broadcast_all, lazy_property
 from gradcore.distributions.probabilities import inside as clamp_probs

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import arange, eye, tril_indices
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint

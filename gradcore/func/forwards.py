@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.batching import basis, mapped
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.batch_dims import basis, mapped
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.forward import Level, primal, tangent_of
 from gradcore.autograd.forward_ad import make_dual
 from gradcore.creation import zeros_like

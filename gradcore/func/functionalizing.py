@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_flatten, tree_unflatten
 

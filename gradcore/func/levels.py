@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradcore.autograd import forward
-from gradcore.autograd.batching import lift
+from gradcore.autograd.batch_dims import lift
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
-from gradcore.autograd.nodes import Node
+from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Meta, Variable, alias, new, tick
-from gradcore.backends.batching import over
+from gradcore.backends.vmap import over
 from gradcore.creation import tensor, zeros_like
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_map

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.batching import basis, mapped
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.batch_dims import basis, mapped
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import zeros_like
 from gradcore.func.levels import (
     Argnums,

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gradcore.autograd.batching import enter, leave, running
-from gradcore.autograd.formulas import TENSORS
-from gradcore.backends.batching import Level
+from gradcore.autograd.batch_dims import enter, leave, running
+from gradcore.autograd.derivatives import TENSORS
+from gradcore.backends.vmap import Level
 from gradcore.func.levels import check_randomness
 from gradcore.random import get_rng_state, set_rng_state
 from gradcore.tensor import Tensor

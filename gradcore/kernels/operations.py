@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradcore.backends.base import Backend
-from gradcore.backends.batching import calls
-from gradcore.backends.batching.backend import BatchingBackend
+from gradcore.backends.codegen.tracer import Tracer
 from gradcore.backends.cupy.kernels import CudaKernels
-from gradcore.backends.fusion.tracer import Tracer
+from gradcore.backends.vmap import calls
+from gradcore.backends.vmap.backend import BatchingBackend
 from gradcore.kernels.evaluation import check_functions, differential, evaluate
 from gradcore.kernels.parsing import Program, Unparsable, parse
 from gradcore.kernels.raw import RawKernel

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.batching.array import Batched, physical
-from gradcore.backends.batching.backend import BatchingBackend
-from gradcore.backends.batching.calls import as_samples
 from gradcore.backends.cupy.kernels import CudaKernels
+from gradcore.backends.vmap.array import Batched, physical
+from gradcore.backends.vmap.backend import BatchingBackend
+from gradcore.backends.vmap.calls import as_samples
 from gradcore.kernels.signatures import Parameter, Signature
 
 __all__ = ["RawKernel"]

@@ -12,6 +12,7 @@ from gradcore.nn.convolution import *
 from gradcore.nn.embedding import Embedding, EmbeddingBag
 from gradcore.nn.layers import *
 from gradcore.nn.lazy import *
+from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
 from gradcore.nn.linear import Bilinear, Linear
 from gradcore.nn.linear_loss import LinearCrossEntropyLoss
 from gradcore.nn.losses import *
@@ -24,7 +25,6 @@ from gradcore.nn.parameter_containers import ParameterDict, ParameterList
 from gradcore.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from gradcore.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from gradcore.nn.transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
-from gradcore.nn.uninitialized import UninitializedBuffer, UninitializedParameter
 
 from gradcore.nn import modules, parallel, utils  # isort: skip  (PyTorch's names for what is above)
 

@@ -21,6 +21,8 @@ from gradcore.nn.layers import Flatten as Flatten
 from gradcore.nn.layers import Identity as Identity
 from gradcore.nn.layers import Unflatten as Unflatten
 from gradcore.nn.lazy import LazyLinear as LazyLinear
+from gradcore.nn.lazy_parameter import UninitializedBuffer as UninitializedBuffer
+from gradcore.nn.lazy_parameter import UninitializedParameter as UninitializedParameter
 from gradcore.nn.linear import Bilinear as Bilinear
 from gradcore.nn.linear import Linear as Linear
 from gradcore.nn.linear_loss import LinearCrossEntropyLoss as LinearCrossEntropyLoss
@@ -48,8 +50,6 @@ from gradcore.nn.transformer import TransformerDecoder as TransformerDecoder
 from gradcore.nn.transformer import TransformerEncoder as TransformerEncoder
 from gradcore.nn.transformer_layers import TransformerDecoderLayer as TransformerDecoderLayer
 from gradcore.nn.transformer_layers import TransformerEncoderLayer as TransformerEncoderLayer
-from gradcore.nn.uninitialized import UninitializedBuffer as UninitializedBuffer
-from gradcore.nn.uninitialized import UninitializedParameter as UninitializedParameter
 from gradcore.tensor import Tensor
 
 class CELU(Module):

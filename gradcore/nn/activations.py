@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradcore.creation import full
 from gradcore.nn import functional as F
-from gradcore.nn.made import Made, make, settings
 from gradcore.nn.module import Module
+from gradcore.nn.module_factory import Made, make, settings
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 

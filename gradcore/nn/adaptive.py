@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.nn import functional as F
 from gradcore.nn.containers import ModuleList, Sequential
 from gradcore.nn.linear import Linear

@@ -11,7 +11,7 @@ from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import empty, empty_like
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
-from gradcore.transfer import parse_to
+from gradcore.to import parse_to
 
 __all__ = ["Conversion"]
 

@@ -9,8 +9,8 @@ from gradcore.creation import empty
 from gradcore.nn import functional as F
 from gradcore.nn.docstrings import Docstring
 from gradcore.nn.init import uniform_
-from gradcore.nn.made import ntuple
 from gradcore.nn.module import Module
+from gradcore.nn.module_factory import ntuple
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
-from gradcore.nn.made import ntuple
+from gradcore.autograd.derivatives import TENSORS
+from gradcore.nn.module_factory import ntuple
 from gradcore.tensor import Tensor
 
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]

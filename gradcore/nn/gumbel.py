@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import zeros_like
-from gradcore.dispatch.overriding import overridable
+from gradcore.dispatch.torch_function import overridable
 from gradcore.tensor import Tensor
 
 __all__ = ["gumbel_softmax"]

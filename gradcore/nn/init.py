@@ -9,9 +9,9 @@ from functools import wraps
 from typing import Any
 
 from gradcore import creation
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.dispatch.overriding import overridable
+from gradcore.dispatch.torch_function import overridable
 from gradcore.random import randperm
 from gradcore.tensor import Tensor
 

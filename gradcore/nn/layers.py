@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradcore.nn.made import Made, make, ntuple, settings
 from gradcore.nn.module import Module
+from gradcore.nn.module_factory import Made, make, ntuple, settings
 from gradcore.tensor import Tensor
 
 __all__ = ["Flatten", "Identity", "Unflatten"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.nn import convolution, normalization
 from gradcore.nn.docstrings import Docstring
+from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from gradcore.nn.linear import Linear
 from gradcore.nn.module import Module
-from gradcore.nn.uninitialized import UninitializedBuffer, UninitializedParameter, is_lazy
 from gradcore.tensor import Tensor
 
 __all__ = ["LazyLinear", "LazyModuleMixin"]

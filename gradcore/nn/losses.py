@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradcore.nn import functional as F
 from gradcore.nn import layers
-from gradcore.nn.made import Made, make, settings
 from gradcore.nn.module import Module
+from gradcore.nn.module_factory import Made, make, settings
 from gradcore.ops.losses import chosen_reduction
 from gradcore.tensor import Tensor
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from gradcore.autograd.hooks import RemovableHandle
-from gradcore.nn.calling import (
+from gradcore.nn.conversion import Conversion
+from gradcore.nn.module_hooks import (
     Calls,
     register_module_backward_hook,
     register_module_forward_hook,
@@ -15,7 +16,6 @@ from gradcore.nn.calling import (
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
 )
-from gradcore.nn.conversion import Conversion
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.state import State
 from gradcore.tensor import Tensor

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradcore.nn import functional as F
 from gradcore.nn.docstrings import Docstring
-from gradcore.nn.made import ntuple
 from gradcore.nn.module import Module
+from gradcore.nn.module_factory import ntuple
 from gradcore.tensor import Tensor
 
 __all__: list[str] = []

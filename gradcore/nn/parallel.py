@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import paths
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.backends.registry import resolve
 from gradcore.cuda.devices import device_count, is_available
 from gradcore.device import DeviceLike

@@ -7,7 +7,7 @@ from typing import Any, Self
 from gradcore import paths
 from gradcore.autograd.variables import Meta, alias, new
 from gradcore.creation import empty
-from gradcore.dispatch.overriding import disabled, takes_over
+from gradcore.dispatch.torch_function import disabled, takes_over
 from gradcore.tensor import Tensor
 
 __all__ = ["Buffer", "Parameter"]

@@ -4,13 +4,13 @@ from gradcore import paths
 
 #: The modules that declare operations, imported together.
 FAMILIES = (
-    "activated", "activations", "affine", "arithmetic", "attention", "bessel", "channel_normalization", "cholesky",
-    "classification", "comparison", "complex", "convolution", "ctc", "cumulative", "decompositions", "determinants",
-    "differences", "distances", "dropout", "einsum", "embedding", "exponential", "extrema", "fft", "filling",
-    "folding", "fractional", "gammas", "gathering", "grids", "histograms", "indefinite", "indexing", "joining",
-    "linalg", "logical", "losses", "lowrank", "lu", "margins", "masked", "matrix_functions", "movement",
-    "multihead", "normalization", "norms", "padding", "polynomials", "pooling", "probabilities", "products",
-    "reductions", "reflections", "resampling", "rounding", "selection", "slicing", "softmax", "sorting", "special",
+    "activations", "addmm_activation", "arithmetic", "attention", "bce_losses", "bessel", "cat_split",
+    "channel_normalization", "cholesky", "comparison", "complex", "convolution", "cross_entropy", "ctc", "cumulative",
+    "decompositions", "determinants", "differences", "distances", "dropout", "einsum", "embedding", "exponential",
+    "fft", "fill", "folding", "fractional", "gammas", "gather_scatter", "grid_sample", "histograms", "householder",
+    "indexing", "ldl", "linalg", "linear", "logical", "losses", "lowrank", "lu", "margin_losses", "masked", "matmul",
+    "matrix_functions", "minmax", "movement", "multihead", "normalization", "norms", "padding", "polynomials",
+    "pooling", "reductions", "resampling", "rounding", "selection", "slicing", "softmax", "sorting", "special",
     "spectrogram", "statistics", "strided", "triangular", "trigonometric",
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.backends.batching.messages import BATCH_NORM
+from gradcore.backends.vmap.messages import BATCH_NORM
 from gradcore.ops.checks import check_floating
 from gradcore.ops.normalization import Needs, along_input, check_parameters, plus, with_zeros
 from gradcore.ops.samples import case, floats

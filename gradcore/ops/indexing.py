@@ -7,7 +7,7 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.errors import warn
 from gradcore.ops.annotations import Indices, Ints, Number
-from gradcore.ops.gathering import number_for, reduced_gradients, samples_of
+from gradcore.ops.gather_scatter import number_for, reduced_gradients, samples_of
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import check_elements, wrap_dim

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradcore import dtypes
-from gradcore.ops.extrema import placed, taken
+from gradcore.ops.minmax import placed, taken
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import along, wrap_dim
 from gradcore.ops.table import composite, constant, general, not_implemented

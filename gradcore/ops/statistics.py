@@ -9,7 +9,7 @@ from gradcore import dtypes
 from gradcore.errors import warn
 from gradcore.ops.annotations import Dims, Tensor
 from gradcore.ops.checks import check_implemented, check_reducible
-from gradcore.ops.extrema import mean_of_equals, selection, shared_by_equals
+from gradcore.ops.minmax import mean_of_equals, selection, shared_by_equals
 from gradcore.ops.reductions import spread
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import along, axes, kept, reduced_size, removed, wrap_dim

@@ -2,13 +2,13 @@
 
 from gradcore import paths
 from gradcore.optim import lr_scheduler
+from gradcore.optim.adafactor_muon import Adafactor, Muon
 from gradcore.optim.adam import Adam, AdamW
-from gradcore.optim.adam_relatives import Adamax, NAdam, RAdam
+from gradcore.optim.adam_variants import Adamax, NAdam, RAdam
 from gradcore.optim.adaptive import Adadelta, Adagrad, RMSprop
-from gradcore.optim.batch_methods import ASGD, Rprop
 from gradcore.optim.lbfgs import LBFGS
-from gradcore.optim.matrices import Adafactor, Muon
 from gradcore.optim.optimizer import Optimizer
+from gradcore.optim.rprop_asgd import ASGD, Rprop
 from gradcore.optim.sgd import SGD
 
 __all__ = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.creation import full_like, tensor
+from gradcore.optim.flat_state import HOST, rounded, value_of
 from gradcore.optim.optimizer import Optimizer, ParamsT
-from gradcore.optim.plans import Plan
-from gradcore.optim.slabs import HOST, rounded, value_of
+from gradcore.optim.step_plan import Plan
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.utils.lists import divide
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.optim.checks import check_lr
+from gradcore.optim.flat_state import value_of
 from gradcore.optim.line_search import Point, strong_wolfe
 from gradcore.optim.optimizer import Optimizer, ParamsT
-from gradcore.optim.slabs import value_of
 from gradcore.tensor import Tensor
 
 __all__ = ["LBFGS"]

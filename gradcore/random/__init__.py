@@ -5,7 +5,7 @@ A seed fixes the numbers: the same seed gives the same bits on the CPU and on CU
 
 from __future__ import annotations
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.random.drawing import drawn_like
 from gradcore.random.filling import METHODS
 from gradcore.random.functions import (

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.batching import enter
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.batch_dims import enter
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
-from gradcore.backends.batching import entered, over
-from gradcore.backends.batching.messages import RANDOM
 from gradcore.backends.random import philox
+from gradcore.backends.vmap import entered, over
+from gradcore.backends.vmap.messages import RANDOM
 from gradcore.random.generator import Generator, default_generator
 
 __all__ = ["all_words", "depending", "different_levels", "draw", "drawn_like", "for_samples", "integers", "sample"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
-from gradcore.backends.batching.messages import RANDOM_INPLACE
 from gradcore.backends.random import philox
+from gradcore.backends.vmap.messages import RANDOM_INPLACE
 from gradcore.dispatch import check_inplace, write
 from gradcore.dispatch.settings import setting
 from gradcore.ops.table import camel_case

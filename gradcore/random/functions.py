@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.batching import enter, leave
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.batch_dims import enter, leave
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
-from gradcore.backends.batching import all_samples, over
 from gradcore.backends.random import gammas, philox, sampling
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
+from gradcore.backends.vmap import all_samples, over
 from gradcore.creation.filled import given_sizes, sizes
 from gradcore.creation.placing import finished
 from gradcore.device import DeviceLike
-from gradcore.dispatch.overriding import overridable
 from gradcore.dispatch.settings import converting, setting
+from gradcore.dispatch.torch_function import overridable
 from gradcore.dtypes import DTypeLike
 from gradcore.ops.checks import check_floating, fitting
 from gradcore.ops.geometry import broadcast_shape

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import dtypes, layouts
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.variables import retyped, wrap
 from gradcore.creation import empty_strided
 from gradcore.device import device
 from gradcore.dispatch import OUTPUT_TYPES
+from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
 from gradcore.nn.parameter import Buffer, Parameter
-from gradcore.nn.uninitialized import UninitializedBuffer, UninitializedParameter
 from gradcore.ops.geometry import contiguous_strides
 from gradcore.serialization.interpreter import check_names
 from gradcore.size import Size

@@ -14,8 +14,8 @@ import numpy as np
 from gradcore import dtypes, layouts
 from gradcore.device import device
 from gradcore.dispatch import OUTPUT_TYPES
+from gradcore.nn.lazy_parameter import Uninitialized
 from gradcore.nn.parameter import Buffer, Parameter
-from gradcore.nn.uninitialized import Uninitialized
 from gradcore.serialization.files import written
 from gradcore.serialization.packing import Layout
 from gradcore.size import Size

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypedDict, Unpack
 
 from gradcore import dtypes, paths
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import arange, empty, full, ones
 from gradcore.dispatch.settings import converting
 from gradcore.layouts import layout as Layout

@@ -10,7 +10,7 @@ from typing import Any
 
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import GradientEdge
-from gradcore.autograd.op_nodes import OpNode
+from gradcore.autograd.op_node import OpNode
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import GradientEdge
 from gradcore.autograd.messages import FREED
-from gradcore.autograd.op_nodes import OpNode, Packed
+from gradcore.autograd.op_node import OpNode, Packed
 from gradcore.autograd.saved import Kept
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves

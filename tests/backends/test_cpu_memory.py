@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.numpy import memory
+from gradcore.backends.numpy import malloc
 
 pytestmark = pytest.mark.skipif(not gc.memory_stats(), reason="the C library does not tell")
 
@@ -89,8 +89,8 @@ def test_stats() -> None:
 
 
 def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_c_library", lambda: None)
-    assert not memory.keep_freed()
+    monkeypatch.setattr(malloc, "_c_library", lambda: None)
+    assert not malloc.keep_freed()
     assert gc.memory_stats() == {}
     gc.empty_cache()
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import pytest
 
 from gradcore.backends.base import Backend
-from gradcore.backends.batching.backend import BatchingBackend
-from gradcore.backends.batching.kernels import BatchedKernels
 from gradcore.backends.compiled.backend import CompiledBackend
 from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.meta.backend import TracingBackend
+from gradcore.backends.meta.kernels import TracedKernels
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.backends.tracing.backend import TracingBackend
-from gradcore.backends.tracing.kernels import TracedKernels
+from gradcore.backends.vmap.backend import BatchingBackend
+from gradcore.backends.vmap.kernels import BatchedKernels
 
 BACKENDS = [Backend, NumpyBackend, CompiledBackend, CupyBackend, TracingBackend, BatchingBackend]
 #: What stands in the place of kernels of any family.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.backends import find
 from gradcore.ops.table import OPS, Op
 

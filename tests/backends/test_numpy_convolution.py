@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradcore import get_num_threads, set_num_threads
-from gradcore.backends.numpy import convolution, unpacked
+from gradcore.backends.numpy import convolution, small_gemm_convolution
 from gradcore.backends.portable import convolution as portable
 from gradcore.backends.portable.convolution import Kernels
 from tests.backends.test_windows import _convolution_case, _naive_convolution
@@ -51,7 +51,7 @@ def test_against_plain_loops(seed, block, most, rows, monkeypatch):
     monkeypatch.setattr(convolution, "_MANY", 300)
     limits = {"_BLOCK": block, "_UNPACKED": most, "_ROWS": rows, "_COLUMNS": 1, "_PACKED_ROWS": 5}
     for name, value in limits.items():
-        monkeypatch.setattr(unpacked, name, value)
+        monkeypatch.setattr(small_gemm_convolution, name, value)
     x, w, grad, settings = _convolution_case(seed)
     x, w, grad = x.real, w.real, grad.real
     expected = _naive_convolution(x, w, grad, *settings)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.numpy import functions, threads
+from gradcore.backends.numpy import threaded_ufuncs, threads
 from gradcore.backends.registry import CPU
 
 
 @pytest.fixture(autouse=True)
 def _two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(functions, "_PART", 100)
-    monkeypatch.setattr(functions, "_WORTH_A_THREAD", 250)
+    monkeypatch.setattr(threaded_ufuncs, "_PART", 100)
+    monkeypatch.setattr(threaded_ufuncs, "_WORTH_A_THREAD", 250)
     before = gc.get_num_threads()
     gc.set_num_threads(2)
     yield
@@ -27,13 +27,13 @@ def draw(dtype: str) -> Any:
     return np.random.default_rng(0).uniform(0.1, 0.9, (30, 41)).astype(dtype)
 
 
-@pytest.mark.parametrize("name", sorted(functions.SLOW))
+@pytest.mark.parametrize("name", sorted(threaded_ufuncs.SLOW))
 def test_every_function(name: str) -> None:
     if not hasattr(CPU.backend, name):
         pytest.fail(f"there is no {name}")
     x, function = draw("float64"), getattr(CPU.backend, name)
     with np.errstate(invalid="ignore"):
-        found, expected = functions.in_threads(function)(x), function(x)
+        found, expected = threaded_ufuncs.in_threads(function)(x), function(x)
     assert np.array_equal(found, expected, equal_nan=True)
 
 
@@ -44,7 +44,7 @@ def test_layouts(layout: str, dtype: str) -> None:
     x = {"C": x, "F": np.asfortranarray(x), "every second": x[:, ::2], "reversed": x[::-1]}.get(layout, x)
     if layout == "expanded":
         x = np.broadcast_to(x, (3, *x.shape))
-    found, expected = functions.in_threads(np.exp)(x), np.exp(x)
+    found, expected = threaded_ufuncs.in_threads(np.exp)(x), np.exp(x)
     assert np.array_equal(found, expected)
     assert found.dtype == expected.dtype
     assert found.strides == expected.strides
@@ -53,7 +53,7 @@ def test_layouts(layout: str, dtype: str) -> None:
 @pytest.mark.parametrize("order", ["CC", "CF", "FF"])
 def test_into_memory(order: str) -> None:
     x, out = np.array(draw("float32"), order=order[0]), np.empty((30, 41), "float32", order[1])  # type: ignore[call-overload]
-    assert functions.in_threads(np.exp)(x, out=out) is out
+    assert threaded_ufuncs.in_threads(np.exp)(x, out=out) is out
     assert np.array_equal(out, np.exp(x))
 
 
@@ -62,7 +62,7 @@ def test_they_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     share = threads.share
     monkeypatch.setattr(threads, "share", lambda *given: (calls.append(given[1:]), share(*given)))
     x = gc.tensor(draw("float32"))
-    kernel = functions.in_threads(np.tanh)
+    kernel = threaded_ufuncs.in_threads(np.tanh)
     kernel(x.numpy())
     assert calls == [(14, 2)]  # 1230 elements
     kernel(x.numpy()[:5])  # too few elements

@@ -12,9 +12,9 @@ from gradcore import get_num_threads, set_num_threads
 from gradcore.backends.base import Backend
 from gradcore.backends.numpy import attention as numpy_attention
 from gradcore.backends.numpy import normalization as numpy_normalization
-from gradcore.backends.numpy import rows as numpy_rows
+from gradcore.backends.numpy import row_blocks as numpy_rows
 from gradcore.backends.numpy import softmax as numpy_softmax
-from gradcore.backends.numpy.rows import transposed
+from gradcore.backends.numpy.row_blocks import transposed
 from gradcore.backends.registry import CPU
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.numpy import product_sums, reductions
-from gradcore.backends.numpy.product_sums import sums_of_products
+from gradcore.backends.numpy import fused_reductions, reductions
+from gradcore.backends.numpy.fused_reductions import sums_of_products
 from gradcore.backends.registry import CPU
 
 F = CPU.backend
@@ -21,8 +21,8 @@ SIZES = [(3000,), (1, 3000), (70, 90), (90, 1), (5, 13, 70), (4, 1, 300), (2, 3,
 
 @pytest.fixture(autouse=True, params=[1, 2], ids="{} threads".format)
 def _threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(product_sums, "_ROWS", 30)
-    monkeypatch.setattr(product_sums, "_WORTH_A_THREAD", 1000)
+    monkeypatch.setattr(fused_reductions, "_ROWS", 30)
+    monkeypatch.setattr(fused_reductions, "_WORTH_A_THREAD", 1000)
     before = gc.get_num_threads()
     gc.set_num_threads(request.param)
     yield

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcore.backends.tracing import Traced, TracingBackend, layouts
+from gradcore.backends.meta import Traced, TracingBackend, layouts
 
 XP = TracingBackend().xp
 

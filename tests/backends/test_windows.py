@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gradcore.backends.portable import convolution, pooling, resampling, sliding
-from gradcore.backends.portable.taps import Taps, fold, spread
+from gradcore.backends.portable.separable import Taps, fold, spread
 
 
 def _on_numpy():

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcore.backends.codegen.batches import traced_steps
+from gradcore.backends.codegen.programs import Operand
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, compile_options
 from gradcore.backends.cupy.products import REAL_NAMES
-from gradcore.backends.fusion.batches import traced_steps
-from gradcore.backends.fusion.programs import Operand
 from gradcore.optim.adam import adam
 from tests.cuda.host import KERNEL, cupy_include, includes
 from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend

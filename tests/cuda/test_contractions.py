@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.cupy import contractions as cupy_contractions
-from gradcore.backends.cupy.contractions import merges
+from gradcore.backends.cupy import einsum as cupy_contractions
+from gradcore.backends.cupy.einsum import merges
 from tests.strict.device import StrictArray
 
 CALLS: list[tuple[Any, ...]] = []

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import waiting
+from gradcore.backends import sync_debug
 from gradcore.backends.cupy import epilogues
 from tests.cuda.test_products import LAYOUTS, TOLERANCES, drawn, in_a_wider_matrix, in_columns
 from tests.strict import nvmath
@@ -329,15 +329,15 @@ def test_threads_have_plans_of_their_own(backend: Any) -> None:
 def test_planning_is_a_wait(backend: Any) -> None:
     """It is told; where waiting is an error, nothing is planned, and what was planned before is used."""
     arrays, others = operands("float32"), operands("float32", m=7)
-    before = waiting.COUNTS["wait"]
+    before = sync_debug.COUNTS["wait"]
     assert does(backend, *arrays)
-    assert waiting.COUNTS["wait"] == before + 1
-    waiting.set_mode("error")
+    assert sync_debug.COUNTS["wait"] == before + 1
+    sync_debug.set_mode("error")
     try:
         known = backend.addmm(*on_device(*arrays))
         new = backend.addmm(*on_device(*others))
     finally:
-        waiting.set_mode("default")
+        sync_debug.set_mode("default")
     assert known.shape == (6, 9)
     assert new.shape == (7, 9)
     assert CALLS["made"] == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.fusion.layout import layout_of
+from gradcore.backends.codegen.layout import layout_of
 from tests.cuda.conftest import Fused
 from tests.cuda.test_fused_kernels import HostBackend
 from tests.strict.device import COUNTS

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.backends.codegen.programs import Operand, traced
 from gradcore.backends.cupy.backend import CupyBackend
-from gradcore.backends.fusion.programs import Operand, traced
 from gradcore.backends.portable.attention import Block, Heads
 from gradcore.backends.random import philox
 from tests.cuda.host import CUDA, HostLibrary, HostModule, needs_compiler

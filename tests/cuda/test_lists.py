@@ -10,7 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.cupy.kernels import C_NAMES
-from gradcore.backends.cupy.parts import CHUNK, MOST_ARRAYS
+from gradcore.backends.cupy.multi_tensor import CHUNK, MOST_ARRAYS
 from tests.cuda.host import launched, needs_compiler
 from tests.strict.device import COUNTS
 

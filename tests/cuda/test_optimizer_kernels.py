@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.cupy.parts import CHUNK, MOST_ARRAYS, launches
+from gradcore.backends.cupy.multi_tensor import CHUNK, MOST_ARRAYS, launches
 from tests.cuda.conftest import Fused
 from tests.strict.device import COUNTS
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends import registry, streams, waiting
+from gradcore.backends import registry, streams, sync_debug
 from gradcore.backends.cupy import capture as cupy_capture
 from gradcore.backends.cupy import memory as cupy_memory
 from gradcore.backends.cupy.memory import OutOfMemoryError, allocator
@@ -226,7 +226,7 @@ def test_a_training_step_never_waits(cuda: Runtime) -> None:
 def test_modes() -> None:
     for number, name in enumerate(("default", "warn", "error")):
         with gc.cuda.sync_debug_mode(number):
-            assert waiting.mode() == name
+            assert sync_debug.mode() == name
             assert gc.cuda.get_sync_debug_mode() == number
     assert gc.cuda.get_sync_debug_mode() == 0
     with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
@@ -285,7 +285,7 @@ def test_pinned_memory_needs_cuda() -> None:
 
 
 def test_copies_from_pinned_memory_are_not_waited_for(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradcore.conversion.pinned", _pinned)
+    monkeypatch.setattr("gradcore.legacy_types.pinned", _pinned)
     t = gc.arange(3.0).pin_memory()
     assert t.is_pinned()
     assert t.pin_memory() is t

@@ -15,11 +15,11 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.base import Backend
+from gradcore.backends.codegen.batches import traced_steps
+from gradcore.backends.codegen.expressions import Setting, Trace, Unfusable
+from gradcore.backends.codegen.programs import Operand, traced
+from gradcore.backends.codegen.tracer import Tracer
 from gradcore.backends.cupy.backend import CupyBackend
-from gradcore.backends.fusion.batches import traced_steps
-from gradcore.backends.fusion.expressions import Setting, Trace, Unfusable
-from gradcore.backends.fusion.programs import Operand, traced
-from gradcore.backends.fusion.tracer import Tracer
 from gradcore.ops.table import OPS
 
 EXPECTED = Path(__file__).with_name("expected")

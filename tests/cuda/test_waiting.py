@@ -11,7 +11,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.autograd import forward_ad
-from gradcore.backends import waiting
+from gradcore.backends import sync_debug
 from gradcore.ops.table import OPS
 from tests.ops.cases import ALL, Drawn
 from tests.strict.device import COUNTS
@@ -57,13 +57,13 @@ class Waits:
 
     def measure(self, part: str, work: Callable[[], Any]) -> Any:
         work()
-        before, told = self.counted(), waiting.COUNTS.total()
+        before, told = self.counted(), sync_debug.COUNTS.total()
         result = work()
         found = self.counted()
         found.subtract(before)
         found = +found
         if found:
-            assert waiting.COUNTS.total() > told, f"{part} waits and does not tell: {found}"
+            assert sync_debug.COUNTS.total() > told, f"{part} waits and does not tell: {found}"
             self.counts.setdefault(part, Counter()).update(found)
         return result
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv
 
 import gradcore as gc
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 
 SHAPES = [0.05, 0.4, 0.95, 1.5, 4.0, 30.0, 800.0]
 SHARES = [1e-3, 0.1, 0.5, 0.9, 0.9999]

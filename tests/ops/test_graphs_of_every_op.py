@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.autograd.op_nodes import OpNode
+from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import Variable
 from gradcore.ops.table import OPS
 from tests.ops.cases import DIFFERENTIABLE, cases

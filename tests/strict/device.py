@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends import waiting
+from gradcore.backends import sync_debug
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.random import philox
@@ -629,7 +629,7 @@ class StrictBackend(CupyBackend):
 
     def reporting_errors(self) -> Any:
         COUNTS["sync"] += 1
-        waiting.note("wait")
+        sync_debug.note("wait")
         return contextlib.nullcontext()  # NumPy always does
 
     cublas = FakeCublas()  # type: ignore[assignment]

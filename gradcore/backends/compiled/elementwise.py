@@ -14,7 +14,7 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 
 if TYPE_CHECKING:
-    from gradcore.backends.fusion.programs import Traced
+    from gradcore.backends.codegen.programs import Traced
 
 __all__ = ["CompiledElementwise", "Forward"]
 
@@ -116,7 +116,7 @@ class Loop:
         return result
 
     def _prepared(self, operands: tuple[Any, ...]) -> Launch | None:
-        from gradcore.backends.fusion.layout import layout_of  # not before it is needed
+        from gradcore.backends.codegen.layout import layout_of  # not before it is needed
 
         every = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         layout = layout_of(list(every.values()))

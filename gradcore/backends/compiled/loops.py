@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.codegen.batches import traced_steps
+from gradcore.backends.codegen.expressions import Unfusable
+from gradcore.backends.codegen.functions import C_TYPES, FUNCTION_NAMES
+from gradcore.backends.codegen.programs import Operand, Program, Traced, traced
 from gradcore.backends.compiled.symbols import Guard, StepTracer, symbols_of
 from gradcore.backends.compiled.tracer import LoopTracer
-from gradcore.backends.fusion.batches import traced_steps
-from gradcore.backends.fusion.expressions import Unfusable
-from gradcore.backends.fusion.functions import C_TYPES, FUNCTION_NAMES
-from gradcore.backends.fusion.programs import Operand, Program, Traced, traced
 
 __all__ = ["StepLoop", "is_exact", "is_single_step", "loop_name", "loop_source", "step_loop", "traced_loop"]
 

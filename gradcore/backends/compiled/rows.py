@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.backends.numpy.rows import rows_of
+from gradcore.backends.numpy.row_blocks import rows_of
 
 __all__ = ["CompiledRows"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.codegen.expressions import Setting, Trace, Value
 from gradcore.backends.compiled.tracer import LoopTracer
-from gradcore.backends.fusion.expressions import Setting, Trace, Value
 
 __all__ = ["Guard", "StepTracer", "Symbol", "is_number", "symbols_of"]
 

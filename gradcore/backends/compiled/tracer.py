@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.fusion.expressions import Unfusable, Value
-from gradcore.backends.fusion.tracer import Tracer
+from gradcore.backends.codegen.expressions import Unfusable, Value
+from gradcore.backends.codegen.tracer import Tracer
 from gradcore.backends.portable import approximations
 
 __all__ = ["LoopTracer"]

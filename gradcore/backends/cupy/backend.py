@@ -11,20 +11,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradcore import determinism
-from gradcore.backends import waiting
+from gradcore.backends import sync_debug
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.attention import CudaAttention
-from gradcore.backends.cupy.contractions import CudaContractions
+from gradcore.backends.cupy.einsum import CudaContractions
 from gradcore.backends.cupy.elementwise import CudaElementwise
 from gradcore.backends.cupy.epilogues import CudaEpilogues
+from gradcore.backends.cupy.foreach import CudaLists
 from gradcore.backends.cupy.indexing import CudaIndexing
 from gradcore.backends.cupy.kernels import INCLUDE, NULL, compile_options, elements
-from gradcore.backends.cupy.lifetimes import Lifetimes
 from gradcore.backends.cupy.linalg import CudaLinearAlgebra
-from gradcore.backends.cupy.lists import CudaLists
 from gradcore.backends.cupy.memory import allocator, is_pinned_memory
+from gradcore.backends.cupy.memory_pools import Pools, PrivatePool
 from gradcore.backends.cupy.optimizers import CudaOptimizers
-from gradcore.backends.cupy.pools import Pools, PrivatePool
+from gradcore.backends.cupy.record_stream import Lifetimes
 from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.random import philox
@@ -78,7 +78,7 @@ def _told(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(kernel)
     def run(*args: Any, **named: Any) -> Any:
-        waiting.note("wait")
+        sync_debug.note("wait")
         return kernel(*args, **named)
 
     return run
@@ -154,7 +154,7 @@ class CupyBackend(
 
     def wait(self) -> None:
         """Wait for the current device."""
-        waiting.note("wait")
+        sync_debug.note("wait")
         self.xp.cuda.Device().synchronize()
 
     # -- arrays ----------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class CupyBackend(
     def from_host(self, array: Any) -> Any:
         if not array.ndim and array.dtype.isbuiltin == 1:  # NumPy's own: by value, with a kernel
             return self.xp.full((), array[()], array.dtype)
-        waiting.note("to device")
+        sync_debug.note("to device")
         # CuPy does not wait for copies from page-locked memory by itself: what is written there next would arrive.
         return self.xp.asarray(array, blocking=True) if is_pinned_memory(array) else self.xp.asarray(array)
 
@@ -183,7 +183,7 @@ class CupyBackend(
         return out
 
     def to_host(self, array: Any) -> Any:
-        waiting.note("to host")
+        sync_debug.note("to host")
         with self.use_index(array.device.id):
             host = self.xp.asnumpy(array)
             self.raise_bad_index()

@@ -15,9 +15,9 @@ from collections import OrderedDict
 from typing import Any
 
 from gradcore import config
-from gradcore.backends import waiting
+from gradcore.backends import sync_debug
 from gradcore.backends.cupy.capture import workspace_size
-from gradcore.backends.cupy.contractions import merges
+from gradcore.backends.cupy.einsum import merges
 from gradcore.backends.cupy.gemm import LARGEST, layout_of
 from gradcore.backends.cupy.products import CudaProducts
 from gradcore.determinism import are_deterministic_algorithms_enabled
@@ -171,9 +171,9 @@ class CudaEpilogues(CudaProducts):
         if key in plans:
             plans.move_to_end(key)
             return plans[key]
-        if waiting.mode() == "error":
+        if sync_debug.mode() == "error":
             return None
-        waiting.note("wait")
+        sync_debug.note("wait")
         plan = plans[key] = self._planned(epilogue, a, b, inputs, compute)
         if len(plans) > _KEPT:
             _, oldest = plans.popitem(last=False)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcore import config
+from gradcore.backends.codegen.fusion import Fusion
 from gradcore.backends.cupy.kernels import CudaKernels
-from gradcore.backends.fusion.fusion import Fusion
 
 __all__ = ["CudaFusion"]
 

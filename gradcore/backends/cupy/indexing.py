@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import config, determinism
-from gradcore.backends import waiting
+from gradcore.backends import sync_debug
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
 from gradcore.errors import OutOfBoundsError
@@ -70,7 +70,7 @@ class CudaIndexing(CudaKernels, Indexing):
         """Raise, now or when the host next waits, unless all of ``low <= index < size`` holds."""
         policy = config.index_checks()
         if policy == "now":
-            waiting.note("wait")
+            sync_debug.note("wait")
             super().check_bounds(index, size, dim, low, message)
         elif policy == "later" and index.size:
             watch = self._next_check(message, dim, size)
@@ -83,7 +83,7 @@ class CudaIndexing(CudaKernels, Indexing):
         """
         policy = config.index_checks()
         if policy == "now":
-            waiting.note("wait")
+            sync_debug.note("wait")
             super().check_bounds(self.xp.where(index == ignored, 0, index), size, 0, 0, message)
         if policy != "later":
             return 0, NULL
@@ -224,7 +224,7 @@ class CudaIndexing(CudaKernels, Indexing):
 
     def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
         if any(index is not None and index.dtype.kind == "b" for index in indices):
-            waiting.note("wait")
+            sync_debug.note("wait")
         return super()._checked(shape, indices)
 
     # -- masks, without waiting for how many places they have ------------------------------------------------------

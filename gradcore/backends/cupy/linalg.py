@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends import waiting
+from gradcore.backends import sync_debug
 from gradcore.backends.numpy.lapack import Lapack
 from gradcore.backends.portable.linear_algebra import LinearAlgebra
 
@@ -34,7 +34,7 @@ class CudaLinearAlgebra(LinearAlgebra):
         """Context in which factorisations raise when they fail, rather than return something wrong."""
         import cupyx
 
-        waiting.note("wait")
+        sync_debug.note("wait")
         return cupyx.errstate(linalg="raise")
 
     # -- one matrix after another ----------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.codegen.advances import Advance
+from gradcore.backends.codegen.batches import Steps, traced_steps
+from gradcore.backends.codegen.expressions import Unfusable
+from gradcore.backends.codegen.functions import computed
+from gradcore.backends.codegen.programs import Operand
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels
-from gradcore.backends.cupy.parts import launches
-from gradcore.backends.fusion.advances import Advance
-from gradcore.backends.fusion.batches import Steps, traced_steps
-from gradcore.backends.fusion.expressions import Unfusable
-from gradcore.backends.fusion.functions import computed
-from gradcore.backends.fusion.programs import Operand
+from gradcore.backends.cupy.multi_tensor import launches
 from gradcore.backends.portable.optimizers import Batch, Formula, Optimizers
 
 __all__ = ["CudaOptimizers"]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels, dense, elements, rows_of
+from gradcore.backends.portable.cross_entropy import Targets
 from gradcore.backends.portable.normalization import Normalization, Triple
 from gradcore.backends.portable.reductions import Reductions
-from gradcore.backends.portable.targets import Targets
 
 __all__ = ["CudaRows"]
 

@@ -9,19 +9,19 @@ import numpy as np
 
 from gradcore import config
 from gradcore.backends.base import Backend
-from gradcore.backends.numpy import memory, threads, tiles
+from gradcore.backends.numpy import malloc, threads, tiles
 from gradcore.backends.numpy.attention import NumpyAttention
 from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.numpy.flash_attention import NumpyFlashAttention
 from gradcore.backends.numpy.fourier import NumpyFourier
-from gradcore.backends.numpy.functions import SLOW, in_threads
 from gradcore.backends.numpy.lapack import Lapack
+from gradcore.backends.numpy.matmul import NumpyProducts
 from gradcore.backends.numpy.normalization import NumpyNormalization
-from gradcore.backends.numpy.products import NumpyProducts
 from gradcore.backends.numpy.reductions import NumpyReductions
 from gradcore.backends.numpy.softmax import NumpySoftmax
 from gradcore.backends.numpy.sorting import NumpySorting
 from gradcore.backends.numpy.targets import NumpyTargets
+from gradcore.backends.numpy.threaded_ufuncs import SLOW, in_threads
 from gradcore.backends.numpy.windows import NumpyWindows
 from gradcore.backends.portable.elementwise import Elementwise
 from gradcore.backends.random import philox
@@ -60,7 +60,7 @@ class NumpyBackend(
         super().__init__(np, np.ndarray)
         self.asarray = np.asarray  # type: ignore[assignment, method-assign]
         if config.KEEP_MEMORY:
-            memory.keep_freed()
+            malloc.keep_freed()
 
     @property
     def _tiles(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
-from gradcore.backends.numpy import unpacked
+from gradcore.backends.numpy import small_gemm_convolution
 from gradcore.backends.numpy.products_in_threads import blas_alone, share_products, spread_products
 from gradcore.backends.portable import convolution
 
@@ -28,8 +28,8 @@ _OUTPUTS, _MORE_OUTPUTS, _VALUES = 8, 16, 8
 def correlate(xp: Any, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, out: Any) -> None:
     """As the function of `portable.convolution`."""
     products = out.size * prod(weight.shape[1:])
-    if out.size and unpacked.fits(x, weight, dilation, groups) and weight.shape[0] >= _OUTPUTS * groups:
-        unpacked.correlate(x, weight, stride, padding, dilation, groups, out, _sharing(products))
+    if out.size and small_gemm_convolution.fits(x, weight, dilation, groups) and weight.shape[0] >= _OUTPUTS * groups:
+        small_gemm_convolution.correlate(x, weight, stride, padding, dilation, groups, out, _sharing(products))
         return
 
     def images(start: int, stop: int) -> None:
@@ -48,9 +48,13 @@ def weight_gradient(
     """As the function of `portable.convolution`; there is something to sum."""
     products = grad.size * (x.shape[1] // groups) * prod(kernel)
     values = x.shape[1] // groups * prod(kernel[1:])
-    if grad.shape[1] >= _MORE_OUTPUTS * groups and values >= _VALUES and unpacked.fits_gradient(x, kernel, stride):
+    if (
+        grad.shape[1] >= _MORE_OUTPUTS * groups
+        and values >= _VALUES
+        and small_gemm_convolution.fits_gradient(x, kernel, stride)
+    ):
         sharing = _sharing(products)
-        return unpacked.weight_gradient(x, grad, kernel, stride, padding, dilation, groups, sharing)
+        return small_gemm_convolution.weight_gradient(x, grad, kernel, stride, padding, dilation, groups, sharing)
     found: dict[int, Any] = {}
     settings = dilation, groups
 
@@ -89,7 +93,7 @@ def _spread(
             images(0, len(x))
 
 
-def _sharing(products: int) -> unpacked.Share:
+def _sharing(products: int) -> small_gemm_convolution.Share:
     """What shares blocks of images and rows, if there are so many multiplications."""
     return share_products if products >= _MANY else _share_nothing
 

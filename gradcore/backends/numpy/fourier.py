@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.pool import works_in_parts
+from gradcore.backends.numpy.thread_pool import works_in_parts
 from gradcore.backends.portable.fourier import Fourier
 
 __all__ = ["NumpyFourier"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.numpy.products_in_threads import blas_alone
-from gradcore.backends.numpy.rows import in_blocks, number_of_blocks, ones, row_sums
+from gradcore.backends.numpy.row_blocks import in_blocks, number_of_blocks, ones, row_sums
 from gradcore.backends.portable.normalization import Normalization, Triple
 
 __all__ = ["NumpyNormalization"]

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gradcore.backends.numpy.pool import surely
+from gradcore.backends.numpy.thread_pool import surely
 
 __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 

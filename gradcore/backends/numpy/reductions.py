@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.product_sums import sums_of_products
+from gradcore.backends.numpy.fused_reductions import sums_of_products
 from gradcore.backends.numpy.products_in_threads import blas_alone
-from gradcore.backends.numpy.rows import IN_TURN, in_blocks, ones, row_maxima, row_sums, rows_of, transposed
+from gradcore.backends.numpy.row_blocks import IN_TURN, in_blocks, ones, row_maxima, row_sums, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.numpy.rows import exponentials, in_blocks, row_maxima, row_sums, rows_of
+from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.portable.reductions import Reductions
 
 __all__ = ["HIGH", "LOW", "NumpySoftmax"]

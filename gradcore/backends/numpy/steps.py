@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.fusion.cells import held
-from gradcore.backends.fusion.expressions import Unfusable, Value
-from gradcore.backends.fusion.tracer import Tracer
+from gradcore.backends.codegen.cells import held
+from gradcore.backends.codegen.expressions import Unfusable, Value
+from gradcore.backends.codegen.tracer import Tracer
 from gradcore.backends.numpy import bits
 from gradcore.backends.numpy.tiles import Program
 from gradcore.backends.portable import approximations

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.numpy.rows import exponentials, in_blocks, row_maxima, row_sums, rows_of
-from gradcore.backends.portable.targets import Targets
+from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
+from gradcore.backends.portable.cross_entropy import Targets
 
 __all__ = ["NumpyTargets"]
 

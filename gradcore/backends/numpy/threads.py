@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from gradcore.backends.numpy.openblas import NUMPY
-from gradcore.backends.numpy.pool import Pool, works_in_parts
+from gradcore.backends.numpy.thread_pool import Pool, works_in_parts
 
 __all__ = ["get_num_threads", "set_num_threads", "share", "spread"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.portable.taps import Taps, fold, spread
+from gradcore.backends.portable.separable import Taps, fold, spread
 
 __all__ = ["constant_pad", "pad_with_own", "pad_with_own_backward"]
 

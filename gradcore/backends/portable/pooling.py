@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.portable.separable import Step, Taps, along, fold, on_device, select, spread
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.backends.portable.taps import Step, Taps, along, fold, on_device, select, spread
 
 __all__ = [
     "adaptive_avg_pool",

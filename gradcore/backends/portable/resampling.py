@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.portable.taps import Taps, fold, spread
+from gradcore.backends.portable.separable import Taps, fold, spread
 
 __all__ = ["interpolate", "interpolate_backward", "interpolated_size", "resampling_taps"]
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import wrap
 from gradcore.creation import tensor

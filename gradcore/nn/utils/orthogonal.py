@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import eye, zeros, zeros_like
 from gradcore.dtypes import finfo

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.nn import functional as F
 from gradcore.nn.packing import PackedSequence, invert_permutation, pack_padded_sequence, pad_packed_sequence
 from gradcore.tensor import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, TypeVar
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from gradcore.optim.flat_state import value_of
 from gradcore.optim.optimizer import Optimizer
-from gradcore.optim.slabs import value_of
 from gradcore.tensor import Tensor
 
 __all__ = ["LRScheduler"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.autograd.formulas import TENSORS
+from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import as_tensor, tensor
 from gradcore.dtypes import float64
 from gradcore.tensor import Tensor

@@ -1,0 +1,189 @@
+"""Into a batch and out of it: the linear maps between tensors and their samples, differentiable in every mode.
+
+A tensor inside ``vmap`` lies on a `BatchedDevice` and has the shape of one sample. Three maps lead there and back:
+
+- `enter` makes a dim the hidden one;
+- `leave` makes the hidden dim an ordinary one again;
+- `lift` puts a tensor that all samples share on the device of the batch; its adjoint sums over the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gradcore.autograd import anomaly_mode, forward
+from gradcore.autograd.derivatives import TENSORS
+from gradcore.autograd.edges import gradient_edge
+from gradcore.autograd.metadata import kind_of
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.autograd.node import Node
+from gradcore.autograd.variables import new, tick, version_counter, wrap
+from gradcore.backends.vmap import Level, entered, left, over, under
+from gradcore.backends.vmap.array import Batched, levels_of
+
+__all__ = ["BatchBackward0", "basis", "enter", "leave", "lift", "mapped", "repeated", "running"]
+
+Array = Any
+Map = Callable[[Array], Array]
+
+
+class BatchBackward0(Node):
+    """Backward of a map into a batch or out of it: the adjoint map."""
+
+    __slots__ = ("_input_devices", "adjoint", "forward")
+
+    _input_devices: Any
+    forward: Map
+    adjoint: Map
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        if grads is None:
+            return [None]
+        if raw:
+            return [self.adjoint(grads)]
+        extra = tuple(level for level in grads._device.levels if level not in self._device.levels)
+        return [_mapped(grads, over(extra, self._input_devices[0]), self.adjoint, self.forward)]
+
+
+BatchBackward0.__module__ = "builtins"
+
+
+def _mapped(t: Any, device: Any, map: Map, adjoint: Map) -> Any:
+    """The result of a linear map of raw arrays on tensors, recorded; it lies on `device`, in the batches it is in."""
+    state = local.state
+    if state.mode & DUAL:
+        level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
+        if level is not None:
+            out = _mapped(forward.primal(t, level), device, map, adjoint)
+            forward.attach(out, level, _mapped(forward.tangent_of(t, level), device, map, adjoint))
+            return out
+    array = map(t._array)
+    device = over(tuple(levels_of(array)), device)
+    out = wrap(array, device, t._dtype)
+    if state.mode & GRAD and t._dtype.category > 1:
+        edge = gradient_edge(t)
+        if edge is not None:
+            out._edge = (_node(edge, device, t._device, map, adjoint), 0)
+            out._edge[0]._kinds = (kind_of(out),)
+    return out
+
+
+def _node(edge: Any, device: Any, source: Any, map: Map, adjoint: Map) -> BatchBackward0:
+    node = new(BatchBackward0)
+    node._device, node._edges, node._hooks, node._seq = device, (edge,), None, tick()
+    node._input_devices, node.forward, node.adjoint = (source,), map, adjoint
+    if local.state.mode & ANOMALY:
+        anomaly_mode.note(node)
+    return node
+
+
+def enter(t: Any, level: Any, dim: int) -> Any:
+    """The tensor of samples along `dim`, as one of them; it shares memory with `t`."""
+    device = over((level,), t._device)
+    out = _mapped(t, device, lambda a: entered(a, level, dim), lambda a: left(a, level, dim))
+    out._vc = version_counter(t)
+    return out
+
+
+def leave(t: Any, level: Any, dim: int) -> Any:
+    """All samples of a tensor, along a new `dim`; of one that is the same for all samples, repeated."""
+    t = lift(t, over((level,), t._device))
+    return _mapped(t, under(t._device, level), lambda a: left(a, level, dim), lambda a: entered(a, level, dim))
+
+
+def lift(t: Any, device: Any) -> Any:
+    """The tensor `t`, which all samples share, on a device of batched tensors."""
+    if t._device is device:
+        return t
+    levels = tuple(level for level in device.levels if level not in t._device.levels)
+    out = _mapped(t, over(levels, t._device), _same, _summing(levels))
+    out._vc = version_counter(t)
+    return out
+
+
+def repeated(t: Any, device: Any) -> Any:
+    """The tensor `t` with memory for every sample on a device of batched tensors."""
+    return wrap(device.backend.xp.zeros(t._array.shape, t._array.dtype), device, t._dtype) + t
+
+
+def has_batches_of(t: Any, other: Any) -> bool:
+    """Whether the memory of `t` has a place for every sample of `other`."""
+    return set(other._device.levels) <= set(t._device.levels)
+
+
+TENSORS.repeated, TENSORS.has_batches_of = repeated, has_batches_of
+
+
+@contextmanager
+def running(level: Level) -> Iterator[None]:
+    """While a function runs on the samples of `level`."""
+    state = local.state
+    before, state.batches = state.batches, (*state.batches, level)
+    try:
+        yield
+    finally:
+        state.batches = before
+
+
+def mapped(func: Callable[..., Iterable[Any]], inputs: Sequence[Any], size: int, randomness: str = "same") -> list[Any]:
+    """Call `func` once for all samples.
+
+    Parameters
+    ----------
+    func : callable
+        Takes one sample of each input, and returns tensors or None.
+    inputs : sequence of Tensor or None
+        The samples, along the first dim.
+    size : int
+        How many there are.
+    randomness : {"same", "different", "error"}
+        What random numbers are to the samples.
+
+    Returns
+    -------
+    list of Tensor or None
+        What `func` returned, with the samples along the first dim.
+    """
+    level = Level(size, randomness)
+    with running(level):
+        results = func(*[None if t is None else enter(t, level, 0) for t in inputs])
+        return [None if r is None else leave(r, level, 0) for r in results]
+
+
+def basis(like: Any, start: int, stop: int) -> Any:
+    """For each of the elements numbered from `start` to `stop` a tensor as `like`: zeros, and a one at that element."""
+    device = like._device.real
+    with device.backend.use_index(device.index):
+        xp = device.backend.xp
+        flat = xp.zeros((stop - start, like._array.size), like._array.dtype)
+        flat[xp.arange(stop - start), xp.arange(start, stop)] = 1
+    return wrap(flat.reshape(stop - start, *like._array.shape), device, like._dtype)
+
+
+def _same(a: Any) -> Any:
+    return a
+
+
+def _summing(levels: tuple[Any, ...]) -> Map:
+    """The sum of gradients over the samples of levels; inside their ``vmap`` each sample has its own."""
+
+    def total(a: Any) -> Any:
+        active = local.state.batches
+        for level in reversed(levels):
+            if level not in active:
+                a = _sum_over(a, level)
+        return a
+
+    return total
+
+
+def _sum_over(a: Any, level: Any) -> Any:
+    if a.__class__ is Batched and a.level is level:
+        return a.array.sum(0)
+    if a.__class__ is Batched and a.level.order > level.order:
+        found = a.array
+        # The dim to sum lies one level further in.
+        return Batched(_sum_over(found, level), a.level)
+    return a * level.size

@@ -1,0 +1,499 @@
+"""From declared derivative formulas to what a node computes: the one place where a formula meets its namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd.connected import connected
+from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
+from gradcore.autograd.node import AccumulateGrad
+from gradcore.autograd.op_node import OpNode
+from gradcore.autograd.saved import unpacked
+from gradcore.autograd.saved_names import show
+from gradcore.autograd.variables import Clock, Subclasses, Variable
+from gradcore.ops.table import Formula, Op
+from gradcore.tracebacks import generated_file
+
+__all__ = [
+    "LEAF",
+    "PLANS",
+    "TENSORS",
+    "UNCHANGED",
+    "all_gradients",
+    "are_real",
+    "fit",
+    "node_class",
+    "saving_of",
+    "widened",
+]
+
+
+class Namespace:
+    """``F`` for tensors: every operation as a function that records. Filled by the layer above."""
+
+    def __init__(self) -> None:
+        #: What makes functions that few programs use, by name.
+        self.later: dict[str, Callable[[], Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.later:
+            raise AttributeError(f"there is no operation named {name!r}")
+        function = self.later[name]()
+        setattr(self, name, function)
+        return function
+
+
+TENSORS: Any = Namespace()
+
+
+# -- what a formula reads -----------------------------------------------------------------------------------------
+
+
+def _base_name(name: str) -> str:
+    return name.removesuffix("_shape")
+
+
+def _raw_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
+    if name == "needs":
+        return lambda node: tuple(edge is not None for edge in node._edges)
+    if name in op.outputs:
+        number = op.outputs.index(name)
+
+        def result(node: OpNode) -> Any:
+            array = node.results[number][0]
+            return array._array if isinstance(array, Variable) else array
+
+        return result
+    position = op.position.get(name)
+    if position is None:
+        position = op.position[_base_name(name)]
+
+        def shape(node: OpNode) -> Any:
+            value = node.saved[position]
+            return value if type(value) is tuple or value is None else value._array.shape
+
+        return shape
+    if position in op.indices:
+        return lambda node: tuple(getattr(t, "_array", t) for t in node.saved[position])
+    if position not in op.tensors:
+        return lambda node: node.saved[position]
+    if op.sequence and position == 0:
+        return lambda node: [t._array for t in node.saved[0]]
+
+    def array(node: OpNode) -> Any:
+        t = node.saved[position]
+        return None if t is None else t._array
+
+    return array
+
+
+def _tensor_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
+    if name in op.outputs:
+        number = op.outputs.index(name)
+        return lambda node: node.unpack_result(number)
+    position = op.position.get(name)
+    if position is None or position not in op.tensors:
+        return _raw_getter(op, name)
+    if op.sequence:
+        return lambda node: node.unpack_input(position)
+    number = op.edge_of[position]
+
+    def tensor(node: OpNode) -> Any:
+        t, edge = node.saved[position], node._edges[number]
+        if t is not None and t._edge is edge and (edge is not None or t._meta is None):
+            return t
+        return node.unpack_input(position)
+
+    return tensor
+
+
+def _getters(op: Op, formula: Formula) -> tuple[tuple[Callable[[OpNode], Any], ...], ...]:
+    return tuple(_raw_getter(op, n) for n in formula.names), tuple(_tensor_getter(op, n) for n in formula.names)
+
+
+#: In the place of a formula's call: the gradient is the one that arrives.
+UNCHANGED: Any = object()
+
+
+def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
+    """``(F, grad, node) -> gradient``, written out for what the formula reads; the gradient is for the edge `number`.
+
+    `values` says of what kind that is: ``"arrays"``, ``"numbers"`` (arrays without dims as NumPy's scalars, which
+    compute five times as fast) or ``"tensors"``. Large products are not made where only their sums are wanted.
+    """
+    if formula.is_identity:
+        return UNCHANGED
+    raw = values != "tensors"
+    getters = [(_raw_getter if raw else _tensor_getter)(op, name) for name in formula.names]
+    arguments = ["F", "grad"]
+    for i, name in enumerate(formula.names):
+        simple = _raw_expression(op, name, "[()]" if values == "numbers" else "") if raw else None
+        arguments.append(simple or f"get{i}(node)")
+    text = f"lambda F, grad, node: function({', '.join(arguments)})"
+    if values == "arrays" and op.kind == "elementwise":
+        text += " if grad.size < F.LARGE else "
+        if formula.is_product:
+            shape = f"node.metas[{number}][0]"
+            text += (
+                f"F.product_to_size({', '.join(arguments[1:])}, {shape}) if node.metas and {shape} != grad.shape else "
+            )
+        text += f"F.large(function, {', '.join(arguments[1:])})"
+    if text not in _compiled:
+        _compiled[text] = compile(text, generated_file(__name__, text), "eval")
+    scope = {"function": formula.function, **{f"get{i}": getter for i, getter in enumerate(getters)}}
+    call = eval(_compiled[text], scope)
+    connects = not raw and op.names[op.tensors[number]] in op.connected
+    return _connecting(call, op, formula, number) if connects else call
+
+
+def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
+    """``(F, grad, node) -> gradient`` that connects what `call` gives, a tensor, to the input."""
+    through_result = not set(op.outputs).isdisjoint(formula.names)
+
+    def connecting(F: Any, grad: Any, node: Any) -> Any:
+        piece = call(F, grad, node)
+        if node.metas is not None and piece is not None:
+            shape, dtype = node.metas[number]
+            piece = fit(piece, shape, dtype, F, False)
+        return connected(piece, node, number, through_result)
+
+    return connecting
+
+
+_compiled: dict[str, Any] = {}
+
+
+def _raw_expression(op: Op, name: str, index: str) -> str | None:
+    """What `_raw_getter` gives for tensors, single results and settings, as an expression."""
+    if name in op.outputs:
+        return f"node.results[0][0]{index}" if len(op.outputs) == 1 else None
+    position = op.position.get(name, op.position.get(_base_name(name)))
+    if position is None or position in op.indices or (op.sequence and position == 0):
+        return None
+    value = f"node.saved[{position}]"
+    if position not in op.tensors:
+        return value
+    if op.parameters[position].default is None:
+        return None
+    if name in op.position:
+        return f"{value}._array{index}"
+    return f"({value} if type({value}) is tuple else {value}._array.shape)"
+
+
+# -- node classes ---------------------------------------------------------------------------------------------------
+
+_classes: dict[tuple[str, str], type[OpNode]] = {}
+
+
+def node_class(op: Op, name: str) -> type[OpNode]:
+    """The class of nodes of an operation, made when it is first recorded."""
+    known = _classes.get((op.name, name))
+    if known is None:
+        known = _classes[op.name, name] = _make_class(op, name)
+    return known
+
+
+def _make_class(op: Op, name: str) -> type[OpNode]:
+    table = op.vjps or op.differentials
+    rows: list[tuple[tuple[str, ...], Formula, Any]] = []
+    for key, formula in table.items():
+        rows.append(((key,) if isinstance(key, str) else key, formula, _getters(op, formula)))
+    names = {n for _, formula, _ in rows for n in formula.names}
+    number = op.tensors[_NUMBERS[name]] if name in _NUMBERS else None
+    holders = tuple(p for p in op.held if p != number)
+    held = {*op.outputs, *(op.names[p] for p in holders)}
+    holding = [
+        not held.isdisjoint(f.names) for keys, f, _ in rows if keys != (op.names[number or 0],) or number is None
+    ]
+    simple = len(op.outputs) == 1 and not op.variadic and not op.sequence and all(len(keys) == 1 for keys, *_ in rows)
+    body = {
+        "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "output_metas"),
+        "op": op,
+        "rows": tuple(rows),
+        "saves": frozenset(names),
+        "holds_tensors": any(holding),
+        "may_hold_none": not all(holding),
+        "holders": holders,
+        "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
+        "place": None if op.place is None else staticmethod(op.place),
+        "seen": _seen_edges(op, name, {key for keys, *_ in rows for key in keys}),
+        "__module__": "builtins",
+        "__doc__": f"Backward of `{op.path}`.",
+    }
+    cls: type[OpNode] = type(name, (OpNode,), body)
+    show(cls, names - {"needs"})
+    cls.keeps_settings = cls.keeps_settings or any("_sym_" in name for name in vars(cls))
+    if simple:
+        _plan(cls, op, {keys[0]: formula for keys, formula, _ in rows})
+    return cls
+
+
+def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
+    """Note how the engine runs the nodes of a class whose gradients are independent of each other."""
+
+    def calls(values: str) -> tuple[Any, ...]:
+        names = [op.names[i] for i in op.tensors]
+        return tuple([_call(op, formulas[n], values, i) if n in formulas else None for i, n in enumerate(names)])
+
+    elementwise = op.kind == "elementwise"
+    keeps_settings = cls.keeps_settings or cls.may_hold_none if cls.holds_tensors else None
+    arrays = calls("arrays"), calls("numbers") if elementwise else None, cls.place, keeps_settings
+    PLANS["arrays"][cls] = arrays
+    PLANS["tensors"][cls] = calls("tensors"), None, None, keeps_settings
+    if not elementwise:
+        PLANS["fused"][cls] = arrays
+
+
+#: In the place of a plan: the node is the end of an edge, at a leaf.
+LEAF: Any = object()
+
+#: How the engine runs nodes whose gradients are independent of each other, by their class: per edge a function
+#: ``(F, grad, node)``, the same for gradients that are numbers, which part of its input a view is, and whether some of
+#: what is saved stays when it is freed (None where nothing is freed). For raw arrays, raw arrays on a backend that
+#: fuses elementwise formulas itself, and tensors.
+PLANS: dict[str, dict[type, Any]] = {values: {AccumulateGrad: LEAF} for values in ("arrays", "fused", "tensors")}
+
+
+def are_real(metas: Any, grad: Any) -> bool:
+    """Whether nothing but the shape of gradients needs care: all are of float32 or float64."""
+    for meta in metas:
+        if meta is not None and meta[1] is not _FLOAT32 and meta[1] is not _FLOAT64:
+            return False
+    dtype = grad._dtype.numpy if isinstance(grad, Variable) else grad.dtype
+    return dtype is _FLOAT32 or dtype is _FLOAT64
+
+
+_FLOAT32, _FLOAT64 = dtypes.float32.numpy, dtypes.float64.numpy
+
+
+#: Nodes of operations with a number in the place of a tensor, where PyTorch has no edge for it.
+_NUMBERS = {"RsubBackward1": 1, "PowBackward2": 0, "LerpBackward0": 2}
+
+#: Layers whose edges PyTorch has in another order, or without a bias.
+_ORDERS = {
+    ("linear", "AddmmBackward0"): (2, 0, 1),
+    ("linear", "MmBackward0"): (0, 1),
+    ("linear", "SqueezeBackward4"): (0, 1),
+    ("linear", "UnsafeViewBackward0"): (0, 1),
+    ("linear", "ViewBackward0"): (2, 0, 1),
+}
+
+
+def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
+    """Which edges can be looked at: not those of inputs that never have gradients, as indices and masks."""
+    everything = tuple(range(len(op.tensors)))
+    constant = {i for i, p in enumerate(op.tensors) if op.names[p] not in keys and not (op.sequence and p == 0)}
+    if name in _NUMBERS:
+        constant.add(_NUMBERS[name])
+    seen = _ORDERS.get((op.name, name)) or tuple(i for i in everything if i not in constant)
+    return None if seen == everything else seen
+
+
+class Saving:
+    """What to save of a call, given which of its inputs require grad."""
+
+    __slots__ = ("drop", "results", "shapes")
+
+    def __init__(self, op: Op, needed: tuple[bool, ...]) -> None:
+        wanted = {op.names[p] for p, need in zip(op.tensors, needed, strict=True) if need}
+        names: set[str] = set()
+        for key, formula in (op.vjps or op.differentials).items():
+            if wanted.intersection((key,) if isinstance(key, str) else key):
+                names.update(formula.names)
+        #: Positions of tensors that are not kept; of those, the ones whose shape is kept.
+        self.drop = tuple(p for p in op.tensors if op.names[p] not in names)
+        self.shapes = frozenset(p for p in self.drop if op.names[p] + "_shape" in names)
+        self.results = tuple(name in names for name in op.outputs)
+
+
+def saving_of(op: Op, needed: tuple[bool, ...]) -> Saving:
+    """What to save for a pattern of inputs that require grad (cached on the operation)."""
+    known: dict[tuple[bool, ...], Saving] = op.__dict__.setdefault("savings", {})
+    saving = known.get(needed)
+    if saving is None:
+        saving = known[needed] = Saving(op, needed)
+    return saving
+
+
+# -- gradients ----------------------------------------------------------------------------------------------------
+
+
+def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | None = None) -> list[Any]:
+    """The gradients for all edges of a node of the table: the general path of backward.
+
+    Parameters
+    ----------
+    node : OpNode
+    grads : array or tensor, or a list of them for several outputs
+        Upstream gradients; None where there is none.
+    backend : Backend or None
+        What computes with gradients that are raw arrays; None for gradients that are tensors.
+    wanted : sequence of bool, optional
+        Which edges' gradients are needed; all that lead somewhere if None.
+    """
+    op, edges, raw = node.op, node._edges, backend is not None
+    if node.saved is None or Clock.last_write > node._seq:
+        node.check()
+    if node.packed:
+        node = unpacked(node)
+    pieces: list[Any] = [None] * len(edges)
+    if op.variadic or len(op.outputs) > 1:
+        grads = _materialised(node, grads, backend)
+        if grads is None:
+            return pieces
+    elif grads is None:
+        return pieces
+    F = backend if raw else TENSORS
+    needed = [edge is not None and (wanted is None or wanted[i]) for i, edge in enumerate(edges)]
+    if raw and F.fuses and op.kind == "elementwise":
+        fused = _fused_gradients(node, grads, F, needed)
+        if fused is not None:
+            return fused
+    upcast = raw and node.metas is not None and op.upcast and F.upcasts and _reduced(grads)
+    upcast = upcast and not F.takes_half(op.name, grads if isinstance(grads, list) else [grads])
+    if upcast:
+        grads = _upcast(grads)
+    elif op.wide and not raw:
+        grads = widened(grads)
+    for keys, formula, getters in type(node).rows:
+        if op.sequence and keys[0] == op.names[0]:
+            span: Sequence[int] = range(len(edges) - len(op.tensors) + 1)
+        else:
+            span = [op.edge_of[op.position[key]] + (len(edges) - len(op.tensors) if op.sequence else 0) for key in keys]
+        if not any(needed[i] for i in span):
+            continue
+        values = [get(node) for get in getters[0 if raw else 1]]
+        if "needs" in formula.names:
+            values[formula.names.index("needs")] = tuple(needed)
+        if upcast:
+            values = [_upcast(v) for v in values]
+        elif op.wide and not raw:
+            values = [widened(v) for v in values]
+        found = _evaluate(op, formula.function, F, grads, values, raw)
+        if len(keys) == 1 and not (op.sequence and keys[0] == op.names[0]):
+            found = (found,)
+        for i, piece in zip(span, found, strict=True):
+            if needed[i] and piece is not None:
+                pieces[i] = piece
+    if node.metas is not None:
+        for i, piece in enumerate(pieces):
+            if piece is not None:
+                shape, dtype = node.metas[i]
+                pieces[i] = fit(piece, shape, dtype, F, raw)
+    if op.connected and not raw:
+        for name in op.connected:
+            number = op.edge_of[op.position[name]]
+            pieces[number] = connected(pieces[number], node, number, False)
+    return pieces
+
+
+def _fused_gradients(node: Any, grad: Any, F: Any, needed: Sequence[bool]) -> list[Any] | None:
+    """The gradients of an elementwise operation by one kernel; None where its formulas cannot be one."""
+    op = node.op
+    rows = [(op.edge_of[op.position[keys[0]]], *rest) for keys, *rest in type(node).rows]
+    rows = [row for row in rows if needed[row[0]]]
+    values = {n: get(node) for _, formula, getters in rows for n, get in zip(formula.names, getters[0], strict=True)}
+    metas: Any = node.metas or [(grad.shape, grad.dtype)] * len(needed)
+    stored = [metas[i][1] if metas[i][0] == grad.shape else None for i, *_ in rows]
+    formulas = [formula for _, formula, _ in rows]
+    found = local.state.run(F.fused_gradients, op.name, formulas, grad, values, not op.vjps, stored)
+    if found is None:
+        return None
+    pieces: list[Any] = [None] * len(needed)
+    for (i, *_), piece in zip(rows, found, strict=True):
+        shape, dtype = metas[i]
+        pieces[i] = fit(piece, shape, dtype, F, True)
+    return pieces
+
+
+def _evaluate(op: Op, function: Any, F: Any, grads: Any, values: list[Any], raw: bool) -> Any:
+    """The formula's value; a differential is conjugated before and after for complex numbers."""
+    holomorphic = op.kind == "elementwise" and not op.vjps
+    if holomorphic and (grads.dtype.kind == "c" if raw else grads._dtype.is_complex or _any_complex(values)):
+        piece = function(F, F.conj(grads), *values)
+        return F.conj(piece) if raw or piece._dtype.is_complex else piece
+    if holomorphic and raw and any(getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in values):
+        return F.conj(function(F, grads, *values))
+    if raw and holomorphic and grads.size >= F.LARGE:
+        return local.state.run(F.large, function, grads, *values)
+    if raw:
+        return local.state.run(function, F, grads, *values)
+    return function(F, grads, *values) if not Subclasses.used else _unseen(function, F, grads, values)
+
+
+def _unseen(function: Any, F: Any, grads: Any, values: list[Any]) -> Any:
+    """A formula's value on tensors, with subclasses of tensors taken for plain ones."""
+    state = local.state
+    watched = any(getattr(mode, "sees_formulas", False) for mode in state.functions)
+    before, state.mode = state.mode, (state.mode | PLAINLY) & ~(0 if watched else FUNCTIONS)
+    try:
+        return function(F, grads, *values)
+    finally:
+        state.mode = before
+
+
+def _any_complex(values: list[Any]) -> bool:
+    return any(getattr(getattr(v, "_dtype", None), "is_complex", False) for v in values)
+
+
+def _materialised(node: Any, grads: list[Any], backend: Any) -> Any:
+    """Gradients of the differentiable outputs, zeros (unless `op` does without) for missing ones; None if all are."""
+    op = node.op
+    if node._n_outputs == 1:
+        grads = [grads]
+    chosen = range(len(grads)) if op.variadic else op.differentiable
+    picked = [grads[i] for i in chosen]
+    if all(g is None for g in picked):
+        return None
+    for k, i in enumerate(chosen):
+        if picked[k] is None and op.materialize:
+            shape, dtype = node.output_metas[i]
+            if backend is not None:
+                with backend.use_index(node._device.index):
+                    picked[k] = backend.xp.zeros(shape, dtype)
+            else:
+                picked[k] = TENSORS.zeros(shape, dtype=dtypes.from_numpy(dtype), device=node._device)
+    return picked if op.variadic or len(op.differentiable) > 1 else picked[0]
+
+
+def fit(piece: Any, shape: tuple[int, ...], dtype: Any, F: Any, raw: bool) -> Any:
+    """Sum a gradient over broadcast dimensions, and give it its input's dtype (the real part for a real input)."""
+    if piece.shape != shape:
+        piece = F.sum_to_size(piece, shape)
+    if raw:
+        if piece.dtype != dtype:
+            if piece.dtype.kind == "c" and dtype.kind != "c":
+                piece = piece.real
+            piece = local.state.run(piece.astype, dtype)
+        return piece
+    wanted = dtypes.from_numpy(dtype)
+    if piece._dtype is not wanted:
+        if piece._dtype.is_complex and not wanted.is_complex:
+            piece = F.real(piece)
+        piece = F.to(piece, wanted)
+    return piece
+
+
+def widened(value: Any) -> Any:
+    """Tensors of halves in float32: for formulas that read sums which only float32 holds."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(widened(v) for v in value)
+    is_half = isinstance(value, Variable) and value._dtype.is_reduced
+    return TENSORS.to(value, dtypes.float32) if is_half else value
+
+
+def _reduced(grads: Any) -> bool:
+    first = next(g for g in grads if g is not None) if isinstance(grads, list) else grads
+    return bool(dtypes.from_numpy(first.dtype).is_reduced)
+
+
+def _upcast(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_upcast(v) for v in value)
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not hasattr(value, "astype"):
+        return value
+    known = dtypes.FROM_NUMPY.get(dtype)
+    return value.astype("float32") if known is not None and known.is_reduced else value

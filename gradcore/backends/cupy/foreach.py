@@ -1,0 +1,96 @@
+"""Lists of gradients on CUDA: one kernel for all arrays of a dtype, and no wait for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels
+from gradcore.backends.cupy.multi_tensor import launches
+from gradcore.backends.portable.foreach import Arrays, Lists
+
+__all__ = ["CudaLists"]
+
+_BLOCK = (256,)
+#: The number by which kernels know an order.
+_ORDERS = {float("inf"): 0, 1.0: 1, 2.0: 2}
+
+
+class CudaLists(CudaKernels, Lists):
+    """Kernels of lists. They take arrays that are dense, in whatever order of dims."""
+
+    address: Callable[[Any], int]
+
+    def unscale_list(self, arrays: Arrays, factor: Any, found: Any) -> list[int]:
+        factor = NULL if factor is None else factor
+        return self._launched("unscale", arrays, (factor, found))
+
+    def adapt_scale(self, scale: Any, steps: Any, found: Any, growth: float, backoff: float, interval: int) -> bool:
+        if self.uses("lists"):
+            numbers = np.float32(growth), np.float32(backoff), np.int32(interval)
+            self.cuda_kernel("lists", "adapt_scale", type="float")((1,), (1,), (scale, steps, found, *numbers))
+        return self.uses("lists")
+
+    def norm_list(self, arrays: Arrays, order: float) -> tuple[list[Any], list[int]]:
+        if order not in _ORDERS or (order == float("inf") and not all(a.size for a in arrays)):
+            return super().norm_list(arrays, order)
+        groups, left = self._by_dtype(arrays, complex_numbers=order == 2)
+        return [self._norm(dtype, own, np.int32(_ORDERS[order])) for dtype, own in groups.items()], left
+
+    def _norm(self, dtype: Any, arrays: list[Any], order: Any) -> Any:
+        xp, out = self.xp, self.xp.empty((), dtype)
+        made = list(self._launches(dtype, arrays))
+        counts = [launch.blocks for launch in made]
+        partial = xp.empty(sum(counts), _computed(dtype))
+        kernel, start = self._list_kernel("partial_norms", dtype), 0
+        for launch in made:
+            kernel((launch.blocks,), _BLOCK, (launch.parts, partial[start : start + launch.blocks], order))
+            start += launch.blocks
+        self._list_kernel("total_norm", dtype)((1,), (1024,), (partial, out, np.int64(sum(counts)), order))
+        return out
+
+    def clip_list(self, arrays: Arrays, norm: Any, most: float) -> list[int]:
+        return self._launched(
+            "clip_norm", arrays, lambda dtype: (norm.astype(_computed(dtype), copy=False), np.float64(most))
+        )
+
+    def clamp_list(self, arrays: Arrays, bound: float) -> list[int]:
+        return self._launched("clip_values", arrays, (np.float64(bound),), complex_numbers=False)
+
+    # -- launching -------------------------------------------------------------------------------------------------
+
+    def _launched(self, name: str, arrays: Arrays, rest: Any, complex_numbers: bool = True) -> list[int]:
+        """Launch a kernel, with further arguments, for each dtype; the places of arrays that it does not take."""
+        groups, left = self._by_dtype(arrays, complex_numbers)
+        for dtype, own in groups.items():
+            kernel, arguments = self._list_kernel(name, dtype), rest(dtype) if callable(rest) else rest
+            for launch in self._launches(dtype, own):
+                kernel((launch.blocks,), _BLOCK, (launch.parts, *arguments))
+        return left
+
+    def _launches(self, dtype: Any, arrays: list[Any]) -> Iterator[Any]:
+        return launches([a.nbytes // dtype.itemsize for a in arrays], [self.address(a) for a in arrays])
+
+    def _list_kernel(self, name: str, dtype: Any) -> Any:
+        return self.cuda_kernel("lists", name, type=C_NAMES[dtype.name])
+
+    def _by_dtype(self, arrays: Arrays, complex_numbers: bool) -> tuple[dict[Any, list[Any]], list[int]]:
+        """The arrays that kernels take, by dtype (that of their parts if they are complex), and the others' places."""
+        groups: dict[Any, list[Any]] = {}
+        left = []
+        for place, array in enumerate(arrays):
+            dtype, flags = array.dtype, array.flags
+            if complex_numbers and dtype.kind == "c":
+                dtype = np.dtype(f"float{dtype.itemsize * 4}")
+            if self.uses("lists") and dtype.name in C_NAMES and (flags.c_contiguous or flags.f_contiguous):
+                groups.setdefault(dtype, []).append(array)
+            else:
+                left.append(place)
+        return groups, left
+
+
+def _computed(dtype: Any) -> np.dtype[Any]:
+    """What numbers of a dtype are computed in."""
+    return np.dtype("float32") if dtype.itemsize == 2 else dtype

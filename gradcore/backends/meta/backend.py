@@ -1,0 +1,79 @@
+"""The backend of the ``meta`` device."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gradcore.backends.base import Backend
+from gradcore.backends.meta import algebra, joins, views
+from gradcore.backends.meta.array import NO_DATA, Traced
+from gradcore.backends.meta.creation import CREATION
+from gradcore.backends.meta.factorisations import TracedLinearAlgebra
+from gradcore.backends.meta.kernels import TracedKernels
+from gradcore.backends.meta.rules import elementwise
+
+__all__ = ["TracingBackend"]
+
+#: Modules whose rules are known once they are imported.
+RULE_MODULES = (algebra, joins, views)
+
+
+class Namespace:
+    """NumPy's names for traced arrays: what makes arrays makes traced ones, the rest knows NumPy's protocols.
+
+    Parameters
+    ----------
+    module : module
+        NumPy or a submodule, or a module of functions of each element (scipy.special).
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        if name in CREATION:
+            value = CREATION[name]
+        elif isinstance(value, types.ModuleType):
+            value = Namespace(value)
+        elif isinstance(value, types.FunctionType):  # knows no protocol
+            value = elementwise(value)
+        setattr(self, name, value)
+        return value
+
+
+class TracingBackend(TracedKernels, TracedLinearAlgebra, Backend):
+    """Arrays without data: every kernel runs, nothing is computed, and no memory is needed."""
+
+    type: ClassVar[str] = "meta"
+    host_scalars = False
+
+    def __init__(self) -> None:
+        super().__init__(Namespace(np), Traced)
+
+    @property
+    def special(self) -> Any:
+        """scipy.special, imported when first used."""
+        import scipy.special
+
+        return Namespace(scipy.special)
+
+    def to_host(self, array: Any) -> Any:
+        raise NotImplementedError(NO_DATA)
+
+    def address(self, x: Traced) -> int:
+        """As if all memory began at 0."""
+        return x.offset
+
+    def scalar(self, value: complex, dtype: Any) -> Any:
+        """A NumPy scalar: numbers are known."""
+        try:
+            return np.dtype(dtype).type(value)
+        except OverflowError:  # integers wrap, as in PyTorch
+            return np.asarray(value).astype(dtype)[()]
+
+    def random_words(self, n: int, key: int, counter: int) -> Traced:
+        return Traced((n,), np.uint64)

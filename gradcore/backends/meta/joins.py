@@ -1,0 +1,102 @@
+"""Rules for joins, copies and gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from gradcore.backends.meta.array import Traced, shape_of
+from gradcore.backends.meta.rules import Shape, data_dependent, rule, shapes, sizes
+
+__all__: list[str] = []
+
+# -- joins and copies ----------------------------------------------------------------------------------------
+
+
+@shapes("concatenate concat")
+def _concatenate(arrays: Sequence[Any], axis: int | None = 0, **named: Any) -> Shape:
+    parts = [shape_of(a) for a in arrays]
+    if axis is None:
+        return (sum(map(prod, parts)),)
+    axis = normalize_axis_index(axis, len(parts[0]))
+    if len({(*part[:axis], *part[axis + 1 :]) for part in parts}) > 1 or len(set(map(len, parts))) > 1:
+        raise ValueError("all the input array dimensions except for the concatenation axis must match exactly")
+    return (*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :])
+
+
+@shapes("stack")
+def _stack(arrays: Sequence[Any], axis: int = 0, **named: Any) -> Shape:
+    parts = {shape_of(a) for a in arrays}
+    if len(parts) > 1:
+        raise ValueError("all input arrays must have the same shape")
+    shape = parts.pop()
+    axis = normalize_axis_index(axis, len(shape) + 1)
+    return (*shape[:axis], len(arrays), *shape[axis:])
+
+
+@rule("pad")
+def _pad(array: Traced, pad_width: Any, *args: Any, **named: Any) -> Traced:
+    widths = np.broadcast_to(pad_width, (array.ndim, 2)).sum(axis=1).tolist()
+    return Traced([n + w for n, w in zip(array.shape, widths, strict=True)], array.dtype)
+
+
+@rule("tile")
+def _tile(A: Traced, reps: Any) -> Traced:
+    repeats = sizes(reps)
+    repeats = (1,) * (A.ndim - len(repeats)) + repeats
+    shape = (1,) * (len(repeats) - A.ndim) + A.shape
+    return Traced([n * r for n, r in zip(shape, repeats, strict=True)], A.dtype)
+
+
+@rule("repeat")
+def _repeat(a: Traced, repeats: Any, axis: int | None = None) -> Any:
+    if isinstance(repeats, Traced):
+        return data_dependent(np.repeat)()
+    shape, axis = ([a.size], 0) if axis is None else (list(a.shape), axis)
+    one_each = np.broadcast_to(repeats, shape[axis]) if np.ndim(repeats) else None
+    shape[axis] = shape[axis] * repeats if one_each is None else int(one_each.sum())
+    return Traced(shape, a.dtype)
+
+
+# -- gathers, scatters, searches -----------------------------------------------------------------------------
+
+
+@rule("take")
+def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Traced:
+    shape, axis = ((prod(a.shape),), 0) if axis is None else (a.shape, normalize_axis_index(axis, a.ndim))
+    return Traced((*shape[:axis], *shape_of(indices), *shape[axis + 1 :]), a.dtype) if out is None else out
+
+
+@rule("take_along_axis")
+def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Traced:
+    if axis is None:
+        return Traced(indices.shape, arr.dtype)
+    if arr.ndim != indices.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    axis = normalize_axis_index(axis, arr.ndim)
+    rest = np.broadcast_shapes(*((*a.shape[:axis], 1, *a.shape[axis + 1 :]) for a in (arr, indices)))
+    return Traced((*rest[:axis], indices.shape[axis], *rest[axis + 1 :]), arr.dtype)
+
+
+@rule("copyto fill_diagonal place put put_along_axis putmask")
+def _written(*args: Any, **named: Any) -> None:
+    """Nothing: there are no elements."""
+
+
+@rule("searchsorted")
+def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Traced:
+    return Traced(shape_of(v), np.intp)
+
+
+@rule("digitize")
+def _digitize(x: Any, bins: Any, right: bool = False) -> Traced:
+    return Traced(shape_of(x), np.intp)
+
+
+@rule("lexsort")
+def _lexsort(keys: Any, axis: int = -1) -> Traced:
+    return Traced(shape_of(keys[0]), np.intp)

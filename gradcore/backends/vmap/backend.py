@@ -1,0 +1,217 @@
+"""The backend of batched arrays: every kernel runs once for all samples."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import Backend
+from gradcore.backends.portable.elementwise import RENAMED, SPECIAL, Elementwise
+from gradcore.backends.vmap import calls
+from gradcore.backends.vmap.array import LIBRARIES, RULES, Batched, apply, of_library, outermost
+from gradcore.backends.vmap.creation import CREATION
+from gradcore.backends.vmap.kernels import KERNELS, BatchedKernels
+from gradcore.backends.vmap.messages import ITEM
+
+__all__ = ["BatchingBackend"]
+
+
+class Namespace:
+    """NumPy's names for batched arrays: what makes arrays makes batches of them, the rest knows NumPy's protocols.
+
+    Parameters
+    ----------
+    module : module
+        NumPy or a submodule.
+    backend : Backend
+        That of the arrays inside.
+    level : Level
+    """
+
+    def __init__(self, module: Any, backend: Backend, level: Any) -> None:
+        self._module, self._backend, self._level = module, backend, level
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        if name in CREATION:
+            value = functools.partial(CREATION[name], self._backend.xp, self._level)
+        elif isinstance(value, types.ModuleType):
+            value = Namespace(value, self._backend, self._level)
+        elif isinstance(value, np.ufunc):
+            value = _Ufunc(value)
+        elif callable(value) and not isinstance(value, type):
+            value = functools.partial(_function, value)
+        setattr(self, name, value)
+        return value
+
+
+class _Ufunc:
+    """A universal function, for batched arrays too."""
+
+    def __init__(self, ufunc: Any) -> None:
+        self.ufunc, self.nout = ufunc, ufunc.nout
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return apply(self.ufunc, "__call__", *args, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return functools.partial(apply, self.ufunc, name)
+
+
+def _function(function: Any, *args: Any, **named: Any) -> Any:
+    """A function of NumPy that other libraries have too: theirs where no array is batched."""
+    level = outermost((args, named)) if LIBRARIES else None
+    if level is None:
+        return of_library(function, *args)(*args, **named)
+    return RULES[function](level, *args, **named) if function in RULES else function(*args, **named)
+
+
+class _Table:
+    """Kernels by name."""
+
+    __slots__ = ("backend",)
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+
+class BatchingBackend(BatchedKernels, Backend):
+    """Kernels for the samples of one level, over the backend of the arrays inside.
+
+    A kernel is, in this order: the rule of `kernels`; of operations of each element, the kernel of the backend inside,
+    with ranks made to match; else the generic kernel or body, whose array operations each know the batch.
+
+    Parameters
+    ----------
+    inner : Backend
+    level : Level
+    """
+
+    def __init__(self, inner: Backend, level: Any) -> None:
+        self.xp, self.array_type = Namespace(np, inner, level), Batched
+        self.inner, self.level = inner, level
+        if inner.array_type is not Batched and inner.array_type is not np.ndarray:
+            LIBRARIES[inner.array_type] = inner.xp
+        self.type = inner.type  # type: ignore[misc]
+        self.upcasts, self.host_scalars = inner.upcasts, False
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.bodies:
+            raise AttributeError(f"the {self.type!r} backend has no kernel named {name!r}")
+        body = functools.partial(self.bodies[name], self)
+        several = _takes_sequence(name)
+        return functools.partial(calls.expanded, self.level, body, self.inner.kernels[name], several)
+
+    @property
+    def kernels(self) -> Any:  # type: ignore[override]
+        """The dispatch table. It keeps no kernels: they would hold what holds them, and every batch has a table."""
+        return _Table(self)
+
+    # -- devices ------------------------------------------------------------------------------------------------
+
+    def device_count(self) -> int:
+        return self.inner.device_count()  # type: ignore[no-any-return]
+
+    def current_index(self) -> int | None:
+        return self.inner.current_index()  # type: ignore[no-any-return]
+
+    def use_index(self, index: int | None) -> contextlib.AbstractContextManager[Any]:
+        return self.inner.use_index(index)  # type: ignore[no-any-return]
+
+    def synchronize(self, index: int | None = None) -> None:
+        self.inner.synchronize(index)
+
+    # -- arrays -------------------------------------------------------------------------------------------------
+
+    def asarray(self, value: Any) -> Any:
+        """`value` itself where it is an array: one that is not batched is the same for every sample."""
+        return value if self.is_tensor(value) else self.inner.asarray(value)
+
+    def from_host(self, array: Any) -> Any:
+        return self.inner.from_host(array)
+
+    def to_host(self, array: Any) -> Any:
+        if isinstance(array, Batched):
+            raise RuntimeError(ITEM)
+        return self.inner.to_host(array)  # the same for every sample
+
+    def scalar(self, value: complex, dtype: Any) -> Any:
+        return self.inner.scalar(value, dtype)
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, Batched) or self.inner.is_tensor(value)
+
+
+def _takes_sequence(name: str) -> bool:
+    from gradcore.ops.table import OPS
+
+    return name in OPS and OPS[name].sequence
+
+
+# -- methods of the class, for the kernels that run as they are in the backend inside ------------------------------
+
+
+def _generic(name: str) -> Callable[..., Any]:
+    method = getattr(Backend, name)
+
+    def kernel(self: Any, *args: Any) -> Any:
+        return calls.expanded(
+            self.level, functools.partial(method, self), self.inner.kernels[name], _takes_sequence(name), *args
+        )
+
+    return kernel
+
+
+def _by_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+    generic = _generic(name) if hasattr(Backend, name) else None
+
+    def kernel(self: Any, *args: Any) -> Any:
+        plain = None if generic is None else functools.partial(generic, self)
+        return rule(self.level, self.inner.kernels[name], plain, *args)
+
+    return kernel
+
+
+def _of_elements(name: str) -> Callable[..., Any]:
+    def kernel(self: Any, *args: Any) -> Any:
+        return calls.elementwise(self.level, self.inner.kernels[name], *args)
+
+    return kernel
+
+
+#: Methods of the family that are no functions of each element.
+_OTHERS = {
+    "zeros_like", "ones_like", "new_zeros", "copy_into", "special_function", "is_complex", "degrees_up_to",
+    "view_as_real", "view_as_complex", "number",
+}  # fmt: skip
+
+
+def _elementwise_names() -> set[str]:
+    from gradcore.ops.table import OPS
+
+    methods = {name for name in vars(Elementwise) if callable(getattr(Elementwise, name)) and name[0] != "_"}
+    declared = {key for op in OPS.values() if op.kind == "elementwise" for key in (op.name, op.kernel)}
+    return (methods - _OTHERS) | set(RENAMED) | set(SPECIAL) | declared | {"equal_or_nan"}
+
+
+def _declared_kernels() -> set[str]:
+    """Kernels of operations that are methods of the families, rather than bodies."""
+    from gradcore.ops.table import OPS
+
+    return {op.kernel for op in OPS.values() if hasattr(Backend, op.kernel)}
+
+
+for _name in _declared_kernels().difference(vars(BatchedKernels)):
+    setattr(BatchingBackend, _name, _generic(_name))
+for _name in _elementwise_names():
+    setattr(BatchingBackend, _name, _of_elements(_name))
+for _name, _rule in KERNELS.items():
+    setattr(BatchingBackend, _name, _by_rule(_name, _rule))

@@ -1,0 +1,75 @@
+"""Functions that make arrays inside kernels: what is filled later is a batch, into which samples can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.backends.vmap.array import Batched, physical, sizes
+from gradcore.backends.vmap.functions import as_strided
+
+__all__ = ["CREATION"]
+
+
+def _maker(name: str) -> Callable[..., Any]:
+    def make(xp: Any, level: Any, shape: Any, *args: Any, **named: Any) -> Any:
+        return Batched(getattr(xp, name)((level.size, *sizes(shape)), *args, **named), level)
+
+    return make
+
+
+def _full(xp: Any, level: Any, shape: Any, fill_value: Any, dtype: Any = None, **named: Any) -> Any:
+    if fill_value.__class__ is not Batched:
+        return Batched(xp.full((level.size, *sizes(shape)), fill_value, dtype, **named), level)
+    out = Batched(xp.empty((level.size, *sizes(shape)), fill_value.dtype if dtype is None else dtype), level)
+    out[...] = fill_value
+    return out
+
+
+def _like(name: str) -> Callable[..., Any]:
+    def make(xp: Any, level: Any, a: Any, *args: Any, **named: Any) -> Any:
+        return Batched(getattr(xp, name)(physical(a, level), *args, **named), level)
+
+    return make
+
+
+def _constant(name: str) -> Callable[..., Any]:
+    return lambda xp, level, *args, **named: getattr(xp, name)(*args, **named)
+
+
+def _array(xp: Any, level: Any, value: Any, dtype: Any = None, *, order: Any = "K", copy: bool = True) -> Any:
+    """A copy; of an array, one that can be written to for each sample."""
+    if not hasattr(value, "shape"):
+        return xp.array(value, dtype)
+    a = physical(value, level)
+    a = a.astype(a.dtype if dtype is None else dtype, order="C" if order == "C" else "K", copy=True)
+    return Batched(a if a.strides[0] or a.shape[0] < 2 else a.copy(), level)
+
+
+def _asarray(xp: Any, level: Any, value: Any, dtype: Any = None, **named: Any) -> Any:
+    if hasattr(value, "shape"):
+        return value if dtype is None or value.dtype == dtype else value.astype(dtype)
+    return xp.asarray(value, dtype)
+
+
+def _ascontiguousarray(xp: Any, level: Any, value: Any, dtype: Any = None) -> Any:
+    value = _asarray(xp, level, value, dtype)
+    if value.__class__ is not Batched:
+        return xp.ascontiguousarray(value)
+    if value.flags.c_contiguous and value.array.strides[0]:
+        return value
+    return Batched(value.array.copy("C"), value.level)
+
+
+#: Functions by name, in the place of NumPy's: called with the namespace of the arrays inside and the level.
+CREATION: dict[str, Callable[..., Any]] = {
+    **{name: _maker(name) for name in ("zeros", "ones", "empty")},
+    **{name: _like(name) for name in ("zeros_like", "ones_like", "empty_like", "full_like")},
+    **{name: _constant(name) for name in ("arange", "eye", "identity", "linspace", "tri")},
+    "array": _array,
+    "as_strided": as_strided,
+    "asanyarray": _asarray,
+    "asarray": _asarray,
+    "ascontiguousarray": _ascontiguousarray,
+    "full": _full,
+}

@@ -1,0 +1,146 @@
+"""Reading and writing elements of batched arrays: the batch dim is indexed along with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.vmap.messages import DYNAMIC, INPLACE
+
+__all__ = ["accumulate", "read", "write"]
+
+
+def read(x: Any, key: Any) -> Any:
+    """``x[key]`` for every sample; `x` is batched, and arrays in `key` may be."""
+    from gradcore.backends.vmap.array import outermost, physical
+
+    level = _level(x, key)
+    entries = _entries(x, key)
+    chosen = [i for i, entry in enumerate(entries) if _is_array(entry)]
+    if not chosen:
+        return _batched(x.array[(slice(None), *entries)], x.level)
+    array = physical(x, level)
+    arranged, back = _with_rows(array, entries, level)
+    inner = None if hasattr(array, "level") else outermost(arranged)
+    if inner is not None:  # indices that differ between the samples of another batch
+        array = _batched(physical(array, inner), inner)
+    return _batched(array[arranged].transpose(back), level)
+
+
+def write(x: Any, key: Any, value: Any) -> None:
+    """``x[key] = value`` for every sample."""
+    level = _level(x, (key, value))
+    if level is not x.level:
+        raise RuntimeError(INPLACE)
+    entries = _entries(x, key)
+    if not any(map(_is_array, entries)):
+        target = x.array[(slice(None), *entries)]
+        target[...] = _fitted(value, level, target.ndim - 1)
+        return
+    arranged, back = _with_rows(x.array, entries, level)
+    x.array[arranged] = _spread(value, level, back)
+
+
+def accumulate(ufunc: Any, x: Any, key: Any, value: Any) -> None:
+    """``ufunc.at(x, key, value)`` for every sample."""
+    from gradcore.backends.vmap.array import apply
+
+    level = x.level
+    arranged, back = _with_rows(x.array, _entries(x, key), level)
+    if value is None:
+        apply(ufunc, "at", x.array, arranged)
+    else:
+        apply(ufunc, "at", x.array, arranged, _spread(value, level, back))
+
+
+def _level(x: Any, others: Any) -> Any:
+    from gradcore.backends.vmap.array import outermost
+
+    found = outermost((others,))
+    return x.level if found is None or found.order < x.level.order else found
+
+
+def _batched(array: Any, level: Any) -> Any:
+    from gradcore.backends.vmap.array import Batched
+
+    return Batched(array, level)
+
+
+def _fitted(value: Any, level: Any, ndim: int) -> Any:
+    """A value that is written to places of `ndim` dims in each sample."""
+    from gradcore.backends.vmap.array import Batched
+
+    if value.__class__ is not Batched or value.level is not level:
+        return value
+    a = value.array
+    while a.ndim > ndim + 1 and a.shape[1] == 1:  # NumPy drops leading dims of size 1
+        a = a[:, 0]
+    return a.reshape(a.shape[0], *(1,) * (ndim + 1 - a.ndim), *a.shape[1:])
+
+
+def _spread(value: Any, level: Any, back: Sequence[int]) -> Any:
+    """A value in the order of dims in which NumPy takes what is written to arrays of indices."""
+    value = _fitted(value, level, len(back) - 1)
+    missing = len(back) - getattr(value, "ndim", 0)
+    if missing:
+        value = value.reshape((1,) * missing + value.shape) if getattr(value, "ndim", 0) else value
+    if not getattr(value, "ndim", 0):
+        return value
+    order = sorted(range(len(back)), key=back.__getitem__)
+    return value.transpose(order)
+
+
+def _is_array(entry: Any) -> bool:
+    """Whether an entry is an array of indices; what is an int without being batched is none."""
+    return hasattr(entry, "shape") and (hasattr(entry, "level") or bool(entry.ndim) or not hasattr(entry, "__index__"))
+
+
+def _entries(x: Any, key: Any) -> list[Any]:
+    """One entry for each dim of a sample (an int, a slice, an array of ints), and None for each new dim."""
+    from gradcore.backends.vmap.array import Batched, without
+
+    entries: list[Any] = []
+    for part in key if isinstance(key, tuple) else (key,):
+        if isinstance(part, list):
+            part = np.asarray(part)
+        if part.__class__ is Batched and part.dtype == bool:
+            part, several = without(part, part.level)
+            if several:
+                raise RuntimeError(DYNAMIC.format(name="indexing with a mask"))
+        if part.__class__ is Batched:
+            entries.append(part)
+        elif hasattr(part, "dtype") and part.dtype == bool:
+            entries.extend(part.nonzero())
+        else:
+            entries.append(part)
+    used = sum(entry is not None and entry is not ... for entry in entries)
+    if used > x.ndim:
+        raise IndexError(f"too many indices for array: array is {x.ndim}-dimensional, but {used} were indexed")
+    rest = [slice(None)] * (x.ndim - used)
+    place = next((i for i, entry in enumerate(entries) if entry is ...), None)
+    return [*entries, *rest] if place is None else [*entries[:place], *rest, *entries[place + 1 :]]
+
+
+def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, ...], list[int]]:
+    """A key for all samples, and the order that puts the dims of ``array[key]`` where those of a sample lie.
+
+    The numbers of the samples are one more array of indices, in front: so the dims of the indices come first.
+    """
+    from gradcore.backends.vmap.array import Batched, counted
+
+    # Beside arrays, plain ints are arrays of indices too.
+    chosen = [i for i, e in enumerate(entries) if _is_array(e) or hasattr(e, "__index__")]
+    k = len(np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen)))
+    key: list[Any] = [counted(level.size, array).reshape(-1, *(1,) * k)]
+    for entry in entries:
+        a = entry
+        if entry.__class__ is Batched and entry.level is level:
+            a = entry.array.reshape(level.size, *(1,) * (k - entry.ndim), *entry.shape)
+        key.append(a)
+    rest = len(entries) - len(chosen)
+    # Indices that follow each other leave their dims where they are; others in front.
+    place = chosen[0] if chosen == list(range(chosen[0], chosen[-1] + 1)) else 0
+    back = [0, *range(1 + k, 1 + k + place), *range(1, 1 + k), *range(1 + k + place, 1 + k + rest)]
+    return tuple(key), back

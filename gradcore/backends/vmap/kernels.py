@@ -1,0 +1,398 @@
+"""Kernels that take a batch as it is: whole kernels of the backend inside, rather than their array operations.
+
+The tables say where a kernel has its dims, so that one more in front changes nothing but their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.vmap import calls
+from gradcore.backends.vmap.array import Batched, counted, physical, rewrap, shifted, without
+from gradcore.backends.vmap.functions import matmul
+from gradcore.backends.vmap.messages import DYNAMIC
+
+__all__ = ["KERNELS", "BatchedKernels"]
+
+#: Rules by kernel: called with the level, the kernel of the arrays inside, the generic kernel, and the arguments.
+KERNELS: dict[str, Callable[..., Any]] = {}
+
+Ints = Sequence[int]
+
+#: Kernels along dims that are counted from the front (None: over all), by the position of the dims among the arguments.
+#: Arrays have all dims.
+ALONG = {
+    1: "sum_over nansum_over mean_over var_mean_over prod_over prod_others_along max_over min_over argmax_along "
+    "argmin_along max_along min_along kept any_over all_over count_over logsumexp_over softmax_along log_softmax_along "
+    "cumsum_along cumprod_along shift_along cummax_along cummin_along running_max logcumsumexp_along argsort_along "
+    "sort_along topk_along kthvalue_along median_along mode_along fft_c2c fft_r2c fft_c2r gathered scattered "
+    "reduced_along",
+    2: "dot_over at_index take_along softmax_product log_softmax_transposed scan_along with_last_index partitioned "
+    "cross_product vector_norm",
+}
+
+#: Kernels of the last dims, by how many of these each array has; further dims in front are free.
+LEADING = {
+    "factor_ldl": (2,), "solve_ldl": (2, 1, 2), "factor_lu": (2,), "solve_lu": (2, 1, 2),
+    "solve_with_factors": (2, 2, 1, 2),
+    "solve_triangle": (2, 2), "factor_cholesky": (2,), "factor_eigh": (2,), "eigenvalues_hermitian": (2,),
+    "factor_eig": (2,), "eigenvalues": (2,), "factor_svd": (2,), "singular_values": (2,), "factor_qr": (2,),
+    "invert": (2,), "determinant": (2,), "log_determinant": (2,), "adjugate": (2,), "products_of_others": (1,),
+    "matrix_exponential": (2,), "raw_qr": (2,), "hermitian": (2,), "adjoint": (2,), "constant_pad_nd": (0,),
+    "pad_with_own": (0,), "view_as_real": (0,), "view_as_complex": (0,),
+}  # fmt: skip
+
+#: Kernels of images, by the position of the argument that has one number for each spatial dim: batch and channels are
+#: in front of these.
+IMAGES = {
+    1: "max_pool adaptive_max_pool avg_pool avg_pool_spread adaptive_avg_pool adaptive_avg_pool_spread resample "
+    "resample_backward im2col",
+    2: "max_pool_spread max_pool_gather max_unpool",
+}
+
+#: Kernels that look at numbers, of all samples at once, and give none or one answer.
+CHECKS = "check_bounds check_info has_full_rank is_regular assert_small"
+
+
+def _along(place: int) -> Callable[..., Any]:
+    def run(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
+        if not any(a.__class__ is Batched and a.level is level for a in args):
+            return kernel(*args)
+        arrays = [physical(a, level) if calls.is_array(a) else a for a in args]
+        ndim = arrays[0].ndim - 1
+        arrays = [a.reshape(-1, *(1,) * ndim) if getattr(a, "ndim", 0) == 1 else a for a in arrays]
+        if not ndim:  # kernels treat arrays without dims in ways of their own
+            return generic(*args)
+        dims = args[place] if len(args) > place else None
+        arrays[place : place + 1] = [shifted(dims, ndim)]
+        return rewrap(kernel(*arrays), level)
+
+    return run
+
+
+def _leading(cores: tuple[int, ...]) -> Callable[..., Any]:
+    def run(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
+        if not any(a.__class__ is Batched and a.level is level for a in args):
+            return kernel(*args)
+        arrays = [physical(a, level) for a in args[: len(cores)]]
+        lead = max(a.ndim - 1 - core for a, core in zip(arrays, cores, strict=True))
+        for i, (a, core) in enumerate(zip(arrays, cores, strict=True)):
+            missing = lead - (a.ndim - 1 - core)
+            if missing and core:
+                arrays[i] = a.reshape(a.shape[0], *(1,) * missing, *a.shape[1:])
+        return rewrap(kernel(*arrays, *args[len(cores) :]), level)
+
+    return run
+
+
+def _images(place: int) -> Callable[..., Any]:
+    def run(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
+        if not any(a.__class__ is Batched and a.level is level for a in args):
+            return kernel(*args)
+        n = args[place] if isinstance(args[place], int) else len(args[place])
+        arrays = [physical(a, level) for a in args[:place]]
+        merged = arrays[0].ndim == n + 3
+        count = arrays[0].shape[1] if merged else 0
+        if merged:
+            arrays = [a.reshape(-1, *a.shape[2:]) for a in arrays]
+        found = kernel(*arrays, *args[place:])
+        if merged:
+            parts = found if isinstance(found, tuple) else (found,)
+            parts = tuple(p.reshape(level.size, count, *p.shape[1:]) for p in parts)
+            found = parts if isinstance(found, tuple) else parts[0]
+        return rewrap(found, level)
+
+    return run
+
+
+def _check(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
+    found = kernel(*[a.array if a.__class__ is Batched and a.level is level else a for a in args])
+    return rewrap(found, level) if hasattr(found, "ndim") and found.ndim else found
+
+
+for _place, _names in ALONG.items():
+    KERNELS.update(dict.fromkeys(_names.split(), _along(_place)))
+for _name, _cores in LEADING.items():
+    KERNELS[_name] = _leading(_cores)
+for _place, _names in IMAGES.items():
+    KERNELS.update(dict.fromkeys(_names.split(), _images(_place)))
+KERNELS.update(dict.fromkeys(CHECKS.split(), _check))
+
+
+def rule(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Register the rule of the kernel of that name."""
+    KERNELS[function.__name__.lstrip("_")] = function
+    return function
+
+
+@rule
+def _matmul(level: Any, kernel: Any, generic: Any, a: Any, b: Any) -> Any:
+    return matmul(level, kernel, a, b)
+
+
+KERNELS["batched_matmul"] = _matmul
+
+
+@rule
+def _flash_attention(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
+    """Batch dims are broadcast, as in a product: one more in front is one of them."""
+    return calls.elementwise(level, kernel, *args)
+
+
+KERNELS["flash_attention_backward"] = _flash_attention
+
+
+@rule
+def _linear(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    x, many = without(x, level)
+    if calls.in_batch(level, (weight, bias)) or (many and not weight.ndim):
+        return generic(Batched(x, level) if many else x, weight, bias)
+    found = kernel(x, weight, bias)
+    return Batched(found, level) if many else found
+
+
+@rule
+def _col2im(level: Any, kernel: Any, generic: Any, x: Any, size: Ints, *settings: Any) -> Any:
+    if not calls.in_batch(level, x):
+        return kernel(x, size, *settings)
+    a = x.array
+    rows = a.reshape(-1, *a.shape[-2:])
+    found = kernel(rows, size, *settings)
+    return Batched(found.reshape(*a.shape[:-2], *found.shape[1:]), level)
+
+
+@rule
+def _pad_with_own_backward(level: Any, kernel: Any, generic: Any, x: Any, shape: Ints, pad: Ints, mode: str) -> Any:
+    if not calls.in_batch(level, x):
+        return kernel(x, shape, pad, mode)
+    return Batched(kernel(x.array, (level.size, *shape), pad, mode), level)
+
+
+@rule
+def _permutation(level: Any, kernel: Any, generic: Any, like: Any, pivots: Any, rows: int) -> Any:
+    return rewrap(kernel(physical(like, level), physical(pivots, level), rows), level)
+
+
+@rule
+def _copy_into(level: Any, kernel: Any, generic: Any, target: Any, source: Any) -> Any:
+    target[...] = source
+
+
+# -- convolutions: samples are images where only images are batched, and else groups of channels -------------------
+
+
+def _as_channels(x: Any, level: Any) -> Any:
+    """Images of all samples with the channels of the samples one after the other."""
+    a = physical(x, level).swapaxes(0, 1)
+    return a.reshape(a.shape[0], a.shape[1] * a.shape[2], *a.shape[3:])
+
+
+def _from_channels(a: Any, level: Any) -> Any:
+    return Batched(a.reshape(a.shape[0], level.size, a.shape[1] // level.size, *a.shape[2:]).swapaxes(0, 1), level)
+
+
+def _convolved(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, *settings: Any) -> Any:
+    (a, many), (w, filters) = without(x, level), without(weight, level)
+    if not calls.in_batch(level, (x, weight)):
+        return kernel(a, w, *settings)
+    if not (many or filters):
+        return Batched(physical(kernel(a, w, *settings), level).copy(), level)
+    if not filters:
+        found = kernel(a.reshape(-1, *a.shape[2:]), w, *settings)
+        return Batched(found.reshape(*a.shape[:2], *found.shape[1:]), level)
+    groups = settings[-1] * level.size
+    found = kernel(_as_channels(x, level), w.reshape(-1, *w.shape[2:]), *settings[:-1], groups)
+    return _from_channels(found, level)
+
+
+KERNELS.update(dict.fromkeys(("conv", "conv_output", "conv_input"), _convolved))
+
+
+@rule
+def _conv_weight(level: Any, kernel: Any, generic: Any, x: Any, other: Any, *settings: Any) -> Any:
+    if not calls.in_batch(level, (x, other)):
+        return kernel(x, other, *settings)
+    groups = settings[-1] * level.size
+    found = kernel(_as_channels(x, level), _as_channels(other, level), *settings[:-1], groups)
+    return Batched(found.reshape(level.size, found.shape[0] // level.size, *found.shape[1:]), level)
+
+
+# -- kernels of their own -------------------------------------------------------------------------------------------
+
+
+class BatchedKernels:
+    """Kernels that need to know where samples lie in memory, or give another shape for each of them."""
+
+    inner: Any
+    level: Any
+    xp: Any
+    factor_lu: Any
+    solve_lu: Any
+
+    def keeps_weights(self, scores: int, dtype: str) -> bool:
+        """As for all samples together, if every one has its own scores; halves are computed in float32 and rounded."""
+        return dtype in ("float16", "bfloat16") or bool(self.inner.keeps_weights(scores * self.level.size, dtype))
+
+    def shares_memory(self, view: Any, x: Any) -> bool:
+        """Whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
+        return bool(self.inner.shares_memory(*(without(a, self.level)[0] for a in (view, x))))
+
+    def memory_of(self, x: Any) -> Any:
+        """All memory that `x` is part of, as elements in a row; that of the first sample's neighbours."""
+        return self.inner.memory_of(x.array[0] if calls.in_batch(self.level, x) else x)
+
+    def geometry_of(self, x: Any) -> tuple[tuple[int, ...], int]:
+        """Strides and offset, in elements, of one sample."""
+        return self.inner.geometry_of(x.array[0] if calls.in_batch(self.level, x) else x)  # type: ignore[no-any-return]
+
+    def address(self, x: Any) -> int:
+        """Where the first element lies."""
+        return int(self.inner.address(x.array if calls.in_batch(self.level, x) else x))
+
+    def strided(self, x: Any, shape: Ints, strides: Ints, offset: int) -> Any:
+        """A view of the memory that `x` is part of: in each sample the same, `offset` from its first element."""
+        if not calls.in_batch(self.level, x):
+            return self.inner.strided(x, shape, strides, offset)
+        a = x.array
+        step = a.strides[0] // a.itemsize
+        return Batched(self.inner.strided(a, (self.level.size, *shape), (step, *strides), offset), self.level)
+
+    def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+        """The solution and the factors of `a`, which may have fewer dims in front than `b`."""
+        if not calls.in_batch(self.level, (a, b)):
+            return self.inner.solve_and_factor(a, b)  # type: ignore[no-any-return]
+        if a.ndim == b.ndim:
+            solve = self.inner.kernels["solve_and_factor"]
+            x, lu, pivots, info = solve(physical(a, self.level), physical(b, self.level))
+            if lu.ndim == a.ndim + 1:
+                lu, pivots = rewrap((lu, pivots), self.level)
+            return Batched(x, self.level), lu, pivots, Batched(info, self.level)  # else they were not worth keeping
+        lu, pivots, info = self.factor_lu(a)
+        return self.solve_lu(lu, pivots, b), lu, pivots, info
+
+    def search_in(self, sequence: Any, values: Any, right: bool = False) -> Any:
+        """Where values would have to be inserted; a sequence for each sample is one for each row of values."""
+        if sequence.ndim == 1 and calls.in_batch(self.level, sequence):
+            shape = values.shape
+            rows = values.reshape(1, prod(shape))
+            return super().search_in(sequence.reshape(1, -1), rows, right).reshape(shape)  # type: ignore[misc]
+        return super().search_in(sequence, values, right)  # type: ignore[misc]
+
+    def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
+        """Zeros with rows added: one long matrix of all samples."""
+        if not calls.in_batch(self.level, (index, rows)):
+            return self.inner.sum_into_rows(height, index, rows)
+        index, rows = self._in_one(height, index, rows)
+        total = self.inner.sum_into_rows(self.level.size * height, index, rows)
+        return Batched(total.reshape(self.level.size, height, rows.shape[1]), self.level)
+
+    def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
+        """`out`, a fresh matrix, with rows added."""
+        if not calls.in_batch(self.level, (out, index, rows)):
+            return self.inner.add_rows(out, index, rows)
+        shape = out.shape
+        index, rows = self._in_one(shape[0], index, rows)
+        total = self.inner.add_rows(physical(out, self.level).reshape(-1, shape[1]), index, rows)
+        return Batched(total.reshape(self.level.size, *shape), self.level)
+
+    def _in_one(self, height: int, index: Any, rows: Any) -> tuple[Any, Any]:
+        """Indices into the rows of all samples, one after the other, and what is added there."""
+        places = self._in_long_row(height, index)
+        return places, physical(rows, self.level).reshape(places.size, rows.shape[1])
+
+    def _in_long_row(self, n: int, index: Any) -> Any:
+        """Indices into `n` numbers of each sample as indices into those of all samples, one after the other."""
+        places = physical(index, self.level)
+        return (places % max(n, 1) + (counted(self.level.size, index) * n)[:, None]).reshape(-1)
+
+    def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
+        """Rows of numbers, reduced with values at places: one long row of all samples."""
+        arrays = [physical(a, self.level) for a in (out, places, values)]
+        n = arrays[0].shape[1]
+        flat = self._in_long_row(n, places)
+        found = self.inner.reduce_at(arrays[0].reshape(-1), flat, arrays[2].reshape(-1), reduce)
+        return Batched(found.reshape(self.level.size, n), self.level)
+
+    def masked_write(self, out: Any, mask: Any, source: Any) -> None:
+        """Write the first elements of a vector to where the mask holds."""
+        if not calls.in_batch(self.level, (out, mask, source)):
+            self.inner.masked_write(out, mask, source)
+            return
+        places = mask.reshape(-1).cumsum() - 1
+        last = physical(places, self.level)
+        if last.size and source.size <= int(last.max()):
+            raise RuntimeError("Number of elements of source < number of ones in mask")
+        if source.size:
+            chosen = np.take_along_axis(source, self.xp.maximum(places, 0), 0).reshape(out.shape)
+            out[...] = np.where(mask, chosen, out)
+
+    def index(self, x: Any, indices: Sequence[Any]) -> Any:
+        """The elements at `indices`."""
+        if not calls.in_batch(self.level, (x, *indices)):
+            return self.inner.index(x, indices)
+        return super().index(calls.as_samples(x, self.level), self._shared_masks(indices))  # type: ignore[misc]
+
+    def _shared_masks(self, indices: Sequence[Any]) -> Sequence[Any]:
+        """The indices, with masks that all samples share as plain arrays."""
+        found = []
+        for index in indices:
+            if index is not None and index.dtype.kind == "b":
+                alone, several = without(index, self.level)
+                index = index if several else alone
+            found.append(index)
+        return tuple(found)
+
+    def index_write(self, x: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> Any:
+        """A copy with `values` at `indices`: samples of all batches have memory of their own."""
+        if not calls.in_batch(self.level, (x, values, *indices)):
+            return self.inner.index_write(x, values, indices, accumulate)
+        out = self.xp.empty(x.shape, x.dtype)
+        out[...] = x
+        self.index_into(out, values, indices, accumulate)
+        return out
+
+    def index_into(self, out: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> None:
+        """Write `values` to `indices`, or add them there; a mask for each sample takes one value."""
+        indices = self._shared_masks(indices)
+        given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+        dim, mask = given[0] if given else (0, np.zeros(0))
+        if len(given) == 1 and mask.dtype.kind == "b" and mask.__class__ is Batched and values.size == 1:
+            mask = mask.reshape((1,) * dim + mask.shape + (1,) * (out.ndim - dim - mask.ndim))
+            value = values.reshape(())
+            out[...] = np.where(mask, out + value if accumulate else value, out)
+            return
+        super().index_into(out, values, indices, accumulate)  # type: ignore[misc]
+
+    def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
+        raise RuntimeError(DYNAMIC.format(name="bincount"))
+
+    def histogram_of(self, x: Any, bins: int, low: float, high: float) -> Any:
+        """How many elements lie in each bin between two bounds, or those of each sample if both are equal."""
+        flat = x.reshape(-1)
+        first, last = (flat.min(), flat.max()) if low == high and flat.size else (low, high)
+        if low == high:
+            same = first == last
+            first, last = np.where(same, first - 1, first), np.where(same, last + 1, last)
+        inside = (flat >= first) & (flat <= last)
+        place = np.where(inside, (flat - first) / (last - first) * bins, 0).astype("int64")
+        out = self.xp.zeros(bins, x.dtype)
+        self.xp.add.at(out, self.xp.minimum(place, bins - 1), inside.astype(x.dtype))
+        return out
+
+    def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
+        """The diagonal as a view, writable where `x` is."""
+        if not calls.in_batch(self.level, x):
+            return self.inner.diagonal_of(x, offset, dim1, dim2)
+        return Batched(self.inner.diagonal_of(x.array, offset, *shifted((dim1, dim2), x.ndim)), self.level)
+
+    def sum_rows(self, x: Any) -> Any:
+        """The sum over all dims but the last."""
+        return x.reshape(prod(x.shape[:-1]), x.shape[-1]).sum(axis=0)
+
+    def degrees_up_to(self, n: Any) -> range:
+        """The degrees that polynomials of any sample need."""
+        return self.inner.degrees_up_to(without(n, self.level)[0])  # type: ignore[no-any-return]

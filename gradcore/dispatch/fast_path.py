@@ -1,0 +1,412 @@
+"""The plain call of an operation, as a function written for that operation alone.
+
+Most calls are plain: tensors on one device, of one dtype where they are computed with together, and nothing on but
+recording. What such a call does is known as soon as the operation is declared: which arguments are tensors, which
+kernel runs, what the node keeps. `lines_of` writes it down as a function without loops and look-ups. Whatever is not
+plain it hands to the general call in `gradcore.dispatch.general`, which does the same for any operation and arguments.
+
+The lines for ``mul(self, other)`` are in short these, with ``a0`` for `self`; others differ in what they check and
+keep::
+
+    state = local.state
+    if state.mode > 1 or type(a0) not in plain:
+        return general(op, (a0, a1))
+    device, dtype, x0 = a0._device, a0._dtype, a0._array
+    if dtype is not float32 and dtype is not float64:
+        return general(op, (a0, a1))
+    n1 = type(a1) is float or type(a1) is int
+    if n1:
+        a1 = constant(a1, dtype, device)
+    elif type(a1) not in plain or a1._device is not device or a1._dtype is not dtype:
+        return general(op, (a0, a1))
+    x1 = a1._array
+    try:
+        array = state.enter(device.kernels[kernel], x0, x1)
+    except ValueError as error:
+        raise shape_error((a0, a1)) or error from None
+    except kernel_errors as error:
+        raise kernel_error(op, (a0, a1), error) from error
+    except RuntimeError as error:
+        enter = state.reenter(error)
+        array = enter(device.kernels[kernel], x0, x1)
+    if type(array) is not type(x0):
+        array = device.backend.asarray(array)
+    out = new(Tensor)
+    out._array, out._device, out._dtype = array, device, dtype
+    out._meta = out._vc = None
+    e0 = a0._edge if a0._meta is None else gradient_edge(a0)
+    e1 = a1._edge if a1._meta is None else gradient_edge(a1)
+    if (e0 is None and e1 is None) or not state.mode:
+        out._edge = None
+        return out
+    if e0 is None and a0._meta is not None:
+        refuse_inference(a0)
+    if e1 is None and a1._meta is not None:
+        refuse_inference(a1)
+    node = cls()
+    out._edge = node, 0
+    node._device, node._edges = device, (e0, e1)
+    node._seq, node._hooks = tick(), None
+    node.saved = (a0 if e1 is not None else None, a1 if e0 is not None else None)
+    node.results = None
+    node.metas = None if n1 or x0.shape == x1.shape or (...) else ((x0.shape, dtype.numpy), (x1.shape, dtype.numpy))
+    return out
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd.derivatives import TENSORS, node_class
+from gradcore.autograd.edges import gradient_edge
+from gradcore.autograd.messages import not_differentiable
+from gradcore.autograd.modes import local
+from gradcore.autograd.saved import refuse_inference
+from gradcore.autograd.variables import Subclasses, VersionCounter, new, tensor_type, tick, wrap
+from gradcore.autograd.views import link
+from gradcore.dispatch.operands import KERNEL_ERRORS, NUMBERS, constant, kernel_error, shape_error
+from gradcore.dispatch.recording import OUTPUT_TYPES, in_order, saved_result
+from gradcore.dispatch.settings import settings_of
+from gradcore.ops.promotion import keeps_floats
+from gradcore.ops.table import Op
+from gradcore.tracebacks import generated_file
+
+__all__ = ["has_plain_call", "lines_of", "plain_call", "scope_of"]
+
+
+def has_plain_call(op: Op) -> bool:
+    """Whether calls of an operation may be plain."""
+    if op.kind == "composite":
+        return not op.sequence
+    return op.kind != "elementwise" or (op.plain and bool(_together(op)))
+
+
+@functools.cache
+def plain_call(op: Op, general: Callable[..., Any]) -> Any:
+    """The function of an operation for positional arguments, without names and defaults."""
+    scope = scope_of(op, general)
+    head = f"def call({', '.join(f'a{i}' for i in range(len(op.names)))}):"
+    text = "\n    ".join([head, *lines_of(op)])
+    exec(compile(text, generated_file(__name__, text), "exec"), scope)
+    return scope["call"]
+
+
+def lines_of(op: Op) -> list[str]:
+    """The lines of the operation's function, whose parameters are ``a0, a1, ...``."""
+    call = _tuple(f"a{i}" for i in range(len(op.names)))
+    leave = f"    return general(op, {call})"
+    first = op.tensors[0] if op.kind == "composite" else _together(op)[0]
+    lines = ["state = local.state", f"if state.mode > 1 or {' or '.join(_tests(op, first))}:", leave, *_settled(op)]
+    if op.kind == "composite":
+        result = f"body(TENSORS, *{call})" if len(op.names) > 6 else f"body(TENSORS, {call[1:-1]})"
+        return [*lines, f"return {result}" if op.output_type is None else f"return output_type(*{result})"]
+    lines += [*_operands(op, first, leave), *_result(op, first)]
+    result = "out" if _single(op) else "tuple(outs)" if op.output_type is None else "output_type(*outs)"
+    if op.differentiable and (op.differentiated or op.refused):
+        return [*lines, *_recording(op, first, result), f"return {result}"]
+    return [*lines, *(["out._edge = None"] if _single(op) else []), f"return {result}"]
+
+
+def scope_of(op: Op, general: Any) -> dict[str, Any]:
+    """What the lines of `lines_of` refer to; `general` makes the calls that are not plain."""
+    name: Any = op.node
+    scope = {
+        "op": op, "general": general, "local": local, "plain": Subclasses.plain, "Tensor": tensor_type.cls,
+        "not_differentiable": not_differentiable,
+        "VersionCounter": VersionCounter, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
+        "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge, "link": link,
+        "refuse_inference": refuse_inference, "in_order": in_order, "kernel_error": kernel_error,
+        "kernel_errors": KERNEL_ERRORS,
+        "new": new, "saved_result": saved_result, "shape_error": shape_error, "tick": tick, "wrap": wrap,
+        "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
+        "output_type": OUTPUT_TYPES.get(op.output_type or ""), "TENSORS": TENSORS, "numbers": frozenset(NUMBERS),
+        "body": op.body, "node_name": name, "dtype_class": dtypes.dtype,
+        **{f"take{i}": setting.take for i, setting in settings_of(op).items()},
+    }  # fmt: skip
+    if op.vjps or op.differentials:
+        scope["classes"] = _Classes(op)
+        if isinstance(name, str):
+            scope["cls"] = node_class(op, name)
+        if op.copies is not None:
+            scope["copying_cls"] = node_class(op, op.copies)
+    return scope
+
+
+class _Classes(dict[str, Any]):
+    """The classes of an operation's nodes by name, where the name depends on the call."""
+
+    def __init__(self, op: Op) -> None:
+        super().__init__()
+        self.op = op
+
+    def __missing__(self, name: str) -> Any:
+        cls = self[name] = node_class(self.op, name)
+        return cls
+
+
+def _tuple(parts: Iterable[str]) -> str:
+    """The display of a tuple."""
+    inside = ", ".join(parts)
+    return f"({inside},)" if inside else "()"
+
+
+def _single(op: Op) -> bool:
+    """Whether there is one result."""
+    return len(op.outputs) == 1 and not op.variadic
+
+
+def _together(op: Op) -> list[int]:
+    """Positions of the tensors that are computed with together; the first of them is one in a plain call."""
+    return [p for p in op.tensors if p not in op.unpromoted]
+
+
+def _optional(op: Op, p: int) -> bool:
+    return op.parameters[p].default is None
+
+
+def _several(op: Op, p: int) -> bool:
+    """Whether a parameter is a sequence of tensors."""
+    return op.sequence and p == 0
+
+
+def _foreign(op: Op, p: int, further: str = "") -> str:
+    """The condition under which what stands in the place of a tensor is not plain."""
+    test = f"(type(a{p}) not in plain{further})" if further else f"type(a{p}) not in plain"
+    return f"(a{p} is not None and {test})" if _optional(op, p) else test
+
+
+def _tests(op: Op, first: int) -> list[str]:
+    """Conditions, seen from the arguments' classes, under which a call is not plain."""
+    if op.kind == "composite":
+        return [_foreign(op, p, f" and type(a{p}) not in numbers" if p in op.numbers else "") for p in op.tensors]
+    if _several(op, first):
+        return ["(type(a0) is not list and type(a0) is not tuple)", "not a0", "type(a0[0]) not in plain"]
+    settings = [i for i in range(len(op.names)) if i not in op.edge_of and op.kind == "elementwise"]
+    numbers = {i for i, setting in settings_of(op).items() if any(kind.words == "Number" for kind in setting.kinds)}
+    return [
+        _foreign(op, first), *(f"type(a{i}) is complex{f' or a{i} is True' if i in numbers else ''}" for i in settings)
+    ]  # fmt: skip
+
+
+def _settled(op: Op) -> Iterator[str]:
+    """Settings that are no exact values of their kind are converted."""
+    for i, setting in settings_of(op).items():
+        yield from (f"if not ({setting.exact(f'a{i}')}):", f"    a{i} = take{i}(a{i})")
+
+
+# -- operands ---------------------------------------------------------------------------------------------------------
+
+
+def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
+    """Tensors into arrays ``x0, x1, ...``, numbers into tensors first."""
+    like = "a0[0]" if _several(op, first) else f"a{first}"
+    yield f"device, dtype = {like}._device, {like}._dtype"
+    if op.kind == "elementwise":
+        yield from ("if dtype is not float32 and dtype is not float64:", leave)
+    elif op.upcast:
+        yield from ("if dtype.is_reduced:", leave)
+    for p in (first, *(p for p in op.tensors if p != first)):
+        unlike = f" or a{p}._device is not device"
+        if op.kind == "elementwise":
+            unlike += f" or a{p}._dtype is not {'bool_' if p in op.unpromoted else 'dtype'}"
+        elif op.mixed is not None and p not in op.unpromoted:
+            unlike += f" or a{p}._dtype is not dtype"
+        elif op.upcast:
+            unlike += f" or a{p}._dtype.is_reduced"
+        if _several(op, p):
+            test = f"type(t) not in plain{unlike.replace('a0.', 't.')}"
+            yield from ("for t in a0:", f"    if {test}:", f"    {leave}")
+            yield "x0 = [t._array for t in a0]"
+            continue
+        test = "if"
+        if p != first and op.kind == "elementwise" and p in op.numbers:
+            yield f"n{p} = type(a{p}) is float or type(a{p}) is int"
+            yield from (f"if n{p}:", f"    a{p} = constant(a{p}, dtype, device)")
+            test = "elif"
+        if p != first:
+            yield from (f"{test} {_foreign(op, p, unlike)}:", leave)
+        yield f"x{p} = None if a{p} is None else a{p}._array" if _optional(op, p) else f"x{p} = a{p}._array"
+    for p in op.indices:
+        yield f"for t in a{p}:"
+        yield from ("    if t is not None and (type(t) not in plain or t._device is not device):", f"    {leave}")
+        yield f"x{p} = tuple([None if t is None else t._array for t in a{p}])"
+
+
+# -- the result -------------------------------------------------------------------------------------------------------
+
+
+def _result(op: Op, first: int) -> Iterator[str]:
+    """The kernel's call, and the tensors of what it gives."""
+    raw = [f"x{i}" if i in op.edge_of or i in op.indices else f"a{i}" for i in range(len(op.names))]
+    array = "array" if _single(op) else "results"
+    line = f"{array} = state.enter(device.kernels[kernel], {', '.join(raw)})"
+    if op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(raw) > 2:
+        plain = f"{raw[2]} == defaults[0]" if len(raw) == 3 else f"{_tuple(raw[2:])} == defaults"
+        line = f"array = state.enter(device.kernels[plain_kernel], x0, x1) if {plain} else {line[8:]}"
+    if op.view:
+        yield line.replace("state.enter(device.kernels[kernel], ", "device.kernels[kernel](")
+    else:
+        tensors = _tuple(f"a{p}" for p in op.tensors)
+        yield from ("try:", f"    {line}")
+        if op.kind == "elementwise" and len(op.tensors) > 1:
+            yield from ("except ValueError as error:", f"    raise shape_error({tensors}) or error from None")
+        yield from ("except kernel_errors as error:", f"    raise kernel_error(op, {tensors}, error) from error")
+        yield from ("except RuntimeError as error:", "    enter = state.reenter(error)")
+        yield f"    {line.replace('state.enter', 'enter')}"
+    settings = _tuple(raw[1:])
+    if not _single(op):
+        each = "in_order(each, device)" if op.contiguous else "each"
+        yield f"outs = [wrap({each}, device) for each in results]"
+        if op.view:
+            yield from ("for i, out in enumerate(outs):", f"    link(out, a0, op, {settings}, i, state)")
+        return
+    like = "x0[0]" if _several(op, first) else f"x{first}"
+    yield from (f"if type(array) is not type({like}):", "    array = device.backend.asarray(array)")
+    if op.contiguous:
+        yield from ("if not array.flags.c_contiguous:", '    array = device.kernels["contiguous"](array)')
+    if not _keeps_dtype(op):
+        yield from (f"if array.dtype is not {like}.dtype:", "    dtype = from_numpy(array.dtype)")
+    yield "out = new(Tensor)"
+    yield from ("out._array, out._device = array, device", "out._dtype = dtype", "out._meta = out._vc = None")
+    if op.view:
+        yield f"link(out, a0, op, {settings}, None, state)"
+
+
+def _keeps_dtype(op: Op) -> bool:
+    return op.kind == "elementwise" and keeps_floats(op.promotion)
+
+
+# -- the node ---------------------------------------------------------------------------------------------------------
+
+
+def _recording(op: Op, first: int, result: str) -> Iterator[str]:
+    """The node, where a tensor requires grad."""
+    for p in op.tensors:
+        if p in op.unpromoted:  # conditions: bools
+            yield f"e{p} = None"
+            continue
+        edge = f"a{p}._edge if a{p}._meta is None else gradient_edge(a{p})"
+        if _several(op, p):
+            yield f"e0 = [{edge.replace('a0', 't')} for t in a0]"
+        else:
+            yield f"e{p} = {f'None if a{p} is None else ' if _optional(op, p) else ''}{edge}"
+    nothing = " and ".join("not any(e0)" if _several(op, p) else f"e{p} is None" for p in op.tensors)
+    nothing = f"({nothing}) or not state.mode"
+    if _single(op):
+        nothing += "" if _keeps_dtype(op) else " or dtype.category < 2"
+        yield from (f"if {nothing}:", "    out._edge = None", "    return out")
+    else:
+        chosen = "outs" if op.variadic else _tuple(f"outs[{i}]" for i in op.differentiable)
+        yield from (f"if {nothing} or all([out._dtype.category < 2 for out in {chosen}]):", f"    return {result}")
+    for p in sorted(op.refused):
+        edge = "any(e0)" if _several(op, p) else f"e{p} is not None"
+        yield from (f"if {edge}:", f"    raise not_differentiable(op, {p})")
+    if not op.differentiated:
+        yield from ["out._edge = None"] if _single(op) else []
+        return
+    for p in op.tensors:  # what is kept for the sake of others must not be from inference mode
+        if set(_readers(op, op.names[p])) - {p} and p not in op.unpromoted and not _several(op, p):
+            given = f"a{p} is not None and " if _optional(op, p) else ""
+            yield from (f"if e{p} is None and {given}a{p}._meta is not None:", f"    refuse_inference(a{p})")
+    cls = "cls"
+    if not isinstance(op.node, str):
+        cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"
+    if op.copies is not None:
+        cls = f"({cls} if out._meta is not None else copying_cls)"
+    yield f"node = {cls}()"
+    edges = _tuple("*e0" if _several(op, p) else f"e{p}" for p in op.tensors)
+    yield from (f"node._device, node._edges = device, {edges}", "node._seq, node._hooks = tick(), None")
+    yield f"node.saved = {_saved(op)}"
+    if _single(op):
+        yield "out._edge = node, 0"
+    else:
+        pairs = "enumerate(outs)" if op.variadic else _tuple(f"({i}, outs[{i}])" for i in op.differentiable)
+        yield from (f"for i, out in {pairs}:", "    if out._dtype.category > 1:", "        out._edge = node, i")
+        yield "node._n_outputs = len(outs)"
+        yield "node.output_metas = [(out._array.shape, out._array.dtype) for out in outs]"
+        yield "dtype = outs[0]._dtype"
+    yield from _saved_results(op)
+    yield f"node.metas = {_metas(op)}"
+
+
+def _readers(op: Op, name: str) -> list[int]:
+    """Positions of the tensors whose formula reads `name`."""
+    formulas = (op.vjps or op.differentials).items()
+    keys = [((key,) if isinstance(key, str) else key) for key, formula in formulas if name in formula.names]
+    return sorted({op.position[each] for key in keys for each in key})
+
+
+def _needed(op: Op, readers: Collection[int]) -> str:
+    """The condition that one of the tensors at these positions requires grad, where any does."""
+    if set(op.tensors) - op.unpromoted <= set(readers):
+        return "True"
+    return " or ".join("any(e0)" if _several(op, p) else f"e{p} is not None" for p in readers) or "False"
+
+
+def _chosen(*choices: tuple[str, str]) -> str:
+    """The first value whose condition holds, else None."""
+    text = "None"
+    for value, condition in reversed(choices):
+        text = value if condition == "True" else text if condition == "False" else f"{value} if {condition} else {text}"
+    return text
+
+
+def _saved(op: Op) -> str:
+    """The arguments, with None in the place of tensors that no formula reads and shapes where only those are read."""
+    parts = []
+    for i, name in enumerate(op.names):
+        if i not in op.edge_of:
+            parts.append(f"a{i}")
+            continue
+        value, shape = f"a{i}", f"x{i}.shape"
+        if _several(op, i):
+            value, shape = "tuple(a0)", "tuple([x.shape for x in x0])"
+        condition = _needed(op, _readers(op, f"{name}_shape"))
+        if _optional(op, i) and condition != "False":
+            condition = f"x{i} is not None and ({condition})"
+        parts.append(_chosen((value, _needed(op, _readers(op, name))), (shape, condition)))
+    return _tuple(parts)
+
+
+def _saved_results(op: Op) -> Iterator[str]:
+    conditions = [_needed(op, _readers(op, name)) for name in op.outputs]
+    if set(conditions) == {"False"}:
+        yield "node.results = None"
+    elif _single(op) and not op.view:
+        yield f"vc = {_chosen(('VersionCounter()', conditions[0]))}"
+        yield from ("out._vc = vc", "node.results = None if vc is None else ((array, vc, 0, None),)")
+    else:
+        outs = ["out"] if _single(op) else [f"outs[{i}]" for i in range(len(conditions))]
+        kept = [_chosen((f"saved_result({out}, state)", c)) for out, c in zip(outs, conditions, strict=True)]
+        yield f"node.results = {_tuple(kept)}"
+
+
+def _metas(op: Op) -> str:
+    """Shapes and dtypes of the inputs, where the gradients that formulas give may have others."""
+    if (op.view and not op.variadic) or (op.kind == "elementwise" and len(op.tensors) == 1):
+        return "None"
+    edges, alike, metas = _together(op), [], []
+    for p in op.tensors:
+        x, a = ("x", "t") if _several(op, p) else (f"x{p}", f"a{p}")
+        meta = f"({a}._array.shape, {a}._dtype.numpy)"
+        same = [] if op.kind == "elementwise" else [f"{a}._dtype is dtype"]
+        if op.broadcasts:
+            same.append(f"{x}.shape == array.shape" if _single(op) else "False")
+        test = " and ".join(same)
+        if _several(op, p):
+            metas.append(f"*[{meta} for t in a0]")
+            alike.append(f"all([{test} for t in a0])")
+            continue
+        metas.append(f"None if a{p} is None else {meta}" if _optional(op, p) else meta)
+        if p in edges:
+            alike.append(test if len(edges) == 1 else f"(e{p} is None or ({test}))")
+    test = " and ".join(alike)
+    if op.kind != "elementwise":
+        test = f"dtype.category == 2 and {test}"
+    elif len(op.tensors) == 2 == len(edges) and not any(_optional(op, p) for p in edges):
+        quick = [f"n{p}" for p in edges[1:] if p in op.numbers] + [f"x{edges[0]}.shape == x{edges[1]}.shape"]
+        test = f"{' or '.join(quick)} or ({test})"
+    return f"None if {test} else {_tuple(metas)}"

@@ -1,0 +1,307 @@
+"""What happens when an operation is called: compute, and record where something requires grad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd import anomaly_mode, forward
+from gradcore.autograd.derivatives import TENSORS
+from gradcore.autograd.edges import gradient_edge
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PLAINLY, State, local
+from gradcore.autograd.variables import Subclasses, Variable, wrap
+from gradcore.backends.registry import CPU
+from gradcore.dispatch.interception import intercepted
+from gradcore.dispatch.operands import (
+    KERNEL_ERRORS,
+    Number,
+    common_device,
+    constant,
+    in_batches_of,
+    index_array,
+    kernel_error,
+    no_tensors,
+    on_device,
+    shape_error,
+    type_error,
+)
+from gradcore.dispatch.recording import OUTPUT_TYPES, check_differentiable, finish, make_node
+from gradcore.dispatch.settings import settled
+from gradcore.dispatch.torch_function import foreign, overloaded, routed, takes_over
+from gradcore.ops.checks import fitting
+from gradcore.ops.promotion import RULES
+from gradcore.ops.table import Op
+
+__all__ = ["apply", "call_composite", "elementwise"]
+
+PLAIN = Subclasses.plain
+
+
+def apply(op: Op, args: tuple[Any, ...]) -> Any:
+    """Call an operation on tensors: compute, and record where something requires grad."""
+    state = local.state
+    if state.mode > GRAD:
+        return intercepted(op, args, _general, state)
+    args = settled(op, args)
+    if op.kind == "elementwise":
+        return elementwise(op, args, state)
+    return _call(op, args, state)
+
+
+def _general(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """A call in any mode: with tangents, or general in its arguments."""
+    args = settled(op, args)
+    if state.mode & DUAL:
+        level = forward.innermost(op, args)
+        if level is not None:
+            return forward.apply_dual(op, args, level, apply)
+    if state.mode == GRAD | ANOMALY:
+        out = anomaly_mode.noted(op, args, state)
+        if out is not None:
+            return out
+    run = elementwise if op.kind == "elementwise" else _call
+    return run(op, args, state)
+
+
+def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    raw = list(args)
+    tensors: list[Any] = []
+    edges: list[Any] = []
+    device = None
+    same_device, reduced, needed = True, False, False
+    group: Sequence[Any]
+    for p in op.tensors:
+        value = args[p]
+        if value is None and op.parameters[p].default is None:
+            edges.append(None)
+            tensors.append(None)
+            continue
+        if p == 0 and op.sequence:
+            if isinstance(value, Variable):
+                raise TypeError(
+                    f"{op.path}(): argument '{op.names[0]}' (position 1) must be tuple of Tensors, not Tensor"
+                )
+            if takes_over(value.__class__) and overloaded(args):
+                return routed(op, args)
+            group = raw[0] = list(value)
+        else:
+            group = (value,)
+        for i, t in enumerate(group):
+            if t.__class__ not in PLAIN and not _taken_plainly(t, state):
+                return foreign(op, p, t, args)
+            if device is None:
+                device = t._device
+            elif t._device is not device:
+                same_device = False
+            edge = t._edge if t._meta is None else gradient_edge(t)
+            if edge is not None:
+                needed = True
+            if t._dtype.is_reduced:
+                reduced = True
+            edges.append(edge)
+            tensors.append(t)
+            if p == 0 and op.sequence:
+                raw[0][i] = t._array
+            else:
+                raw[p] = t._array
+    if device is None:
+        if op.sequence and not args[0]:
+            raise no_tensors(op)
+        device = CPU
+    if op.mixed is not None:
+        converted = _of_one_dtype(op, args)
+        if converted is not None:
+            return apply(op, converted)
+    if not same_device:
+        device = common_device([t for t in tensors if t is not None])
+        raw = _moved(op, args, raw, device)
+    for p in op.indices:
+        device = in_batches_of(args[p], device)
+        raw[p] = tuple(index_array(t, device) for t in args[p])
+    backend = device.backend
+    try:
+        if reduced and op.upcast and backend.upcasts and not backend.takes_half(op.name, [raw[p] for p in op.tensors]):
+            results = _upcast_call(op, raw, device, state)
+        else:
+            results = state.run(device.kernels[op.kernel], *raw)
+    except KERNEL_ERRORS as error:
+        raise kernel_error(op, tensors, error) from error
+    return finish(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
+
+
+def _taken_plainly(value: Any, state: State) -> bool:
+    """Whether a value is a tensor of a subclass that is to be computed with as a plain one."""
+    return bool(state.mode & PLAINLY) and isinstance(value, Variable)
+
+
+def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The arguments with all tensors in the dtype to compute in; None where they can stay as they are."""
+    together = [p for p in op.tensors if p not in op.unpromoted and args[p] is not None]
+    if len({args[p]._dtype for p in together}) < 2:
+        return None
+    dtype = op.mixed(op, args)  # type: ignore[misc]
+    if dtype is None:
+        return None
+    return tuple(TENSORS.to(a, dtype) if p in together else a for p, a in enumerate(args))
+
+
+def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
+    for p in op.tensors:
+        if p == 0 and op.sequence:
+            raw[0] = [on_device(t, device) for t in args[0]]
+        elif args[p] is not None:
+            raw[p] = on_device(args[p], device)
+    return raw
+
+
+def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
+    """Compute float16 and bfloat16 in float32 and round once."""
+    low = None
+    for p in op.tensors:
+        group = raw[p] if p == 0 and op.sequence else [raw[p]]
+        for i, a in enumerate(group):
+            kind: Any = getattr(a, "dtype", None)
+            dtype = dtypes.FROM_NUMPY.get(kind)
+            if dtype is not None and dtype.is_reduced:
+                low = a.dtype if low is None or low == a.dtype else dtypes.float32.numpy
+                group[i] = state.run(device.kernels["astype"], a, dtypes.float32.numpy)
+        raw[p] = group if p == 0 and op.sequence else group[0]
+    results = state.run(device.kernels[op.kernel], *raw)
+    position = op.position.get("dtype")
+    if position is not None and raw[position] is not None:
+        return results
+
+    def down(array: Any, output: str = "") -> Any:
+        narrow = getattr(array, "dtype", None) == "float32" and output not in op.wide
+        return state.run(device.kernels["astype"], array, low) if narrow else array
+
+    if not isinstance(results, (tuple, list)):
+        return down(results)
+    names = ("",) * len(results) if op.variadic else op.outputs
+    return type(results)(map(down, results, names))
+
+
+def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """The general elementwise path: numbers, promotion, devices, broadcasting."""
+    tensors: list[Any] = []
+    numbers_: list[Any] = []
+    for p in op.tensors:
+        value = args[p]
+        if value.__class__ in PLAIN or _taken_plainly(value, state):
+            tensors.append(value)
+        elif isinstance(value, Number) and p in op.numbers:
+            numbers_.append(value)
+        elif value is not None or op.parameters[p].default is not None:
+            return foreign(op, p, value, args)
+    if not tensors:
+        return foreign(op, op.tensors[0], args[op.tensors[0]], args)
+    device = common_device(tensors)
+    if op.mixed is not None:
+        op.mixed(op, args)
+    compute, result_type = RULES[op.promotion](op, tensors, numbers_, args)
+    upcast = compute.is_reduced and op.upcast and device.backend.upcasts
+    kernel_type = dtypes.float32 if upcast else compute
+    target = kernel_type.numpy
+    raw = list(args)
+    if compute.category == dtypes.INTEGER:
+        for p in op.numeric_settings:
+            raw[p] = fitting(raw[p], compute) if isinstance(raw[p], int) else raw[p]
+    operands: list[Any] = []
+    edges: list[Any] = []
+    needed = converts = False
+    for p in op.tensors:
+        t = args[p]
+        if t is None:
+            operands.append(None)
+            edges.append(None)
+            continue
+        if isinstance(t, Variable):
+            array = on_device(t, device)
+            if p not in op.unpromoted and getattr(array, "dtype", target) != target:
+                converts = True
+            edge = t._edge if t._meta is None else gradient_edge(t)
+            needed = needed or edge is not None
+        else:
+            t = constant(t, compute, device)
+            array, edge = state.run(device.backend.scalar, args[p], target), None
+        raw[p] = array
+        operands.append(t)
+        edges.append(edge)
+    try:
+        result = _converted_and_computed(op, raw, target, result_type, device, state) if converts else None
+        if result is None:
+            result = state.run(device.kernels[op.kernel], *raw)
+    except ValueError as error:
+        raise shape_error(tensors) or error from None
+    except KERNEL_ERRORS as error:
+        raise kernel_error(op, tensors, error) from error
+    if result_type is not None and result.dtype != result_type.numpy:
+        result = state.run(device.kernels["astype"], device.kernels["asarray"](result), result_type.numpy)
+    out = wrap(result, device, result_type)
+    if needed and state.mode & GRAD and op.differentiable and out._dtype.category > 1:
+        check_differentiable(op, edges)
+    if needed and state.mode & GRAD and op.differentiated and out._dtype.category > 1:
+        full = list(args)
+        for p, t in zip(op.tensors, operands, strict=True):
+            full[p] = _as_computed(t, compute) if isinstance(t, Variable) and p not in op.unpromoted else t
+        node = make_node(op, tuple(full), operands, edges, device, [out], state)
+        out._edge = (node, 0)
+    return out
+
+
+def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: Any, device: Any, state: State) -> Any:
+    """The result where dtypes differ, by a backend that converts in its kernels; else convert what `raw` holds."""
+    backend = device.backend
+    if backend.fuses:
+        compute = [target if p in op.tensors and p not in op.unpromoted else None for p in range(len(raw))]
+        stored = None if result_type is None else result_type.numpy
+        result = state.run(device.kernels["fused_forward"], op.kernel, raw, compute, stored)
+        if result is not None:
+            return result
+    for p in op.tensors:
+        if p not in op.unpromoted and getattr(raw[p], "dtype", target) != target:
+            raw[p] = state.run(device.kernels["astype"], raw[p], target)
+    return None
+
+
+def _as_computed(t: Any, compute: dtypes.dtype) -> Any:
+    """The operand in the dtype that the operation computed in, for the derivative's formula."""
+    if t._dtype is compute or getattr(t, "_constant", False):
+        return t
+    return TENSORS.to(t, compute)
+
+
+def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
+    """Run a composite operation's body on tensors."""
+    state = local.state
+    if state.mode > GRAD:
+        return intercepted(op, args, _composite, state)
+    for p in op.tensors:
+        value = args[p]
+        if value.__class__ in PLAIN or value is None:
+            continue
+        if op.sequence and not p and isinstance(value, (list, tuple)) and PLAIN.issuperset(map(type, value)):
+            continue
+        if overloaded(args):
+            return routed(op, args)
+    return _composite(op, args, state)
+
+
+def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    args = settled(op, args)
+    try:
+        results = op.body(TENSORS, *args)  # type: ignore[misc]
+    except AttributeError:
+        _check_tensors(op, args)
+        raise
+    return results if op.output_type is None else OUTPUT_TYPES[op.output_type](*results)
+
+
+def _check_tensors(op: Op, args: tuple[Any, ...]) -> None:
+    """Refuse what a composite operation cannot take in a tensor's place, once its body has failed on it."""
+    for p in op.tensors:
+        value = args[p]
+        left_out = value is None and op.parameters[p].default is None
+        if not (left_out or isinstance(value, Variable) or (op.sequence and not p)):
+            raise type_error(op, p, value) from None

@@ -1,0 +1,131 @@
+"""What changes a tensor's shape but not its data: transposes as attributes, and in-place methods such as `squeeze_`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gradcore import dispatch, indexing, setitem
+from gradcore.autograd import forward, views
+from gradcore.autograd.derivatives import TENSORS, node_class
+from gradcore.autograd.modes import local
+from gradcore.autograd.variables import Meta, bump, new
+from gradcore.errors import warn_once
+from gradcore.tracebacks import shortened
+
+if TYPE_CHECKING:
+    from gradcore.tensor import Tensor
+
+__all__ = ["install"]
+
+
+def _matrix(self: Any, name: str, batches: bool) -> None:
+    ndim = self._array.ndim
+    if ndim and (ndim < 2 or (ndim > 2 and not batches)):
+        what = "matrices or batches of matrices" if batches else "matrices (2-D tensors)"
+        hint = "" if batches or ndim == 1 else f" For batches of matrices, consider using tensor.m{name}"
+        raise RuntimeError(f"tensor.{name} is only supported on {what}. Got {ndim}-D tensor.{hint}")
+
+
+def _scalar(self: Any, name: str, advice: str) -> None:
+    if not self._array.ndim:
+        warn_once(f"Tensor.{name} is deprecated on 0-D tensors. {advice}")
+
+
+_IDENTITY, _CONJUGATE = "This function is the identity in these cases.", "Consider using x.conj()."
+
+
+def transpose_all(self: Any) -> Tensor:
+    """A view with the dims in reversed order."""
+    if self._array.ndim not in (0, 2):
+        warn_once(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated. Consider "
+            "`x.mT` to transpose batches of matrices or `x.permute(*range(x.ndim - 1, -1, -1))` to reverse the "
+            "dimensions of a tensor."
+        )
+    _scalar(self, "T", _IDENTITY)
+    return TENSORS.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))  # type: ignore[no-any-return]
+
+
+def transpose_matrix(self: Any) -> Tensor:
+    """A view with the last two dims exchanged."""
+    _matrix(self, "mT", True)
+    _scalar(self, "mT", _IDENTITY)
+    if not self._array.ndim:
+        return TENSORS.permute(self, ())  # type: ignore[no-any-return]
+    return TENSORS.transpose(self, -2, -1)  # type: ignore[no-any-return]
+
+
+def adjoint_matrix(self: Any) -> Tensor:
+    """The conjugate transpose of a matrix."""
+    _matrix(self, "H", False)
+    _scalar(self, "H", _CONJUGATE)
+    return TENSORS.adjoint(self)  # type: ignore[no-any-return]
+
+
+def adjoint_matrices(self: Any) -> Tensor:
+    """The conjugate transposes of a batch of matrices."""
+    _matrix(self, "mH", True)
+    _scalar(self, "mH", _CONJUGATE)
+    return TENSORS.adjoint(self)  # type: ignore[no-any-return]
+
+
+# -- in place ---------------------------------------------------------------------------------------------------------
+
+
+def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., Any]:
+    """The method that gives a tensor the shape that a view operation gives to a view of it."""
+
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        dispatch.check_inplace(self, local.state)
+        out = getattr(type(self), name)(self, *args, **named)
+        meta = self._meta
+        if out._edge is not None:
+            node = new(node_class(out._edge[0].op, renamed(out._edge[0].name())))
+            for slot in ("_device", "_edges", "_hooks", "_seq", "saved", "results", "metas"):
+                setattr(node, slot, getattr(out._edge[0], slot))
+            self._edge = node, 0
+        elif self._edge is not None:
+            views.keep_shape(self)
+        self._array = out._array
+        bump(self)
+        if meta is not None and meta.base is not None:
+            meta.chain = out._meta.chain
+            if out._edge is not None:  # else its history is made anew from the base's
+                meta.edge_version = self._vc.version
+        else:  # views that were made before find their place anew
+            meta = self._meta = meta or Meta()
+            meta.reshaped += 1
+        for level in local.state.levels:
+            tangent = forward.tangent_of(out, level)
+            if tangent is not None:
+                forward.attach(self, level, tangent)
+        return self
+
+    method.__name__, method.__qualname__ = f"{name}_", f"Tensor.{name}_"
+    method.__doc__ = f"`{name}` in place: this tensor itself takes the new shape."
+    return method
+
+
+def _later(first: int) -> Callable[[str], str]:
+    """PyTorch numbers the nodes of the in-place variants after those of the others."""
+    return lambda name: name[:-1] + str(int(name[-1]) + first)
+
+
+def install(cls: Any) -> None:
+    """Give the class of tensors its attributes and methods that are no operations of the table."""
+    for name, getter in (
+        ("T", transpose_all),
+        ("mT", transpose_matrix),
+        ("H", adjoint_matrix),
+        ("mH", adjoint_matrices),
+    ):
+        setattr(cls, name, property(getter))
+    for name, first in (("squeeze", 3), ("unsqueeze", 1), ("transpose", 1), ("t", 1), ("as_strided", 1)):
+        setattr(cls, f"{name}_", reshaped_in_place(name, _later(first)))
+    cls.swapaxes_ = cls.swapdims_ = cls.transpose_
+    for name, function in (("__getitem__", indexing.getitem), ("__setitem__", setitem.setitem)):
+        function.__name__, function.__qualname__ = name, f"Tensor.{name}"
+        setattr(cls, name, function)
+    for name in ("copy_", "fill_", "fill_diagonal_", "index_put_", "zero_"):
+        setattr(cls, name, shortened(getattr(setitem, name)))

@@ -1,0 +1,203 @@
+"""Parameters and buffers whose shape is not known yet, as lazy modules have them before their first call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from gradcore import dtypes
+from gradcore.creation import empty
+from gradcore.device import DeviceLike
+from gradcore.dispatch.torch_function import disabled
+from gradcore.dtypes import DTypeLike
+from gradcore.nn.parameter import Parameter
+from gradcore.tensor import Tensor
+from gradcore.to import parse_to
+
+__all__ = ["UninitializedBuffer", "UninitializedParameter", "is_lazy"]
+
+
+class Uninitialized(Tensor):
+    """A tensor without a shape: it can change dtype and device, and become a tensor with a shape.
+
+    It holds no elements, and says so to whatever asks for its array.
+    """
+
+    __slots__ = ()
+    __torch_function__ = disabled
+    #: The class after `materialize`.
+    cls_to_become: ClassVar[type[Tensor]] = Tensor
+
+    @property
+    def _array(self) -> Any:
+        raise ValueError(
+            "Attempted to use an uninitialized parameter. This error happens when you are using a `LazyModule` or "
+            f"explicitly manipulating `torch.nn.parameter.{self.__class__.__name__}` objects. When using LazyModules "
+            "Call `forward` with a dummy batch to initialize the parameters before calling torch functions"
+        )
+
+    def materialize(
+        self, shape: Sequence[int], device: DeviceLike | None = None, dtype: DTypeLike | None = None
+    ) -> None:
+        """Become a tensor of that shape, whose values are arbitrary.
+
+        Parameters
+        ----------
+        shape : tuple of int
+        device, dtype
+            By default those that the tensor was made with.
+        """
+        device, dtype = self._device if device is None else device, self._dtype if dtype is None else dtype
+        self.__class__ = self.cls_to_become  # type: ignore[assignment]
+        self.data = empty(tuple(shape), device=device, dtype=dtype)
+
+    @property
+    def shape(self) -> Any:
+        """Not known.
+
+        Raises
+        ------
+        RuntimeError
+            Always.
+        """
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
+            "to initialize the parameters before accessing their attributes."
+        )
+
+    def share_memory_(self) -> Any:
+        """There is no memory to be shared.
+
+        Raises
+        ------
+        RuntimeError
+            Always.
+        """
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling `module.share_memory()`."
+        )
+
+    # -- what modules do with their parameters ------------------------------------------------------------------------
+
+    @property
+    def data(self) -> Any:
+        """Without elements; what is assigned gives device and dtype."""
+        return empty(0, device=self._device, dtype=self._dtype)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._device, self._dtype = value._device, value._dtype
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """One of the same kind, with another device or dtype."""
+        device, dtype, _, _ = parse_to(self, args, kwargs)
+        return self.__class__(self.requires_grad, device, dtype)
+
+    def cpu(self) -> Any:
+        """One of the same kind, on the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: DeviceLike | None = None, non_blocking: bool = False) -> Any:
+        """One of the same kind, on a CUDA device."""
+        return self.to("cuda" if device is None else device)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """One of the same kind, with another dtype; the name of its type if `dtype` is None."""
+        return super().type() if dtype is None else self.to(dtype)
+
+    def __repr__(self) -> str:
+        return f"<{self.__class__.__name__}>"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__class__, (self.requires_grad,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = self.__class__(self.requires_grad, self._device, self._dtype)
+        return memo[id(self)]
+
+
+def _conversion(name: str) -> Any:
+    def convert(self: Uninitialized) -> Any:
+        return self.to(getattr(dtypes, name))
+
+    convert.__doc__ = f"One of the same kind, of the dtype {name}."
+    return convert
+
+
+for _method, _dtype in (("double", "float64"), ("float", "float32"), ("half", "float16"), ("bfloat16", "bfloat16")):
+    setattr(Uninitialized, _method, _conversion(_dtype))
+
+
+class UninitializedParameter(Uninitialized, Parameter):
+    """A parameter whose shape is not known yet.
+
+    Parameters
+    ----------
+    requires_grad : bool
+        Whether it is trained.
+    device, dtype
+        Of the values that it will have.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> p = gradcore.nn.UninitializedParameter()
+    >>> p
+    <UninitializedParameter>
+    >>> p.materialize((2, 3))
+    >>> type(p).__name__, p.shape
+    ('Parameter', torch.Size([2, 3]))
+    """
+
+    __slots__ = ()
+    cls_to_become = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None
+    ) -> UninitializedParameter:
+        out: Any = Parameter(empty(0, device=device, dtype=dtype), requires_grad)
+        out.__class__ = cls
+        return out  # type: ignore[no-any-return]
+
+
+class UninitializedBuffer(Uninitialized):
+    """A buffer whose shape is not known yet.
+
+    Parameters
+    ----------
+    requires_grad : bool
+    device, dtype
+        Of the values that it will have.
+    persistent : bool
+        Whether it is part of the module's `state_dict`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> buffer = gc.nn.UninitializedBuffer()
+    >>> buffer.materialize((2, 3))
+    >>> buffer.shape
+    torch.Size([2, 3])
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+        persistent: bool = True,
+    ) -> UninitializedBuffer:
+        out: Any = empty(0, device=device, dtype=dtype, requires_grad=requires_grad)
+        out.__class__ = cls
+        out.persistent = persistent
+        return out  # type: ignore[no-any-return]
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether something is a parameter or a buffer whose shape is not known yet."""
+    return isinstance(param, Uninitialized)

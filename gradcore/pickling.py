@@ -1,0 +1,96 @@
+"""Copies of tensors: ``copy.copy``, ``copy.deepcopy`` and pickles."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from gradcore.autograd.derivatives import TENSORS
+from gradcore.autograd.variables import Meta, new, tensor_type, version_counter, wrap
+from gradcore.backends.registry import resolve
+
+__all__ = ["deep_copy", "reduced", "shallow_copy"]
+
+
+def shallow_copy(t: Any) -> Any:
+    """A leaf with the same memory and attributes."""
+    out = new(type(t))
+    out._array, out._device, out._dtype = t._array, t._device, t._dtype
+    out._edge, out._meta, out._vc = None, None, version_counter(t)
+    if t.requires_grad or t.is_inference():
+        out._meta = Meta()
+        out._meta.requires_grad, out._meta.inference = t.requires_grad, t.is_inference()
+    out.__dict__.update(t.__dict__)
+    return out
+
+
+def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
+    """A leaf with memory of its own, which copies of its views share, and copies of its gradient and attributes."""
+    if not t.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+            "moment.  If you were attempting to deepcopy a module, this may be because of a "
+            "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001"
+        )
+    if id(t) in memo:
+        return memo[id(t)]
+    out = new(type(t))
+    with t._device.backend.use_index(t._device.index):
+        out._array = _copied_memory(t, memo)
+    out._device, out._dtype, out._edge, out._meta, out._vc = t._device, t._dtype, None, None, None
+    memo[id(t)] = out
+    if t.requires_grad:
+        out.requires_grad_()
+    if t._grad is not None:
+        if out._meta is None:
+            out._meta = Meta()
+        out._meta.grad = copy.deepcopy(t._grad, memo)
+    out.__dict__.update(copy.deepcopy(t.__dict__, memo))
+    return out
+
+
+def _copied_memory(t: Any, memo: dict[int, Any]) -> Any:
+    """The tensor's place in a copy of all memory that it is part of, which is copied once for each `memo`."""
+    backend, array = t._device.backend, t._array
+    if t.is_meta or t._device.levels or not array.size or any(s % array.itemsize for s in array.strides):
+        return array.copy()
+    whole = backend.memory_of(array)
+    copies = memo.setdefault(id(_copied_memory), {})
+    place = t._device, backend.address(whole), whole.nbytes
+    if place not in copies:
+        copies[place] = whole, whole.copy()  # the first keeps its address from being another's
+    copied = copies[place][1].view(array.dtype)
+    if array.flags.c_contiguous and array.size == copied.size:
+        return copied.reshape(array.shape)
+    strides, offset = backend.geometry_of(array)
+    return backend.strided(copied, array.shape, strides, offset)
+
+
+def reduced(t: Any) -> tuple[Any, ...]:
+    """What is pickled of a tensor."""
+    array = None if t.is_meta else np.asarray(t.host(), order="C")
+    state = {"requires_grad": t.requires_grad, "dict": dict(t.__dict__)}
+    return _rebuild, (type(t), array, tuple(t.shape), t._dtype, t._device, state)
+
+
+def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
+    """A tensor from its pickle, on the device it was on (or where the fall-back leads)."""
+    place = resolve(where)
+    if array is None:
+        out = TENSORS.empty(shape, dtype=dtype, device=place)
+    else:
+        if not array.flags.writeable:
+            array = array.copy()
+        with place.backend.use_index(place.index):
+            out = wrap(place.backend.from_host(array), place, dtype)
+    if cls is not tensor_type.cls:
+        other: Any = new(cls)
+        other._array, other._device, other._dtype = out._array, out._device, out._dtype
+        other._edge = other._meta = other._vc = None
+        out = other
+    if state["requires_grad"]:
+        out.requires_grad_()
+    out.__dict__.update(state["dict"])
+    return out

@@ -1,0 +1,274 @@
+"""Writing in place over a tensor or a part of it: `fill_`, `zero_`, `copy_`, `index_put_`, ``tensor[key] = value``.
+
+Other operations in place compute their result and copy it; what only moves data is written where it belongs at once.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from gradcore import dispatch
+from gradcore.autograd import views
+from gradcore.autograd.derivatives import TENSORS
+from gradcore.autograd.edges import gradient_edge, requires_grad
+from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.variables import Subclasses, Variable, bump
+from gradcore.dispatch.settings import setting
+from gradcore.dispatch.torch_function import hand_over, overloaded
+from gradcore.indexing import as_view_key, getitem, resolve
+from gradcore.ops.checks import fitting
+from gradcore.ops.geometry import expanded
+from gradcore.ops.indexing import as_indices
+from gradcore.ops.table import OPS, Op
+from gradcore.to import warn_of_real_parts
+from gradcore.tracebacks import shorten
+
+__all__ = ["copy_", "fill_", "fill_diagonal_", "index_put_", "setitem", "zero_"]
+
+
+def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+    """Write over `self` with a kernel, and record the operation that this amounts to.
+
+    Parameters
+    ----------
+    op : Op
+        An operation that does not save its first tensor's value.
+    self : Tensor
+    kernel : str
+        Name of a kernel that writes into its first argument.
+    arrays : tuple
+        The kernel's further arguments.
+    args : tuple
+        The operation's arguments after `self`, for the record.
+    """
+    state = local.state
+    if state.mode > GRAD:
+        return dispatch.apply_inplace(op, (self, *args))
+    dispatch.check_inplace(self, state)
+    if op.name not in dispatch.FILLS:
+        dispatch.check_own_memory(self)
+    tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
+    edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.category > 1 else []
+    recorded = any(edge is not None for edge in edges)
+    if recorded:
+        views.check_recordable(self)
+    state.run(self._device.kernels[kernel], self._array, *arrays)
+    bump(self)
+    if recorded:
+        node = dispatch.make_node(op, (self, *args), tensors, edges, self._device, [self], state)
+        views.rebase(self, (node, 0))
+    return self
+
+
+def fill_(self: Any, value: Any) -> Any:
+    """Write a value, a number or a 0-dim tensor, to every place of the tensor."""
+    if not isinstance(value, Variable):
+        value = setting("fill_", "value", "Number", 0).take(value)
+        return overwrite(OPS["fill_number_"], self, "copy_into", (fitting(value, self._dtype),), (value,))
+    if value._array.ndim:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value._array.ndim} dimensions."
+        )
+    value = TENSORS.to(value, self._device)
+    return overwrite(OPS["fill_tensor_"], self, "copy_into", (_cast(value, self),), (value,))
+
+
+def zero_(self: Any) -> Any:
+    """Write zeros to every place of the tensor."""
+    return overwrite(OPS["zero"], self, "copy_into", (0,), ())
+
+
+def _cast(value: Any, self: Any) -> Any:
+    """The array of a tensor in the dtype of `self`."""
+    if value._dtype is self._dtype:
+        return value._array
+    if value._dtype.is_complex:
+        warn_of_real_parts(self._dtype)
+    return local.state.run(self._device.kernels["astype"], value._array, self._dtype.numpy)
+
+
+def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    """Write the elements of `src`, broadcast and in this tensor's dtype, to this tensor.
+
+    Parameters
+    ----------
+    src : Tensor
+        May lie on another device.
+    non_blocking : bool
+        Whether the host may go on before a copy between devices is done.
+    """
+    if src.__class__ not in Subclasses.plain and (found := overloaded((src,))):
+        return hand_over(type(self).copy_, found, (self, src), {})
+    if isinstance(src, dispatch.Number):
+        src = TENSORS.full((), src, dtype=_python_type(src), device=self._device)
+    elif not isinstance(src, Variable):
+        src = TENSORS.as_tensor(src, device=self._device)
+    if src._array.shape != self._array.shape:
+        expanded(src._array.shape, self._array.shape)
+    if src._device.real is not self._device.real:
+        src = TENSORS.to(src, self._device, non_blocking=non_blocking)
+    return overwrite(OPS["copy"], self, "copy_into", (_cast(src, self),), (src, non_blocking))
+
+
+def _python_type(number: Any) -> type | None:
+    """The type of a Python number, which as a dtype is the one in full; None for others."""
+    return next((kind for kind in (bool, int, float, complex) if isinstance(number, kind)), None)
+
+
+def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """Write `values` (broadcast) to the places given by a tuple of integer or bool tensors, or add them there."""
+    if not isinstance(values, Variable):
+        raise TypeError(f"index_put_(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
+    if isinstance(indices, Variable):
+        raise TypeError("index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not Tensor")
+    if values._dtype is not self._dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {self._dtype.scalar_name} for the "
+            f"destination and {values._dtype.scalar_name} for the source."
+        )
+    indices = as_indices(TENSORS, indices)
+    values = TENSORS.to(values, self._device)
+    arrays = tuple(dispatch.index_array(i, self._device) for i in indices)
+    return overwrite(
+        OPS["index_write"],
+        self,
+        "index_into",
+        (values._array, arrays, accumulate),
+        (values, indices, accumulate),
+    )
+
+
+def setitem(self: Any, key: Any, value: Any) -> None:
+    """Write `value`, a number or a tensor that is broadcast, to the elements at `key`.
+
+    Parameters
+    ----------
+    key : object
+        As for reading.
+    value : Tensor or number
+    """
+    if key is False or _written_at_once(self, key, value):
+        return
+    kind = key.__class__
+    if kind is int or kind is slice or (kind is tuple and as_view_key(key, self._array.shape) is not None):
+        part, indices = getitem(self, key), None
+    else:
+        part, indices = resolve(self, key)
+    if value.__class__ not in Subclasses.plain:
+        if isinstance(value, (np.ndarray, np.generic)):
+            value = TENSORS.as_tensor(value, device=self._device)
+        elif found := overloaded((value,)):
+            hand_over(type(self).__setitem__, found, (self, key, value), {})
+            return
+        elif not isinstance(value, (dispatch.Number, Variable)):
+            raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self._dtype.scalar_name}Tensor")
+    try:
+        if indices is None:
+            if part._array.shape == self._array.shape and _is_whole(part, self):
+                part = self
+            _write_view(part, value)
+            return
+        if not isinstance(value, Variable):
+            value = TENSORS.full((), fitting(value, self._dtype), dtype=self._dtype, device=self._device)
+        index_put_(part, indices, _without_leading_ones(value, part._array.ndim))
+    except BaseException as error:
+        shorten(error)
+        raise
+
+
+def _written_at_once(self: Any, key: Any, value: Any) -> bool:
+    """Write where nothing is recorded and neither device nor dtype differs; whether that was so."""
+    if self._meta is not None or self._edge is not None or local.state.mode > GRAD or self._device.guarded:
+        return False
+    if value.__class__ not in (int, float, bool):
+        if value.__class__ not in Subclasses.plain or requires_grad(value):
+            return False
+        if value._dtype is not self._dtype or value._device is not self._device:
+            return False
+        value = value._array
+    kind = key.__class__
+    if kind is not int and kind is not slice and (kind is not tuple or as_view_key(key, self._array.shape) is None):
+        return False
+    try:
+        local.state.run(operator.setitem, self._array, key, value)
+    except (IndexError, OverflowError, TypeError, ValueError):
+        return False  # the general path says what is wrong
+    bump(self)
+    return True
+
+
+def _is_whole(part: Any, self: Any) -> bool:
+    """Whether a view of one step is the tensor itself."""
+    if part._meta is None or not part._meta.chain:
+        return False
+    op, settings = part._meta.chain[-1]
+    if op is OPS["slice_of"]:
+        _, start, stop, step = settings
+        return step == 1 and not start and (stop is None or stop >= self._array.shape[0])
+    return op is OPS["getitem"] and settings[1] == "AliasBackward0"
+
+
+def _write_view(part: Any, value: Any) -> None:
+    if not isinstance(value, Variable):
+        part.fill_(value)
+        return
+    if _is_same_view(value, part):  # x[key] += y has written to the view already
+        dispatch.check_inplace(part, local.state)
+        return
+    if not value._array.ndim:
+        part.fill_(value)
+    else:
+        copy_(part, _without_leading_ones(value, part._array.ndim))
+
+
+def _is_same_view(value: Any, part: Any) -> bool:
+    """Whether `value` is the part of the tensor that is about to be written, with the same history."""
+    meta, own = value._meta, part._meta
+    if meta is None or own is None or meta.base is None or meta.base is not own.base or meta.chain != own.chain:
+        return False
+    if meta.requires_grad or meta.creation != own.creation:
+        return False
+    return (gradient_edge(value) is None) is (gradient_edge(part) is None)
+
+
+def _without_leading_ones(value: Any, ndim: int) -> Any:
+    """Values may have further dims of size 1 in front."""
+    shape = value._array.shape
+    extra = len(shape) - ndim
+    if extra > 0 and all(n == 1 for n in shape[:extra]):
+        return TENSORS.reshape(value, shape[extra:])
+    return value
+
+
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Write a number to the diagonal of a matrix, or of a tensor whose dims have one size.
+
+    Parameters
+    ----------
+    fill_value : number
+    wrap : bool
+        Whether the diagonal of a tall matrix starts anew below its end, one row apart.
+    """
+    fill_value = setting("fill_diagonal_", "fill_value", "Number", 0).take(fill_value)
+    shape = self._array.shape
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2:
+        if len(set(shape)) != 1:
+            raise RuntimeError("all dimensions of input must be of equal length")
+        size, stride = shape[0], sum(self.stride())
+        TENSORS.as_strided(self, (size,), (stride,), self.storage_offset()).fill_(fill_value)
+        return self
+    TENSORS.diagonal(self).fill_(fill_value)
+    rows, columns = shape
+    if wrap:
+        for start in range(columns + 1, rows, columns + 1):
+            TENSORS.diagonal(TENSORS.slice_of(self, 0, start)).fill_(fill_value)
+    return self
+
+
+for _function in (copy_, fill_, zero_):
+    setattr(TENSORS, _function.__name__, _function)

@@ -1,0 +1,151 @@
+"""Moves between devices and dtypes: the only way in which data changes its device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd import anomaly_mode, forward
+from gradcore.autograd.batch_dims import lift
+from gradcore.autograd.derivatives import TENSORS
+from gradcore.autograd.edges import gradient_edge
+from gradcore.autograd.graph import Node
+from gradcore.autograd.metadata import kind_of
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
+from gradcore.autograd.variables import Variable, new, tick, wrap
+from gradcore.backends.cupy.memory import is_pinned_memory
+from gradcore.backends.registry import resolve
+from gradcore.backends.vmap import Batched, over
+from gradcore.device import device as Device
+from gradcore.errors import warn_once
+from gradcore.ops.reductions import REAL_PARTS
+
+__all__ = ["moved", "parse_to", "to", "to_copy"]
+
+
+def moved(array: Any, source: Any, target: Any, non_blocking: bool = False) -> Any:
+    """A raw array that lies on device `source`, on device `target`.
+
+    With `non_blocking`, the host does not wait for a copy out of page-locked memory.
+    """
+    if source.real is target.real:
+        return array
+    if array.__class__ is Batched:
+        return Batched(moved(array.array, source.real, target.real), array.level)
+    if source.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    source, target = source.real, target.real
+    backend = target.backend
+    with backend.use_index(target.index):
+        if source.backend is backend:
+            return backend.move_between(array, target.index)
+        if non_blocking and source.type == "cpu" and is_pinned_memory(array):
+            return backend.from_pinned(array)
+        return backend.from_host(source.backend.to_host(array))
+
+
+class ToCopyBackward0(Node):
+    """Backward of a move: the engine moves gradients to their node's device, once per device."""
+
+    __slots__ = ("dtype",)
+
+    dtype: dtypes.dtype
+
+    def backward(self, grads: Any, raw: bool) -> Any:
+        if grads is None:
+            return [None]
+        if raw:
+            if grads.dtype == self.dtype.numpy:
+                return [grads]
+            if grads.dtype.kind == "c" and not self.dtype.is_complex:
+                grads = grads.real
+            return [local.state.run(grads.astype, self.dtype.numpy)]
+        if grads._dtype.is_complex and not self.dtype.is_complex:
+            grads = TENSORS.real(grads)
+        return [to(grads, self.dtype)]
+
+
+ToCopyBackward0.__module__ = "builtins"
+
+
+def warn_of_real_parts(dtype: dtypes.dtype) -> None:
+    """Say of a cast of complex numbers what it loses."""
+    if dtype.category in (1, 2):  # a truth value is that of the whole number
+        warn_once(REAL_PARTS)
+
+
+def to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool = False) -> Any:
+    """A copy of `t` on another device or in another dtype, recorded; see `moved`."""
+    state = local.state
+    if state.mode & PROFILE:
+        return state.profiler.call("_to_copy", (t,), _to_copy, t, device, dtype, non_blocking, state)
+    return _to_copy(t, device, dtype, non_blocking, state)
+
+
+def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state: State) -> Any:
+    if state.mode & DUAL:
+        level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
+        if level is not None:
+            out = to_copy(forward.primal(t, level), device, dtype)
+            if dtype.category > 1:
+                tangent = forward.tangent_of(t, level)
+                forward.attach(out, level, to_copy(tangent, over(tangent._device.levels, device), dtype))
+            return out
+    array = t._array
+    if dtype is not t._dtype:
+        if t._dtype.is_complex:
+            warn_of_real_parts(dtype)
+        array = state.run(t._device.kernels["astype"], array, dtype.numpy)
+    elif device is t._device:
+        array = array.copy()
+    out = wrap(moved(array, t._device, device, non_blocking), device, dtype)
+    if state.mode & GRAD and dtype.category > 1:
+        edge = gradient_edge(t)
+        if edge is not None:
+            node = new(ToCopyBackward0)
+            node._device, node._edges, node._hooks, node._seq, node.dtype = device, (edge,), None, tick(), t._dtype
+            node._kinds = (kind_of(out),)
+            out._edge = (node, 0)
+            if state.mode & ANOMALY:
+                anomaly_mode.note(node, (t,), (out,))
+    return out
+
+
+def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool, bool]:
+    """The device, dtype, `copy` and `non_blocking` of a call ``t.to(...)`` in any of its forms."""
+    rest = list(args)
+    device, dtype = named.pop("device", None), named.pop("dtype", None)
+    other, invalid = named.pop("other", None), False
+    if rest and isinstance(rest[0], Variable):
+        other = rest.pop(0)
+    elif rest and (isinstance(rest[0], (dtypes.dtype, type))):
+        dtype = rest.pop(0)
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, int, Device))):
+        device = rest.pop(0)
+        if rest:
+            dtype = rest.pop(0)
+            invalid = not (dtype is None or isinstance(dtype, (dtypes.dtype, type)))
+    names = ("non_blocking", "copy")
+    flags = [named.pop(name) if name in named else rest.pop(0) if rest else False for name in names]
+    named.pop("memory_format", None)
+    if invalid or rest or named or not all(isinstance(flag, bool) for flag in flags):
+        given = ", ".join([type(a).__name__ for a in args] + [f"{n}={type(v).__name__}" for n, v in named.items()])
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({given}), but expected a device, a dtype, a "
+            "device and a dtype, or a Tensor, and then the flags non_blocking and copy"
+        )
+    if other is not None:
+        device, dtype = other._device, other._dtype
+    target = t._device if device is None else over(t._device.levels, resolve(device))
+    wanted = t._dtype if dtype is None else dtypes.as_dtype(dtype)
+    return target, wanted, flags[1], flags[0]
+
+
+def to(t: Any, *args: Any, **named: Any) -> Any:
+    """The tensor on another device or in another dtype; itself where nothing changes."""
+    device, dtype, copy, non_blocking = parse_to(t, args, named)
+    if device is t._device and dtype is t._dtype and not copy:
+        return t
+    if device.levels and not set(device.levels) <= set(t._device.levels):
+        t = lift(t, device)
+    return to_copy(t, device, dtype, non_blocking)
