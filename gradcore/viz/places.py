@@ -7,7 +7,7 @@ import sys
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from gradcore.autograd.origins import Origin
+from gradcore.autograd.anomaly_mode import Origin
 from gradcore.tracebacks import is_own, line_name
 
 __all__ = ["Place", "here", "of_node"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import requires_grad
-from gradcore.autograd.function_batches import batched_call, lifted
-from gradcore.autograd.function_calls import bind, call
+from gradcore.autograd.function.call import bind, call
+from gradcore.autograd.function.vmap import batched_call, lifted
 from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import Node
