@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.ops.annotations import Ints, Sizes, Steps
-from gradcore.ops.checks import cpp_type
+from gradcore.ops.checks import check_implemented, cpp_type
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.spatial import DIMS, for_convolution
@@ -86,6 +86,7 @@ def _samples():
     samples=_samples,
 )
 def convolution(
+    F,
     self,
     weight,
     bias=None,
@@ -108,6 +109,23 @@ def convolution(
     >>> gc.convolution(gc.ones(1, 1, 4), gc.ones(1, 1, 2))
     tensor([[[2., 2., 2.]]])
     """
+    check_implemented(_kernel_name(self.ndim - 2, transposed), self, "b")
+    if transposed:
+        parts = zip(self.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True)
+        size = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in parts]
+        out = F.conv_input(self, weight, size, stride, padding, dilation, groups)
+    else:
+        out = F.conv(self, weight, stride, padding, dilation, groups)
+    if bias is not None:
+        out += bias.reshape(-1, *(1,) * (out.ndim - 2))
+    return out
+
+
+def _kernel_name(n: int, transposed: bool) -> str:
+    """The kernel that PyTorch names in errors; one dim is computed as two."""
+    if transposed:
+        return f"slow_conv_transpose{max(n, 2)}d_out_cpu"
+    return "compute_columns3d" if n == 3 else "slow_conv2d_cpu"
 
 
 @convolution.vjp("self")
@@ -229,8 +247,6 @@ def _check_operands(n: int, input: Any, weight: Any, bias: Any, groups: int, tra
     """Raise PyTorch's errors for weights and biases that do not fit the input."""
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
-    if input.dtype.category == 0:
-        raise NotImplementedError(f"\"slow_conv{n}d_cpu\" not implemented for 'Bool'")
     sizes = list(weight.shape)
     if weight.ndim != n + 2:
         raise RuntimeError(

@@ -30,32 +30,6 @@ class Windows:
         """The array library that convolutions are computed with."""
         return self.xp
 
-    def convolution(
-        self,
-        x: Any,
-        weight: Any,
-        bias: Any,
-        stride: Ints,
-        padding: Ints,
-        dilation: Ints,
-        transposed: bool,
-        output_padding: Ints,
-        groups: int,
-    ) -> Any:
-        if transposed:
-            size = [
-                (n - 1) * s - 2 * p + d * (k - 1) + o + 1
-                for n, k, s, p, d, o in zip(
-                    x.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True
-                )
-            ]
-            out = self.conv_input(x, weight, size, stride, padding, dilation, groups)
-        else:
-            out = self.conv(x, weight, stride, padding, dilation, groups)
-        if bias is not None:
-            out += bias.reshape(-1, *(1,) * (out.ndim - 2))
-        return out
-
     def conv(self, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
         settings = (stride, padding, dilation, groups)
         return convolution.conv(self.conv_library, x, weight, *settings, self.conv_kernels)
