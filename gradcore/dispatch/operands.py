@@ -14,6 +14,7 @@ from gradcore.autograd.variables import Variable, new, tensor_type
 from gradcore.backends.registry import CPU
 from gradcore.backends.vmap.devices import over
 from gradcore.errors import OutOfMemoryError
+from gradcore.ops.checks import no_kernel
 from gradcore.ops.table import Op
 
 __all__ = [
@@ -146,7 +147,7 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
         return error
     given = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, Variable)]
     unlike = next((t for t in given if t._dtype.category != dtypes.FLOATING), given[0])
-    return NotImplementedError(f"\"{op.name}_{unlike._device.type}\" not implemented for '{unlike._dtype.scalar_name}'")
+    return no_kernel(f"{op.name}_{unlike._device.type}", unlike._dtype)
 
 
 def shape_error(tensors: Sequence[Any]) -> Exception | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from gradcore.ops.annotations import Number
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.parameters import Parameter
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
@@ -156,8 +157,7 @@ def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = 
     """
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
-    if self.dtype.category != 2:
-        raise NotImplementedError(f"\"rrelu_with_noise_out_cpu\" not implemented for '{self.dtype.scalar_name}'")
+    check_implemented("rrelu_with_noise_out_cpu", self, "bic")
     noise = F.drawn_like("uniform", self, lower, upper) if training else (lower + upper) / 2
     return F.rrelu_with_noise_(self, noise) if inplace else F.rrelu_with_noise(self, noise)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradcore.ops.activations import tanh_gelu_slope
 from gradcore.ops.annotations import Number
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.linear import addmm, gradient_of_summand, scaled
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
@@ -134,9 +135,8 @@ def addmm_activation(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1
     >>> gc._addmm_activation(gc.tensor([-10.0, 0.0]), gc.ones(1, 2), gc.eye(2))
     tensor([[0., 1.]])
     """
-    name = mat1.dtype.scalar_name
-    if use_gelu and (mat1.dtype.category < 2 or mat1.is_complex()):
-        raise NotImplementedError(f"\"GeluKernelImpl\" not implemented for '{name}'")
+    if use_gelu:
+        check_implemented("GeluKernelImpl", mat1, "bic")
     if mat1.is_complex():
         raise NotImplementedError("clamp is not supported for complex types")
     if use_gelu:

@@ -6,7 +6,7 @@ from math import sqrt
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.ops.checks import cpp_type
+from gradcore.ops.checks import check_implemented, cpp_type
 from gradcore.ops.samples import bools, case, floats
 from gradcore.ops.table import composite, general
 
@@ -179,8 +179,7 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {names[0]} key.dtype: "
             f"{names[1]} and value.dtype: {names[2]} instead."
         )
-    if query.dtype.category < 2:
-        raise NotImplementedError(f"\"softmax_lastdim_kernel_impl\" not implemented for '{query.dtype.scalar_name}'")
+    check_implemented("softmax_lastdim_kernel_impl", query, "bi")
     if attn_mask is not None:
         if attn_mask.dtype not in (dtypes.bool_, dtypes.float32, query.dtype):
             raise RuntimeError(

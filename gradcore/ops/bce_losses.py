@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.errors import warn
-from gradcore.ops.checks import check_castable, check_floating
+from gradcore.ops.checks import check_castable, check_implemented
 from gradcore.ops.losses import chosen_reduction, reduced, upstream
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
@@ -193,7 +193,7 @@ def binary_cross_entropy_with_logits(
     reduction = chosen_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
-    check_floating("log_sigmoid_cpu", input)
+    check_implemented("log_sigmoid_cpu", input, "bi")
     tensors = [t for t in (input, target, weight, pos_weight) if t is not None]
     common = reduce_(dtypes.promote_types, (t.dtype for t in tensors))
     check_castable(common, target.dtype)

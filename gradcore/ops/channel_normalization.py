@@ -12,7 +12,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.backends.vmap.messages import BATCH_NORM
-from gradcore.ops.checks import check_floating
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.normalization import Needs, along_input, check_parameters, plus, with_zeros
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
@@ -154,7 +154,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
                 f"shape {list(tensor.shape)} and input of shape {sizes}"
             )
     _check_count([sizes[0] * sizes[1] // num_groups, num_groups, *sizes[2:]])
-    check_floating("GroupNormKernelImpl", input)
+    check_implemented("GroupNormKernelImpl", input, "bi")
     check_parameters(input, weight, bias)
     return F.native_group_norm(input, weight, bias, num_groups, eps)[0]
 
@@ -291,7 +291,7 @@ def _batch_norm(
     for name, tensor in given.items():
         if tensor is not None and prod(tensor.shape) != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {prod(tensor.shape)}")
-    check_floating("batch_norm", input)
+    check_implemented("batch_norm", input, "bi")
     check_parameters(input, *given.values())
     if not prod(input.shape):
         return F.clone(input)
@@ -425,7 +425,7 @@ def instance_norm(
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
-    check_floating("batch_norm", input)
+    check_implemented("batch_norm", input, "bi")
     check_parameters(input, running_mean, running_var, weight, bias)
     batch, channels = input.shape[:2]
     apart = F.reshape(input, (1, batch * channels, *input.shape[2:]))

@@ -11,25 +11,42 @@ from gradcore.ops.shapes import all_dims
 
 __all__ = [
     "check_castable",
-    "check_floating",
     "check_implemented",
     "check_reducible",
     "cpp_type",
+    "dtype_of",
     "fitting",
+    "no_kernel",
     "overflow",
-    "scalar_name",
 ]
 
 
-def scalar_name(array: Any) -> str:
-    """The name of an array's dtype in PyTorch's messages."""
-    return dtypes.from_numpy(array.dtype).scalar_name
+def dtype_of(operand: Any) -> dtypes.dtype:
+    """The dtype of a tensor or an array."""
+    dtype = operand.dtype
+    return dtype if isinstance(dtype, dtypes.dtype) else dtypes.from_numpy(dtype)
 
 
-def check_implemented(kernel: str, array: Any, kinds: str) -> None:
-    """Raise for an array whose dtype's kind (``"b"``, ``"i"``, ``"f"``, ``"c"``) is among those without the kernel."""
-    if array.dtype.kind in kinds:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_name(array)}'")
+def no_kernel(kernel: str, dtype: dtypes.dtype) -> NotImplementedError:
+    """PyTorch's error for a kernel that does not exist for a dtype."""
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{dtype.scalar_name}'")
+
+
+def check_implemented(kernel: str, operand: Any, without: str) -> None:
+    """Raise for an operand of a category that has no such kernel.
+
+    Parameters
+    ----------
+    kernel : str
+        As PyTorch names it.
+    operand : Tensor or array
+        Whose dtype is checked.
+    without : str
+        Letters of the categories: ``"b"`` bools, ``"i"`` integers, ``"f"`` real and ``"c"`` complex numbers.
+    """
+    dtype = dtype_of(operand)
+    if "bifc"[dtype.category] in without:
+        raise no_kernel(kernel, dtype)
 
 
 def check_reducible(
@@ -62,13 +79,6 @@ def check_castable(result: dtypes.dtype, output: dtypes.dtype) -> None:
         raise RuntimeError(
             f"result type {result.scalar_name} can't be cast to the desired output type {output.scalar_name}"
         )
-
-
-def check_floating(kernel: str, *tensors: Any) -> None:
-    """Raise for tensors of integers or bools where the kernel is one for real or complex numbers."""
-    for tensor in tensors:
-        if tensor is not None and tensor.dtype.category < 2:
-            raise NotImplementedError(f"\"{kernel}\" not implemented for '{tensor.dtype.scalar_name}'")
 
 
 #: The C++ types of PyTorch's messages.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.losses import chosen_reduction, reduced
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import bilinear, composite, constant, general, linear
@@ -209,11 +210,6 @@ def _check_sizes(sizes: tuple[int, ...], found: tuple[int, ...]) -> None:
     raise RuntimeError(f"Expected target size {list(wanted)}, got {list(found)}")
 
 
-def _check_floating(kernel: str, input: Any) -> None:
-    if input.dtype.category < 2:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{input.dtype.scalar_name}'")
-
-
 def _check_weight(input: Any, weight: Any) -> None:
     if weight is not None and weight.dtype is not input.dtype:
         raise RuntimeError(f"expected scalar type {input.dtype.scalar_name} but found {weight.dtype.scalar_name}")
@@ -267,7 +263,7 @@ def nll_loss(
     reduction = chosen_reduction(reduction, size_average, reduce)
     target = _checked_target(F, input, target, weight)
     _check_weight(input, weight)
-    _check_floating("nll_loss_out_frame", input)
+    check_implemented("nll_loss_out_frame", input, "bi")
     return _nll(F, input, target, weight, reduction, ignore_index)[0]
 
 
@@ -334,7 +330,7 @@ def cross_entropy(
     reduction = chosen_reduction(reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
-    _check_floating("log_softmax_lastdim_kernel_impl", input)
+    check_implemented("log_softmax_lastdim_kernel_impl", input, "bi")
     if input.shape == target.shape and input.ndim:
         return _of_probabilities(F, input, target, weight, reduction, ignore_index, label_smoothing)
     target = _checked_target(F, input, target, weight)

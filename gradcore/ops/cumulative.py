@@ -141,7 +141,7 @@ def logcumsumexp(F, self, dim: int):
     >>> gc.logcumsumexp(gc.tensor([0.0, 0.0, 0.0]), dim=0)
     tensor([0.0000, 0.6931, 1.0986])
     """
-    check_implemented("logcumsumexp_out_cpu", self, "biu")
+    check_implemented("logcumsumexp_out_cpu", self, "bi")
     return along(F.logcumsumexp_along, self, dim)
 
 

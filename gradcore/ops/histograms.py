@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.ops.checks import check_implemented, scalar_name
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite, constant, linear
 
@@ -31,8 +31,7 @@ def bincount(F, self, weights=None, minlength: int = 0):
     >>> gc.bincount(gc.tensor([0, 1, 1, 3]))
     tensor([1, 2, 0, 1])
     """
-    if self.dtype.kind not in "iu":
-        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{scalar_name(self)}'")
+    check_implemented("bincount_cpu", self, "bfc")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if self.ndim != 1:
@@ -70,7 +69,7 @@ def histc(F, self, bins: int = 100, min: float = 0, max: float = 0):
         raise RuntimeError(f"torch.histc: range of [{min}, {max}] is not finite")
     if max < min:
         raise RuntimeError("torch.histc: max must be larger than min")
-    check_implemented("histogram_cpu", self, "biuc")
+    check_implemented("histogram_cpu", self, "bic")
     return F.histogram_of(self, bins, min, max)
 
 
@@ -145,8 +144,7 @@ def _counts(F, x, edges, weight, density: bool):
 
 
 def _check_histogram(input, weight):
-    if not input.dtype.is_floating_point:
-        raise NotImplementedError(f"\"histogramdd\" not implemented for '{input.dtype.scalar_name}'")
+    check_implemented("histogramdd", input, "bic")
     if input.ndim < 2:
         raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
     if weight is None:

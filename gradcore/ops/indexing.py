@@ -7,6 +7,7 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.errors import warn
 from gradcore.ops.annotations import Indices, Ints, Number
+from gradcore.ops.checks import dtype_of, no_kernel
 from gradcore.ops.gather_scatter import number_for, reduced_gradients, samples_of
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, ints
@@ -468,10 +469,9 @@ def repeated_places(F, self):
     """``0`` so many times as the first element says, ``1`` so many times as the second, and so on."""
     if self.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
-    if dtypes.from_numpy(self.dtype) not in (dtypes.int64, dtypes.int32):
-        raise NotImplementedError(
-            f"\"repeat_interleave\" not implemented for '{dtypes.from_numpy(self.dtype).scalar_name}'"
-        )
+    dtype = dtype_of(self)
+    if dtype not in (dtypes.int64, dtypes.int32):
+        raise no_kernel("repeat_interleave", dtype)
     if not self.size:
         return F.xp.zeros(0, self.dtype)
     if int(F.xp.amin(self)) < 0:

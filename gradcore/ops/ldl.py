@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore.ops.checks import scalar_name
+from gradcore.ops.checks import dtype_of
 from gradcore.ops.matrix_checks import check_matrix, check_square
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, constants, floats, values
@@ -77,7 +77,8 @@ def _check_solve(LD, pivots, B):
             f"{list(pivots.shape)} instead"
         )
     if pivots.dtype.kind not in "iu":
-        raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {scalar_name(pivots)}")
+        name = dtype_of(pivots).scalar_name
+        raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {name}")
 
 
 @general(

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.errors import warn
-from gradcore.ops.checks import check_castable, check_floating
+from gradcore.ops.checks import check_castable, check_implemented
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import camel_case, composite, general
 
@@ -194,7 +194,7 @@ def mse_loss(
     input, target = pair(F, input, target)
     if weight is not None:
         return weighted(F, F.square(input - target), weight, given, reduction)
-    check_floating("mse_cpu", input)
+    check_implemented("mse_cpu", input, "bi")
     return F.mse_loss_of(input, target, reduction, 1.0)
 
 
@@ -256,7 +256,7 @@ def smooth_l1_loss(
     input, target = pair(F, input, target)
     if beta == 0:
         return reduced(F, F.abs(input - target), reduction)
-    check_floating("smooth_l1_cpu", input)
+    check_implemented("smooth_l1_cpu", input, "bi")
     return F.smooth_l1_loss_of(input, target, reduction, beta)
 
 
@@ -279,7 +279,7 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     given = input
     input, target = pair(F, input, target)
-    check_floating("huber_cpu", input)
+    check_implemented("huber_cpu", input, "bi")
     check_castable(input.dtype, given.dtype)
     if weight is None:
         return F.to(F.huber_loss_of(input, target, reduction, delta), given.dtype)

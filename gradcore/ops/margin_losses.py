@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.ops.checks import check_castable, check_floating
+from gradcore.ops.checks import check_castable, check_implemented
 from gradcore.ops.cross_entropy import weights_of
 from gradcore.ops.losses import chosen_reduction, reduced, upstream
 from gradcore.ops.samples import case, floats, ints
@@ -75,7 +75,7 @@ def soft_margin_loss(
     reduction = chosen_reduction(reduction, size_average, reduce)
     wanted = input.dtype
     check_castable(dtypes.promote_types(wanted, target.dtype), wanted)
-    check_floating("soft_margin", input)
+    check_implemented("soft_margin", input, "bi")
     if input.shape != target.shape:
         input, target = F.broadcast_tensors(input, target)
     return F.soft_margin(input, F.to(target, wanted), reduction)

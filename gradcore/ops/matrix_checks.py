@@ -5,22 +5,16 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from gradcore import dtypes
+from gradcore.ops.checks import dtype_of
 
 __all__ = ["check_floating", "check_matrix", "check_solvable", "check_square", "is_vector"]
 
 
-def _name(x: Any) -> tuple[str, int]:
-    """The dtype's name in messages, and its category."""
-    dtype = x.dtype if isinstance(x.dtype, dtypes.dtype) else dtypes.from_numpy(x.dtype)
-    return dtype.scalar_name, dtype.category
-
-
 def check_floating(caller: str, x: Any) -> None:
     """Refuse integers and bools."""
-    name, category = _name(x)
-    if category < 2:
-        raise RuntimeError(f"{caller}: Expected a floating point or complex tensor as input. Got {name}")
+    dtype = dtype_of(x)
+    if dtype.category < 2:
+        raise RuntimeError(f"{caller}: Expected a floating point or complex tensor as input. Got {dtype.scalar_name}")
 
 
 def check_matrix(caller: str, x: Any, name: str = "A") -> None:
@@ -47,10 +41,11 @@ def is_vector(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def check_solvable(caller: str, a: Any, b: Any, left: bool, vector: bool = False) -> None:
     """Refuse systems ``a @ x = b`` (``x @ a = b`` if not `left`) whose shapes or dtypes do not fit."""
     check_square(caller, a)
-    if _name(a) != _name(b):
+    first, second = (dtype_of(x) for x in (a, b))
+    if first is not second:
         raise RuntimeError(
-            f"{caller}: Expected A and B to have the same dtype, but found A of type {_name(a)[0]} and B of type "
-            f"{_name(b)[0]} instead"
+            f"{caller}: Expected A and B to have the same dtype, but found A of type {first.scalar_name} and B of type "
+            f"{second.scalar_name} instead"
         )
     for back in range(3, min(a.ndim, b.ndim) + 1):
         if a.shape[-back] != b.shape[-back] and 1 not in (a.shape[-back], b.shape[-back]):

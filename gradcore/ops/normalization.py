@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.ops.checks import check_floating
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 
@@ -179,7 +179,7 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
     shape = _checked_shape(input, normalized_shape)
     _check_like("weight", weight, shape)
     _check_like("bias", bias, shape)
-    check_floating("LayerNormKernelImpl", input)
+    check_implemented("LayerNormKernelImpl", input, "bi")
     check_parameters(input, weight, bias)
     return F.native_layer_norm(input, weight, bias, len(shape), eps)[0]
 
@@ -259,7 +259,7 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
     """
     shape = _checked_shape(input, normalized_shape)
     _check_like("weight", weight, shape)
-    check_floating("rms_norm", input)
+    check_implemented("rms_norm", input, "bi")
     if eps is None:
         eps = dtypes.finfo(input.dtype).eps
     if input.dtype.is_floating_point and (weight is None or weight.dtype is input.dtype):

@@ -11,6 +11,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.ops.annotations import Ints, OutputSizes, Sizes, Steps
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.spatial import DIMS, each, for_pooling
 from gradcore.ops.table import bilinear, composite, general, linear
@@ -346,9 +347,7 @@ def _declare_avg_pool(n: int) -> None:
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
         whole = input.dtype is dtypes.int64
-        if input.dtype.category != 2 and not whole:
-            kernel_name = "avg_pool2d" if n < 3 else "avg_pool3d_out_frame"
-            raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{input.dtype.scalar_name}'")
+        check_implemented("avg_pool2d" if n < 3 else "avg_pool3d_out_frame", input, "bc" if whole else "bic")
         out = F.avg_pool(input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
         return F.to(F.trunc(out), dtypes.int64) if whole else out
 
@@ -387,9 +386,7 @@ def _declare_adaptive(n: int) -> None:
         sizes = _output_size(mean, input, n, output_size)
         if prod(sizes) == 1 and n > 1:
             return F.mean(input, tuple(range(-n, 0)), True)
-        if input.dtype.category != 2:
-            kernel = f"adaptive_avg_pool{max(n, 2)}d"
-            raise NotImplementedError(f'"{kernel}" not implemented for {input.dtype.scalar_name!r}')
+        check_implemented(f"adaptive_avg_pool{max(n, 2)}d", input, "bic")
         return F.adaptive_avg_pool(input, sizes)
 
     adaptive_avg_nd.__doc__ = f"""The means of `output_size` equal parts of {DIMS[n]}; None keeps the size of a dim."""
@@ -478,8 +475,7 @@ def _declare_lp_pool(n: int) -> None:
         if abs(norm_type) == inf:
             return _extreme(F, input, norm_type, kernel, stride, ceil_mode)
         windows = _windows(name, input, n, kernel, stride, 0)
-        if input.dtype.category > 2:
-            raise NotImplementedError(f"\"avg_pool{min(n, 2)}d\" not implemented for '{input.dtype.scalar_name}'")
+        check_implemented(f"avg_pool{min(n, 2)}d", input, "c")
         out = F.avg_pool(F.pow(input, float(norm_type)), *windows[:3], ceil_mode, True, None)
         return F.pow(F.mul(F.sign(out) * F.relu(F.abs(out)), prod(kernel)), 1.0 / norm_type)
 

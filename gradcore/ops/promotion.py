@@ -14,7 +14,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.dtypes import dtype
-from gradcore.ops.checks import cpp_type
+from gradcore.ops.checks import cpp_type, no_kernel
 
 __all__ = ["RULES", "common_dtype", "converts_no_floats", "is_number", "keeps_floats", "promoted", "same_dtypes"]
 
@@ -188,8 +188,7 @@ def refusing(rule: Rule, categories: frozenset[int]) -> Rule:
     def checked(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
         compute, result = rule(op, tensors, numbers, args)
         if compute.category in categories:
-            where = tensors[0]._device.type
-            raise NotImplementedError(f"\"{op.name}_{where}\" not implemented for '{compute.scalar_name}'")
+            raise no_kernel(f"{op.name}_{tensors[0]._device.type}", compute)
         return compute, result
 
     return checked

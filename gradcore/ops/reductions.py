@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradcore import dtypes
 from gradcore.errors import warn_once
 from gradcore.ops.annotations import Dims, DType
-from gradcore.ops.checks import scalar_name
+from gradcore.ops.checks import dtype_of
 from gradcore.ops.samples import bools, case, floats, ints
 from gradcore.ops.shapes import along, axes, kept, reduced_size
 from gradcore.ops.table import composite, constant, general, linear
@@ -109,7 +109,7 @@ def mean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = Non
     tensor([1.5000, 3.5000])
     """
     if (self.dtype.kind in "biu") if dtype is None else dtype.category < 2:
-        which, name = ("Input", scalar_name(self)) if dtype is None else ("Optional", dtype.scalar_name)
+        which, name = ("Input", dtype_of(self).scalar_name) if dtype is None else ("Optional", dtype.scalar_name)
         raise RuntimeError(
             f"mean(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype. "
             f"Got: {name}"

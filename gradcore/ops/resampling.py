@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.errors import warn
 from gradcore.ops.annotations import Ints
-from gradcore.ops.checks import check_floating
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import check_elements
 from gradcore.ops.table import composite, linear
@@ -179,7 +179,7 @@ def interpolate(
     if not input.shape[1]:
         raise RuntimeError(f"Non-empty {n + 2}D data tensor expected but got a tensor with sizes {list(input.shape)}")
     if not mode.startswith("nearest"):
-        check_floating(f"upsample_{mode}{n}d", input)
+        check_implemented(f"upsample_{mode}{n}d", input, "bi")
     return F.resample(input, sizes, scales, mode, bool(align_corners), antialias)
 
 

@@ -139,7 +139,7 @@ def log_softmax_backward(F, grad, y, dim: int):
 
 def _computed(F, kernel, kernel_name, self, dim, dtype):
     if dtype is None:
-        check_implemented(kernel_name, self, "biuc")
+        check_implemented(kernel_name, self, "bic")
         return along(kernel, self, dim)
     return accumulated(F, lambda x, wanted: along(kernel, x if wanted is None else F.to(x, wanted), dim), self, dtype)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore import dtypes
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.minmax import placed, taken
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import along, wrap_dim
@@ -211,8 +212,7 @@ def _inserted(F, name, sequence, values, out_int32, right, sorter):
     if values.dtype is not sequence.dtype:
         common = dtypes.promote_types(values.dtype, sequence.dtype)
         values, sequence = F.to(values, common), F.to(sequence, common)
-    if values.dtype.category in (0, 3):
-        raise NotImplementedError(f"\"searchsorted_out_cpu\" not implemented for '{values.dtype.scalar_name}'")
+    check_implemented("searchsorted_out_cpu", values, "bc")
     found = F.search(sequence, values, right, sorter)
     return F.to(found, dtypes.int32) if out_int32 else found
 

@@ -14,6 +14,7 @@ from gradcore.backends.random import philox
 from gradcore.backends.vmap.messages import RANDOM_INPLACE
 from gradcore.dispatch import check_inplace, write
 from gradcore.dispatch.settings import setting
+from gradcore.ops.checks import no_kernel
 from gradcore.ops.table import camel_case
 from gradcore.random.drawing import check_bounds, depending, different_levels, integers, sample
 from gradcore.random.functions import bernoulli, check_probability, multinomial
@@ -51,7 +52,7 @@ def _filler(
             check(*parameters)
         dtype, shape = self._dtype, self._array.shape
         if dtype.category < 2:
-            raise NotImplementedError(f"\"{fill.__name__}\" not implemented for '{dtype.scalar_name}'")
+            raise no_kernel(fill.__name__, dtype)
         if dtype.is_complex:
             parts = sample(distribution, (*shape, 2), dtype.to_real(), self._device, generator, *parameters)
             return _fill(self, TENSORS.view_as_complex(parts), node)

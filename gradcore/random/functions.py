@@ -24,7 +24,7 @@ from gradcore.device import DeviceLike
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import overridable
 from gradcore.dtypes import DTypeLike
-from gradcore.ops.checks import check_floating, fitting
+from gradcore.ops.checks import check_implemented, fitting, no_kernel
 from gradcore.ops.geometry import broadcast_shape
 from gradcore.random.drawing import all_words, depending, different_levels, draw, integers, sample
 from gradcore.random.generator import Generator, default_generator
@@ -55,7 +55,7 @@ def _floating(
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
     if wanted.category < 2:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{wanted.scalar_name}'")
+        raise no_kernel(name, wanted)
     distribution = philox.uniform if name == "rand" else philox.normal
     if wanted.is_complex:
         real = wanted.to_real()
@@ -294,7 +294,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     tensor([0., 1., 1.])
     """
     if not input._dtype.is_floating_point and p is None:
-        raise NotImplementedError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{input._dtype.scalar_name}'")
+        raise no_kernel("bernoulli_tensor_cpu_p_", input._dtype)
     where, shape = input._device, input._array.shape
     if p is None:
         _refuse_where(~((input >= 0) & (input <= 1)), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
@@ -415,7 +415,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     >>> gc.poisson(gc.tensor([0.0, 0.0]))
     tensor([0., 0.])
     """
-    check_floating("poisson_cpu", input)
+    check_implemented("poisson_cpu", input, "bi")
     _refuse_capture("poisson", input)
     if TENSORS.holds_anywhere(~(input >= 0)):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")

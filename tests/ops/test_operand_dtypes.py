@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -156,3 +157,33 @@ def test_results_lie_in_order(op: Op) -> None:
             ]  # fmt: skip
             for out in outcome(case, tensors) or ():
                 assert out.is_contiguous(), (case.label, step, out.stride())
+
+
+# -- kernels that do not exist for a dtype ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolutions_refuse_bools(n: int, transposed: bool, device: str) -> None:
+    kernel = {(3, False): "compute_columns3d"}.get((n, transposed), f"slow_conv{'_transpose' * transposed}{max(n, 2)}d")
+    function = getattr(gc.nn.functional, f"conv{'_transpose' * transposed}{n}d")
+    settings = ((1,) * n, (0,) * n, (1,) * n, transposed, (0,) * n)
+    calls = {
+        "function": lambda x, w: function(x, w),
+        "without a batch": lambda x, w: function(x[0], w),
+        "operation": lambda x, w: gc.convolution(x, w, None, *settings),
+        "batches": lambda x, w: gc.func.vmap(lambda each: function(each, w))(x[None]),
+    }
+    x, w = gc.ones(2, 2, *(3,) * n, device=device), gc.ones(2, 2, *(2,) * n, device=device)
+    for name, call in calls.items():
+        assert call(x.long(), w.long()).dtype is gc.int64, name
+        with pytest.raises(NotImplementedError, match=rf"\"{kernel}.* not implemented for 'Bool'"):
+            call(x.bool(), w.bool())
+
+
+def test_one_place_says_what_is_not_implemented() -> None:
+    """Operations say it through `check_implemented`; kernels of products know of bools alone."""
+    root = Path(gc.__file__).parent
+    found = {str(p.relative_to(root)) for p in root.rglob("*.py") if "\" not implemented for '" in p.read_text()}
+    assert {name for name in found if not name.startswith("backends/")} == {"ops/checks.py"}

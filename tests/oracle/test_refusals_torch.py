@@ -24,6 +24,10 @@ CALLS = [
     *(f"xp.{f}([{args}])" for f in ("hstack", "vstack", "dstack", "column_stack") for args in ("3", "xp.ones(2), 3")),
     *(f"xp.einsum({args})" for args in ("3, xp.ones(2)", "None, xp.ones(2)", "'i', 3", "'i', [xp.ones(2), 3]",
       "xp.ones(2), [0.5]", "xp.ones(2), ['i']", "xp.ones(2), [0], [0.5]", "xp.ones(2), [0], [0]", "'i', xp.ones(2)")),
+    *(f"F.conv{t}{n}d(*2 * (xp.ones(2, 2, {'2, ' * n}dtype=xp.{d}),))"
+      for t in ("", "_transpose") for n in (1, 2, 3) for d in ("bool", "int64", "float32")),
+    *(f"xp.{f}(*2 * (xp.ones({s}, dtype=xp.{d}),))"
+      for f, s in (("mm", "2, 2"), ("bmm", "2, 2, 2"), ("dot", "2"), ("kron", "2")) for d in ("bool", "int64")),
     "setattr(xp.ones(2), 'data', xp.ones(2, device='meta'))",
     "setattr(xp.ones(2, device='meta'), 'data', xp.ones(2))",
     "setattr(xp.nn.Parameter(xp.ones(2)), 'data', xp.ones(2, device='meta'))",

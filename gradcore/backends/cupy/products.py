@@ -88,7 +88,7 @@ class CudaProducts(CudaKernels, Products):
 
     def _product(self, a: Any, b: Any) -> Any:
         if a.dtype.kind == "b":
-            raise RuntimeError("\"addmm_cuda\" not implemented for 'Bool'")
+            raise NotImplementedError("\"addmm_cuda\" not implemented for 'Bool'")
         return self._vectors(a, b) if a.ndim == 1 == b.ndim else self._multiplied(a, b)
 
     def _vectors(self, a: Any, b: Any) -> Any:

@@ -47,7 +47,7 @@ class Products:
     def _integer_product(self, a: Any, b: Any) -> Any:
         """BLAS has no integers: float64 holds the sums exactly where they stay below 2**53."""
         if a.dtype.kind == "b":
-            raise RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Bool'")
+            raise NotImplementedError("\"addmm_impl_cpu_\" not implemented for 'Bool'")
         if self.host_scalars and a.size and b.size and a.size * b.shape[-1] > 10_000:
             largest = [max(-int(x.min()), int(x.max())) for x in (a, b)]
             if largest[0] * largest[1] * a.shape[-1] < 2**53:
