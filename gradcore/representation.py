@@ -8,7 +8,7 @@ from gradcore import dtypes, printing
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.variables import Subclasses, wrap
 from gradcore.backends.registry import CPU
-from gradcore.backends.vmap import Batched, under
+from gradcore.backends.vmap import BatchedArray, unbatched_device
 
 __all__ = ["text_of"]
 
@@ -45,9 +45,9 @@ def text_of(t: Any) -> str:
 def _batched_text(t: Any) -> str:
     """A tensor inside `vmap`, with all samples."""
     level = t._device.levels[-1]
-    if t._array.__class__ is not Batched:
-        return repr(wrap(t._array, under(t._device, level), t._dtype))
-    samples = repr(wrap(t._array.array, under(t._device, level), t._dtype))
+    if t._array.__class__ is not BatchedArray:
+        return repr(wrap(t._array, unbatched_device(t._device, level), t._dtype))
+    samples = repr(wrap(t._array.array, unbatched_device(t._device, level), t._dtype))
     indented = samples.replace("\n", "\n    ")
     return f"BatchedTensor(lvl={len(t._device.levels)}, bdim=0, value=\n    {indented}\n)"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd import anomaly_mode, forward
-from gradcore.autograd.batch_dims import lift
+from gradcore.autograd.batch_dims import broadcast_to_batch
 from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import Node
@@ -15,7 +15,7 @@ from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
 from gradcore.autograd.variables import Variable, new, tick, wrap
 from gradcore.backends.cupy.memory import is_pinned_memory
 from gradcore.backends.registry import resolve
-from gradcore.backends.vmap import Batched, over
+from gradcore.backends.vmap import BatchedArray, batched_device
 from gradcore.device import device as Device
 from gradcore.errors import warn_once
 from gradcore.ops.reductions import REAL_PARTS
@@ -30,8 +30,8 @@ def moved(array: Any, source: Any, target: Any, non_blocking: bool = False) -> A
     """
     if source.real is target.real:
         return array
-    if array.__class__ is Batched:
-        return Batched(moved(array.array, source.real, target.real), array.level)
+    if array.__class__ is BatchedArray:
+        return BatchedArray(moved(array.array, source.real, target.real), array.level)
     if source.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     source, target = source.real, target.real
@@ -89,7 +89,7 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state
             out = to_copy(forward.primal(t, level), device, dtype)
             if dtype.category > 1:
                 tangent = forward.tangent_of(t, level)
-                forward.attach(out, level, to_copy(tangent, over(tangent._device.levels, device), dtype))
+                forward.attach(out, level, to_copy(tangent, batched_device(tangent._device.levels, device), dtype))
             return out
     array = t._array
     if dtype is not t._dtype:
@@ -136,7 +136,7 @@ def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any,
         )
     if other is not None:
         device, dtype = other._device, other._dtype
-    target = t._device if device is None else over(t._device.levels, resolve(device))
+    target = t._device if device is None else batched_device(t._device.levels, resolve(device))
     wanted = t._dtype if dtype is None else dtypes.as_dtype(dtype)
     return target, wanted, flags[1], flags[0]
 
@@ -147,5 +147,5 @@ def to(t: Any, *args: Any, **named: Any) -> Any:
     if device is t._device and dtype is t._dtype and not copy:
         return t
     if device.levels and not set(device.levels) <= set(t._device.levels):
-        t = lift(t, device)
+        t = broadcast_to_batch(t, device)
     return to_copy(t, device, dtype, non_blocking)

@@ -2,9 +2,10 @@
 
 A tensor inside ``vmap`` lies on a `BatchedDevice` and has the shape of one sample. Three maps lead there and back:
 
-- `enter` makes a dim the hidden one;
-- `leave` makes the hidden dim an ordinary one again;
-- `lift` puts a tensor that all samples share on the device of the batch; its adjoint sums over the samples.
+- `add_batch_dim` makes a dim the hidden one;
+- `remove_batch_dim` makes the hidden dim an ordinary one again;
+- `broadcast_to_batch` puts a tensor that all samples share on the device of the batch; its adjoint sums over the
+  samples.
 """
 
 from __future__ import annotations
@@ -20,10 +21,19 @@ from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import new, tick, version_counter, wrap
-from gradcore.backends.vmap import Level, entered, left, over, under
-from gradcore.backends.vmap.array import Batched, levels_of
+from gradcore.backends.vmap import VmapLevel, batched_device, unbatched_device, unwrap_batch, wrap_batch
+from gradcore.backends.vmap.array import BatchedArray, levels_of
 
-__all__ = ["BatchBackward0", "basis", "enter", "leave", "lift", "mapped", "repeated", "running"]
+__all__ = [
+    "BatchBackward0",
+    "add_batch_dim",
+    "basis",
+    "broadcast_to_batch",
+    "mapped",
+    "remove_batch_dim",
+    "repeated",
+    "running",
+]
 
 Array = Any
 Map = Callable[[Array], Array]
@@ -44,7 +54,7 @@ class BatchBackward0(Node):
         if raw:
             return [self.adjoint(grads)]
         extra = tuple(level for level in grads._device.levels if level not in self._device.levels)
-        return [_mapped(grads, over(extra, self._input_devices[0]), self.adjoint, self.forward)]
+        return [_mapped(grads, batched_device(extra, self._input_devices[0]), self.adjoint, self.forward)]
 
 
 BatchBackward0.__module__ = "builtins"
@@ -60,7 +70,7 @@ def _mapped(t: Any, device: Any, map: Map, adjoint: Map) -> Any:
             forward.attach(out, level, _mapped(forward.tangent_of(t, level), device, map, adjoint))
             return out
     array = map(t._array)
-    device = over(tuple(levels_of(array)), device)
+    device = batched_device(tuple(levels_of(array)), device)
     out = wrap(array, device, t._dtype)
     if state.mode & GRAD and t._dtype.category > 1:
         edge = gradient_edge(t)
@@ -79,26 +89,31 @@ def _node(edge: Any, device: Any, source: Any, map: Map, adjoint: Map) -> BatchB
     return node
 
 
-def enter(t: Any, level: Any, dim: int) -> Any:
+def add_batch_dim(t: Any, level: Any, dim: int) -> Any:
     """The tensor of samples along `dim`, as one of them; it shares memory with `t`."""
-    device = over((level,), t._device)
-    out = _mapped(t, device, lambda a: entered(a, level, dim), lambda a: left(a, level, dim))
+    device = batched_device((level,), t._device)
+    out = _mapped(t, device, lambda a: wrap_batch(a, level, dim), lambda a: unwrap_batch(a, level, dim))
     out._vc = version_counter(t)
     return out
 
 
-def leave(t: Any, level: Any, dim: int) -> Any:
+def remove_batch_dim(t: Any, level: Any, dim: int) -> Any:
     """All samples of a tensor, along a new `dim`; of one that is the same for all samples, repeated."""
-    t = lift(t, over((level,), t._device))
-    return _mapped(t, under(t._device, level), lambda a: left(a, level, dim), lambda a: entered(a, level, dim))
+    t = broadcast_to_batch(t, batched_device((level,), t._device))
+    return _mapped(
+        t,
+        unbatched_device(t._device, level),
+        lambda a: unwrap_batch(a, level, dim),
+        lambda a: wrap_batch(a, level, dim),
+    )
 
 
-def lift(t: Any, device: Any) -> Any:
+def broadcast_to_batch(t: Any, device: Any) -> Any:
     """The tensor `t`, which all samples share, on a device of batched tensors."""
     if t._device is device:
         return t
     levels = tuple(level for level in device.levels if level not in t._device.levels)
-    out = _mapped(t, over(levels, t._device), _same, _summing(levels))
+    out = _mapped(t, batched_device(levels, t._device), _same, _summing(levels))
     out._vc = version_counter(t)
     return out
 
@@ -117,7 +132,7 @@ TENSORS.repeated, TENSORS.has_batches_of = repeated, has_batches_of
 
 
 @contextmanager
-def running(level: Level) -> Iterator[None]:
+def running(level: VmapLevel) -> Iterator[None]:
     """While a function runs on the samples of `level`."""
     state = local.state
     before, state.batches = state.batches, (*state.batches, level)
@@ -146,10 +161,10 @@ def mapped(func: Callable[..., Iterable[Any]], inputs: Sequence[Any], size: int,
     list of Tensor or None
         What `func` returned, with the samples along the first dim.
     """
-    level = Level(size, randomness)
+    level = VmapLevel(size, randomness)
     with running(level):
-        results = func(*[None if t is None else enter(t, level, 0) for t in inputs])
-        return [None if r is None else leave(r, level, 0) for r in results]
+        results = func(*[None if t is None else add_batch_dim(t, level, 0) for t in inputs])
+        return [None if r is None else remove_batch_dim(r, level, 0) for r in results]
 
 
 def basis(like: Any, start: int, stop: int) -> Any:
@@ -180,10 +195,10 @@ def _summing(levels: tuple[Any, ...]) -> Map:
 
 
 def _sum_over(a: Any, level: Any) -> Any:
-    if a.__class__ is Batched and a.level is level:
+    if a.__class__ is BatchedArray and a.level is level:
         return a.array.sum(0)
-    if a.__class__ is Batched and a.level.order > level.order:
+    if a.__class__ is BatchedArray and a.level.order > level.order:
         found = a.array
         # The dim to sum lies one level further in.
-        return Batched(_sum_over(found, level), a.level)
+        return BatchedArray(_sum_over(found, level), a.level)
     return a * level.size

@@ -20,7 +20,7 @@ from gradcore.autograd.op_node import Packed
 from gradcore.autograd.variables import Meta, Variable, alias, repeats
 from gradcore.autograd.views import link
 from gradcore.backends.vmap.array import levels_of
-from gradcore.backends.vmap.devices import over
+from gradcore.backends.vmap.devices import batched_device
 from gradcore.ops.table import Formula, Op
 
 __all__ = [
@@ -436,7 +436,7 @@ def write_tangents(self: Any, result: Any) -> None:
             owner = self if base is None else base
             tangents_of(self).pop(level, None)
             shared = tangent_of(owner, level) if base is not None else before
-            attach(owner, level, laid_out_as(TENSORS.repeated(shared, over(more, shared._device)), owner))
+            attach(owner, level, laid_out_as(TENSORS.repeated(shared, batched_device(more, shared._device)), owner))
             before = tangent_of(self, level)
         if tangent is None:
             if before is not None:

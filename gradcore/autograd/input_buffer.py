@@ -12,7 +12,7 @@ from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import repeats, wrap
-from gradcore.backends.vmap import over
+from gradcore.backends.vmap import batched_device
 from gradcore.backends.vmap.array import levels_of
 
 __all__ = ["PendingGradients", "PerDevice", "count_leaves"]
@@ -71,7 +71,7 @@ class PendingGradients:
             return device
         known = self.places.get(id(device))
         if known is None:
-            known = self.places[id(device)] = over(self.batches, device)
+            known = self.places[id(device)] = batched_device(self.batches, device)
         return known
 
     # -- sums -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, Order, bump, wrap
-from gradcore.backends.vmap import Batched
+from gradcore.backends.vmap import BatchedArray
 from gradcore.locks import process_lock
 
 __all__ = ["accumulate", "cast", "fitted", "keep", "laid_out_as"]
@@ -97,7 +97,7 @@ def _added(node: Any, leaf: Any, meta: Meta, grad: Any, own: bool) -> Any:
 def _check_unbatched(grad: Any, leaf: Any) -> None:
     """Refuse to keep the gradients of single samples where one gradient is kept."""
     levels = set()
-    while grad.__class__ is Batched:
+    while grad.__class__ is BatchedArray:
         levels.add(grad.level)
         grad = grad.array
     if not levels <= set(leaf._device.levels):

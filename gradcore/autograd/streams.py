@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradcore.backends.streams import STREAMS
-from gradcore.backends.vmap import Batched
+from gradcore.backends.vmap import BatchedArray
 
 __all__ = ["run_in_its_stream"]
 
@@ -35,6 +35,6 @@ def _left(task: Any, node: Any) -> Iterator[Any]:
     for each in found:
         for part in each.values() if isinstance(each, dict) else (each,):
             array = getattr(part, "_array", part)
-            while isinstance(array, Batched):
+            while isinstance(array, BatchedArray):
                 array = array.array
             yield array

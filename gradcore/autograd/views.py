@@ -37,7 +37,7 @@ from gradcore.autograd.variables import (
     wrap,
 )
 from gradcore.backends.vmap.array import levels_of
-from gradcore.backends.vmap.devices import over
+from gradcore.backends.vmap.devices import batched_device
 
 __all__ = ["CopySlices", "check_recordable", "check_writable", "keep_shape", "link", "rebase", "same_as", "view_of"]
 
@@ -246,7 +246,7 @@ class CopySlices(Node):
             written = TENSORS.zeros_like(part) if pieces[own] is None or filled else pieces[own]
             more = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
             if more:  # samples that shared memory get memory of their own
-                apart = TENSORS.repeated(result, over(more, result._device))
+                apart = TENSORS.repeated(result, batched_device(more, result._device))
                 result = self._laid_out(apart, _contiguous_clone, TENSORS.permute)
                 part = replay(result, self.chain)
             TENSORS.zero_(part) if filled else TENSORS.copy_(part, written)

@@ -31,9 +31,9 @@ def _cupy() -> Backend:
 
 
 def _tracing() -> Backend:
-    from gradcore.backends.meta import TracingBackend
+    from gradcore.backends.meta import MetaBackend
 
-    return TracingBackend()
+    return MetaBackend()
 
 
 _factories: dict[str, Callable[[], Backend]] = {"cpu": _numpy, "cuda": _cupy, "meta": _tracing}

@@ -12,7 +12,7 @@ from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable, new, tensor_type
 from gradcore.backends.registry import CPU
-from gradcore.backends.vmap.devices import over
+from gradcore.backends.vmap.devices import batched_device
 from gradcore.errors import OutOfMemoryError
 from gradcore.ops.checks import no_kernel
 from gradcore.ops.table import Op
@@ -60,7 +60,7 @@ def common_device(tensors: Sequence[Any]) -> Any:
     """The device on which an operation of these tensors runs; 0-dim CPU tensors go anywhere."""
     batches = {level for t in tensors for level in t._device.levels}
     if batches:
-        return over(tuple(batches), common_device([_Placed(t) for t in tensors]))
+        return batched_device(tuple(batches), common_device([_Placed(t) for t in tensors]))
     found = None
     for t in tensors:
         numbers_only = found is CPU and all(s._device is not CPU or not s._array.ndim for s in tensors)
@@ -78,7 +78,7 @@ def common_device(tensors: Sequence[Any]) -> Any:
 def in_batches_of(indices: Sequence[Any], device: Any) -> Any:
     """The device with the batches that index tensors are in; these may lie on any device."""
     levels = {level for t in indices if isinstance(t, Variable) for level in t._device.levels}
-    return over(tuple(levels), device) if levels else device
+    return batched_device(tuple(levels), device) if levels else device
 
 
 class _Placed:

@@ -148,7 +148,7 @@ def _lifted(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[A
 
     def lifted(t: Any) -> Any:
         apart = isinstance(t, Variable) and t._device is not device and requires_grad(t)
-        return batch_dims.lift(t, device) if apart else t
+        return batch_dims.broadcast_to_batch(t, device) if apart else t
 
     if all(t is None or t._device is device for t in tensors):
         return args, edges

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradcore.autograd import forward
-from gradcore.autograd.batch_dims import lift
+from gradcore.autograd.batch_dims import broadcast_to_batch
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Meta, Variable, alias, new, tick
-from gradcore.backends.vmap import over
+from gradcore.backends.vmap import batched_device
 from gradcore.creation import tensor, zeros_like
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_map
@@ -134,7 +134,7 @@ class ReverseLevel:
         if value._dtype.category < 2:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if local.state.batches:
-            value = lift(value, over(local.state.batches, value._device))
+            value = broadcast_to_batch(value, batched_device(local.state.batches, value._device))
         node = new(LevelInput)
         node._device, node._edges, node._hooks, node._seq = value._device, (gradient_edge(value),), None, tick()
         node.level = self

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gradcore.autograd.batch_dims import enter, leave, running
+from gradcore.autograd.batch_dims import add_batch_dim, remove_batch_dim, running
 from gradcore.autograd.derivatives import TENSORS
-from gradcore.backends.vmap import Level
+from gradcore.backends.vmap import VmapLevel
 from gradcore.func.levels import check_randomness
 from gradcore.random import get_rng_state, set_rng_state
 from gradcore.tensor import Tensor
@@ -100,9 +100,9 @@ def _run(
     dims: Sequence[int | None],
     size: int,
 ) -> Any:
-    level = Level(size, randomness)
+    level = VmapLevel(size, randomness)
     with running(level):
-        inputs = [t if d is None else enter(t, level, d) for t, d in zip(flat, dims, strict=True)]
+        inputs = [t if d is None else add_batch_dim(t, level, d) for t, d in zip(flat, dims, strict=True)]
         results, outer = tree_flatten(func(*tree_unflatten(inputs, structure), **named))
         places = _places(out_dims, outer)
         if places is None or not all(p is None or isinstance(p, int) for p in places):
@@ -110,7 +110,7 @@ def _run(
         return tree_unflatten([_output(func, t, level, d) for t, d in zip(results, places, strict=True)], outer)
 
 
-def _output(func: Callable[..., Any], t: Any, level: Level, dim: int | None) -> Any:
+def _output(func: Callable[..., Any], t: Any, level: VmapLevel, dim: int | None) -> Any:
     if not isinstance(t, Tensor):
         if dim is None:
             return t
@@ -127,7 +127,7 @@ def _output(func: Callable[..., Any], t: Any, level: Level, dim: int | None) -> 
     ndim = t.ndim + 1
     if not -ndim <= dim < ndim:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})")
-    return leave(t, level, dim % ndim)
+    return remove_batch_dim(t, level, dim % ndim)
 
 
 # -- inputs and their dims ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from gradcore.backends.base import Backend
 from gradcore.backends.codegen.tracer import Tracer
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.vmap import calls
-from gradcore.backends.vmap.backend import BatchingBackend
+from gradcore.backends.vmap.backend import BatchedBackend
 from gradcore.kernels.evaluation import check_functions, differential, evaluate
 from gradcore.kernels.parsing import Program, Unparsable, parse
 from gradcore.kernels.raw import RawKernel
@@ -131,8 +131,8 @@ def _elementwise_op(
         raise ValueError(f"the kernel reads {missing}, which is not among its inputs {', '.join(names)}")
 
     def compute(F: Any, *values: Any) -> Any:
-        if isinstance(F, BatchingBackend):
-            return calls.elementwise(F.level, F.inner.kernels[unique], *values)
+        if isinstance(F, BatchedBackend):
+            return calls.call_elementwise(F.level, F.inner.kernels[unique], *values)
         if kernel is not None and isinstance(F, CudaKernels):
             return kernel(*values)
         if reference is not None and (program is None or not isinstance(F, (CudaKernels, Tracer))):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.cupy.kernels import CudaKernels
-from gradcore.backends.vmap.array import Batched, physical
-from gradcore.backends.vmap.backend import BatchingBackend
-from gradcore.backends.vmap.calls import as_samples
+from gradcore.backends.vmap.array import BatchedArray, physical
+from gradcore.backends.vmap.backend import BatchedBackend
+from gradcore.backends.vmap.calls import as_batched
 from gradcore.kernels.signatures import Parameter, Signature
 
 __all__ = ["RawKernel"]
@@ -72,7 +72,7 @@ class RawKernel:
 
     def __call__(self, F: Any, *values: Any) -> Any:
         """The outputs for inputs and settings, by the backend `F`."""
-        if isinstance(F, BatchingBackend):
+        if isinstance(F, BatchedBackend):
             return self._of_samples(F, values)
         if isinstance(F, CudaKernels):
             results = self._launch(F, values)
@@ -83,16 +83,16 @@ class RawKernel:
             return self._reference_result(values)
         return results if len(results) > 1 else results[0]
 
-    def _of_samples(self, F: BatchingBackend, values: tuple[Any, ...]) -> Any:
+    def _of_samples(self, F: BatchedBackend, values: tuple[Any, ...]) -> Any:
         """The outputs for batched arrays: one call for each sample."""
-        arrays = {i: physical(as_samples(v, F.level), F.level) for i, v in enumerate(values) if i < len(self.inputs)}
+        arrays = {i: physical(as_batched(v, F.level), F.level) for i, v in enumerate(values) if i < len(self.inputs)}
         count = len(next(iter(arrays.values())))
         found = [
             self(F.inner, *(arrays[i][k] if i in arrays else v for i, v in enumerate(values))) for k in range(count)
         ]
         if len(self.outputs) == 1:
-            return Batched(F.inner.xp.stack(found), F.level)
-        return tuple(Batched(F.inner.xp.stack(each), F.level) for each in zip(*found, strict=True))
+            return BatchedArray(F.inner.xp.stack(found), F.level)
+        return tuple(BatchedArray(F.inner.xp.stack(each), F.level) for each in zip(*found, strict=True))
 
     def _reference_result(self, values: tuple[Any, ...]) -> Any:
         if self.reference is None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.batch_dims import enter
+from gradcore.autograd.batch_dims import add_batch_dim
 from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.random import philox
-from gradcore.backends.vmap import entered, over
+from gradcore.backends.vmap import batched_device, wrap_batch
 from gradcore.backends.vmap.messages import RANDOM
 from gradcore.random.generator import Generator, default_generator
 
@@ -36,7 +36,7 @@ def draw(count: int, where: Any, generator: Generator | None) -> Any:
         return words
     words = all_words(words).reshape(*(level.size for level in levels), count)
     for level in levels:
-        words = entered(words, level, 0)
+        words = wrap_batch(words, level, 0)
     return words
 
 
@@ -59,7 +59,7 @@ def for_samples(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...]) 
     levels = different_levels()
     made = make((*(level.size for level in levels), *shape))
     for level in levels:
-        made = enter(made, level, 0)
+        made = add_batch_dim(made, level, 0)
     return made
 
 
@@ -132,7 +132,7 @@ def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any
         array = philox.integers(where.backend.xp, words, exact, low, high).reshape(shape)
         if exact != wanted.numpy:
             array = array.astype(wanted.numpy)
-    return wrap(array, over(different_levels(), where), wanted)
+    return wrap(array, batched_device(different_levels(), where), wanted)
 
 
 def drawn_like(distribution: str, like: Any, *parameters: Any) -> Any:

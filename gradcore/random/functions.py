@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.batch_dims import enter, leave
+from gradcore.autograd.batch_dims import add_batch_dim, remove_batch_dim
 from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.random import gammas, philox, sampling
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
-from gradcore.backends.vmap import all_samples, over
+from gradcore.backends.vmap import all_samples, batched_device
 from gradcore.creation.filled import given_sizes, sizes
 from gradcore.creation.placing import finished
 from gradcore.device import DeviceLike
@@ -229,7 +229,9 @@ def randperm(
         return TENSORS.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
     with where.backend.use_index(where.index):
         order = sampling.permutation(where.backend.xp, all_words(draw(n, where, generator)))
-        made = finished(wrap(order.astype(wanted.numpy), over(different_levels(), where), wanted), requires_grad)
+        made = finished(
+            wrap(order.astype(wanted.numpy), batched_device(different_levels(), where), wanted), requires_grad
+        )
     return made if out is None else out.copy_(made)
 
 
@@ -385,7 +387,7 @@ def multinomial(
         )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
-    where, weights = over(different_levels(), input._device), input._array
+    where, weights = batched_device(different_levels(), input._device), input._array
     if not replacement and num_samples > weights.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     shape = (*weights.shape[:-1], num_samples)
@@ -484,14 +486,14 @@ def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator |
     same = [level for level in where.levels if level not in different]
     parameters = input.detach().to(dtypes.float64)
     for level in reversed(different):  # samples that share their parameters have numbers of their own too
-        parameters = leave(parameters, level, 0)
+        parameters = remove_batch_dim(parameters, level, 0)
     for level in reversed(same):
-        parameters = leave(parameters, level, 0)
+        parameters = remove_batch_dim(parameters, level, 0)
     count = math.prod(level.size for level in same)
     rows = parameters.reshape(count, parameters.numel() // max(count, 1))
     made = _row_by_row(sampler, rows, generator or default_generator).reshape(parameters.shape).to(input._dtype)
     for level in (*same, *different):
-        made = enter(made, level, 0)
+        made = add_batch_dim(made, level, 0)
     return made
 
 

@@ -14,15 +14,15 @@ import pytest
 from gradcore.backends.base import Backend
 from gradcore.backends.compiled.backend import CompiledBackend
 from gradcore.backends.cupy.backend import CupyBackend
-from gradcore.backends.meta.backend import TracingBackend
-from gradcore.backends.meta.kernels import TracedKernels
+from gradcore.backends.meta.backend import MetaBackend
+from gradcore.backends.meta.kernels import MetaKernels
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.backends.vmap.backend import BatchingBackend
+from gradcore.backends.vmap.backend import BatchedBackend
 from gradcore.backends.vmap.kernels import BatchedKernels
 
-BACKENDS = [Backend, NumpyBackend, CompiledBackend, CupyBackend, TracingBackend, BatchingBackend]
+BACKENDS = [Backend, NumpyBackend, CompiledBackend, CupyBackend, MetaBackend, BatchedBackend]
 #: What stands in the place of kernels of any family.
-OF_ALL_FAMILIES = {TracedKernels, BatchedKernels}
+OF_ALL_FAMILIES = {MetaKernels, BatchedKernels}
 
 
 @functools.cache

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gradcore.autograd.batch_dims import enter, leave, lift
+from gradcore.autograd.batch_dims import add_batch_dim, broadcast_to_batch, remove_batch_dim
 from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.variables import Variable, wrap
-from gradcore.backends.vmap import Batched, over, under
+from gradcore.backends.vmap import BatchedArray, batched_device, unbatched_device
 
 __all__ = ["VmapInfo", "batched_call", "lifted"]
 
@@ -105,7 +105,7 @@ def _outside(a: Any, level: Any) -> tuple[Any, Any]:
     if kind in _CONTAINERS:
         found = [_outside(value, level) for value in a]
         return kind([value for value, _ in found]), kind([dim for _, dim in found])
-    return (leave(a, level, 0), 0) if _has_samples(a, level) else (_shared(a, level), None)
+    return (remove_batch_dim(a, level, 0), 0) if _has_samples(a, level) else (_shared(a, level), None)
 
 
 class _StructuresDifferError(Exception):
@@ -118,7 +118,7 @@ def _inside(out: Any, dim: Any, level: Any) -> Any:
     if kind not in _CONTAINERS:
         if dim.__class__ in _CONTAINERS:
             raise _StructuresDifferError
-        return out if dim is None or not isinstance(out, Variable) else enter(out, level, dim % out._array.ndim)
+        return out if dim is None or not isinstance(out, Variable) else add_batch_dim(out, level, dim % out._array.ndim)
     if dim.__class__ not in _CONTAINERS:
         dim = dict.fromkeys(out, dim) if kind is dict else kind([dim]) * len(out)
     if dim.__class__ is not kind or len(dim) != len(out):
@@ -132,7 +132,7 @@ def _has_samples(a: Any, level: Any) -> bool:
     """Whether an argument, or what is its derivative, may differ between the samples of the latest level."""
     if not isinstance(a, Variable) or level not in a._device.levels:
         return False
-    varies = a._array.__class__ is Batched and a._array.level is level
+    varies = a._array.__class__ is BatchedArray and a._array.level is level
     return varies or requires_grad(a) or (a._meta is not None and bool(a._meta.tangents))
 
 
@@ -140,7 +140,7 @@ def _shared(a: Any, level: Any) -> Any:
     """An argument that is the same for all samples, outside of their batch."""
     if not isinstance(a, Variable) or level not in a._device.levels:
         return a
-    return wrap(a._array, under(a._device, level), a._dtype)
+    return wrap(a._array, unbatched_device(a._device, level), a._dtype)
 
 
 def lifted(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -148,4 +148,6 @@ def lifted(args: tuple[Any, ...]) -> tuple[Any, ...]:
     levels = tuple({level for a in args if isinstance(a, Variable) for level in a._device.levels})
     if not levels:
         return args
-    return tuple([lift(a, over(levels, a._device)) if isinstance(a, Variable) else a for a in args])
+    return tuple(
+        [broadcast_to_batch(a, batched_device(levels, a._device)) if isinstance(a, Variable) else a for a in args]
+    )

@@ -1,6 +1,6 @@
 """Shapes without data: the ``meta`` device, on which every kernel runs and nothing is computed."""
 
-from gradcore.backends.meta.array import Traced
-from gradcore.backends.meta.backend import TracingBackend
+from gradcore.backends.meta.array import MetaArray
+from gradcore.backends.meta.backend import MetaBackend
 
-__all__ = ["Traced", "TracingBackend"]
+__all__ = ["MetaArray", "MetaBackend"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from gradcore.backends.meta.array import RULES, Traced, broadcast, probe, reduced, shape_of
-from gradcore.backends.meta.rules import Shape, find, rule, shapes
+from gradcore.backends.meta.array import MetaArray, broadcast, probe, reduce_shape, shape_of
+from gradcore.backends.meta.rules import Shape, rule, shapes
 
 __all__: list[str] = []
 
@@ -52,8 +52,8 @@ def _kron(a: Any, b: Any) -> Shape:
 
 
 @rule("cross")
-def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Traced:
-    return Traced(broadcast(a, b), np.result_type(a.dtype, b.dtype))
+def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> MetaArray:
+    return MetaArray(broadcast(a, b), np.result_type(a.dtype, b.dtype))
 
 
 @shapes("tensordot")
@@ -103,7 +103,7 @@ def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian:
 
 
 @shapes("linalg.qr")
-def _qr(a: Any, mode: str = "reduced") -> Any:
+def _qr(a: Any, mode: str = "reduce_shape") -> Any:
     *batch, m, n = a.shape
     k = m if mode == "complete" else min(m, n)
     return (*batch, k, n) if mode == "r" else [(*batch, m, k), (*batch, k, n)]
@@ -123,7 +123,7 @@ def _pinv(a: Any, *args: Any, **named: Any) -> Shape:
 
 @shapes("linalg.norm")
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Shape:
-    return reduced(x.shape, axis, keepdims)
+    return reduce_shape(x.shape, axis, keepdims)
 
 
 # -- Fourier transforms --------------------------------------------------------------------------------------
@@ -131,29 +131,29 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
 Length = Callable[[int, int | None], int]
 
 
-def _dtype(a: Traced, real: bool) -> Any:
-    found = probe(np.fft.fft, Traced((1,), a.dtype))
+def _dtype(a: MetaArray, real: bool) -> Any:
+    found = probe(np.fft.fft, MetaArray((1,), a.dtype))
     return (found.real if real else found).dtype
 
 
 def _transform(length: Length, real: bool) -> Callable[..., Any]:
-    def run(a: Traced, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    def run(a: MetaArray, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
         shape = list(a.shape)
         shape[axis] = length(shape[axis], n)
-        return Traced(shape, _dtype(a, real)) if out is None else out
+        return MetaArray(shape, _dtype(a, real)) if out is None else out
 
     return run
 
 
 def _transform_of_several(length: Length, real: bool, default: Any) -> Callable[..., Any]:
-    def run(a: Traced, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None) -> Any:
+    def run(a: MetaArray, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None) -> Any:
         shape = list(a.shape)
         axes = range(-len(shape if s is None else s), 0) if axes is None else axes
         wanted = [None if n == -1 else n for n in s] if s is not None else [None] * len(axes)
         for axis, n in zip(axes[:-1], wanted[:-1], strict=True):
             shape[axis] = n or shape[axis]
         shape[axes[-1]] = length(shape[axes[-1]], wanted[-1])
-        return Traced(shape, _dtype(a, real)) if out is None else out
+        return MetaArray(shape, _dtype(a, real)) if out is None else out
 
     return run
 
@@ -165,8 +165,6 @@ _FAMILIES: tuple[tuple[str, Length, bool], ...] = (
 )
 for _names, _length, _real in _FAMILIES:
     for _name in _names.split():
-        for _function in find(f"fft.{_name}"):
-            RULES[_function] = _transform(_length, _real)
+        rule(f"fft.{_name}")(_transform(_length, _real))
         for _suffix, _default in (("2", (-2, -1)), ("n", None)):
-            for _function in find(f"fft.{_name}{_suffix}"):
-                RULES[_function] = _transform_of_several(_length, _real, _default)
+            rule(f"fft.{_name}{_suffix}")(_transform_of_several(_length, _real, _default))

@@ -1,6 +1,6 @@
 """Arrays without data: a shape, a dtype and strides.
 
-A `Traced` array takes NumPy's protocols, so that kernels and bodies written for NumPy and CuPy arrays run on
+A `MetaArray` takes NumPy's protocols, so that kernels and bodies written for NumPy and CuPy arrays run on
 it as they are. The universal functions are here; `rules` and its neighbours say what other functions give.
 Views know their strides and their base: what is a view and what is a copy decides how a graph is recorded.
 """
@@ -18,14 +18,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from gradcore.backends.meta import layouts
+from gradcore.backends.numpy_rules import RuleTable, expand_ellipsis
 
-__all__ = ["NO_DATA", "RULES", "Traced", "broadcast", "probe", "reduced"]
+__all__ = ["NO_DATA", "RULES", "MetaArray", "broadcast", "probe", "reduce_shape"]
 
 NO_DATA = "Cannot copy out of meta tensor; no data!"
 NO_ITEM = "Tensor.item() cannot be called on meta tensors"
 
-#: What functions of NumPy give for traced arrays, by function: called as the function itself.
-RULES: dict[Any, Callable[..., Any]] = {}
+#: Rules that return the result without data; called as the function itself.
+RULES = RuleTable()
 
 #: Methods of arrays that are functions of NumPy.
 METHODS = (
@@ -34,7 +35,7 @@ METHODS = (
 )
 
 
-class Traced(np.lib.mixins.NDArrayOperatorsMixin):
+class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of which only shape, dtype and memory layout are known.
 
     Parameters
@@ -43,7 +44,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     dtype : numpy.dtype
     strides : tuple of int, optional
         In bytes; by default those of C order.
-    base : Traced, optional
+    base : MetaArray, optional
         The array whose memory this one is a view of.
     offset : int
         Bytes from the start of that memory to the first element.
@@ -54,7 +55,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     strides: tuple[int, ...]
-    base: Traced | None
+    base: MetaArray | None
     offset: int
 
     def __init__(
@@ -62,11 +63,11 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         shape: Sequence[int],
         dtype: Any,
         strides: tuple[int, ...] | None = None,
-        base: Traced | None = None,
+        base: MetaArray | None = None,
         offset: int = 0,
     ) -> None:
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
-        self.strides = layouts.contiguous(self.shape, self.dtype.itemsize) if strides is None else strides
+        self.strides = layouts.contiguous_strides(self.shape, self.dtype.itemsize) if strides is None else strides
         self.base, self.offset = base, offset
 
     # -- attributes ------------------------------------------------------------------------------------------
@@ -95,57 +96,57 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     # -- views -----------------------------------------------------------------------------------------------
 
-    def viewed(self, shape: Sequence[int], strides: Sequence[int], dtype: Any = None, offset: int = 0) -> Traced:
+    def make_view(self, shape: Sequence[int], strides: Sequence[int], dtype: Any = None, offset: int = 0) -> MetaArray:
         """A view of the same memory; `offset`, in bytes, counts from this array's first element."""
         base = self if self.base is None else self.base
-        return Traced(shape, dtype or self.dtype, tuple(strides), base, self.offset + offset)
+        return MetaArray(shape, dtype or self.dtype, tuple(strides), base, self.offset + offset)
 
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Traced:
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> MetaArray:
         if len(shape) == 1 and not hasattr(shape[0], "__index__"):
             shape = tuple(shape[0])
-        new = layouts.resolved_shape(self.size, shape)
-        strides = layouts.reshaped(self.shape, self.strides, self.itemsize, new)
-        return Traced(new, self.dtype) if copy or strides is None else self.viewed(new, strides)
+        new = layouts.infer_shape(self.size, shape)
+        strides = layouts.reshape_strides(self.shape, self.strides, self.itemsize, new)
+        return MetaArray(new, self.dtype) if copy or strides is None else self.make_view(new, strides)
 
-    def transpose(self, *axes: Any) -> Traced:
+    def transpose(self, *axes: Any) -> MetaArray:
         if len(axes) == 1 and not hasattr(axes[0], "__index__"):
             axes = tuple(axes[0] or ())
         axes = normalize_axis_tuple(axes or range(self.ndim)[::-1], self.ndim)
         if len(axes) != self.ndim:
             raise ValueError("axes don't match array")
-        return self.viewed([self.shape[i] for i in axes], [self.strides[i] for i in axes])
+        return self.make_view([self.shape[i] for i in axes], [self.strides[i] for i in axes])
 
-    def swapaxes(self, axis1: int, axis2: int) -> Traced:
+    def swapaxes(self, axis1: int, axis2: int) -> MetaArray:
         order = list(range(self.ndim))
         order[axis1], order[axis2] = order[axis2], order[axis1]
         return self.transpose(order)
 
     @property
-    def T(self) -> Traced:
+    def T(self) -> MetaArray:
         return self.transpose()
 
     @property
-    def mT(self) -> Traced:
+    def mT(self) -> MetaArray:
         return self.swapaxes(-1, -2)
 
-    def view(self, dtype: Any = None) -> Traced:
+    def view(self, dtype: Any = None) -> MetaArray:
         """The same memory as another dtype; the last dim takes up a difference in size."""
-        if dtype is None or dtype is np.ndarray or dtype is Traced:
-            return self.viewed(self.shape, self.strides)
+        if dtype is None or dtype is np.ndarray or dtype is MetaArray:
+            return self.make_view(self.shape, self.strides)
         dtype = np.dtype(dtype)
         if dtype.itemsize == self.itemsize:
-            return self.viewed(self.shape, self.strides, dtype)
+            return self.make_view(self.shape, self.strides, dtype)
         length = self.shape[-1] * self.itemsize // dtype.itemsize
-        return self.viewed((*self.shape[:-1], length), (*self.strides[:-1], dtype.itemsize), dtype)
+        return self.make_view((*self.shape[:-1], length), (*self.strides[:-1], dtype.itemsize), dtype)
 
-    def _part(self, number: int) -> Traced:
+    def _part(self, number: int) -> MetaArray:
         if self.dtype.kind != "c":
-            return Traced(self.shape, self.dtype) if number else self
+            return MetaArray(self.shape, self.dtype) if number else self
         half = np.dtype(f"f{self.itemsize // 2}")
-        return self.viewed(self.shape, self.strides, half, number * half.itemsize)
+        return self.make_view(self.shape, self.strides, half, number * half.itemsize)
 
     @property
-    def real(self) -> Traced:
+    def real(self) -> MetaArray:
         return self._part(0)
 
     @real.setter
@@ -153,7 +154,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         self.real[...] = value
 
     @property
-    def imag(self) -> Traced:
+    def imag(self) -> MetaArray:
         return self._part(1)
 
     @imag.setter
@@ -167,29 +168,29 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Traced]:
+    def __iter__(self) -> Iterator[MetaArray]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, index: Any) -> Traced:
+    def __getitem__(self, index: Any) -> MetaArray:
         entries = _entries(self, index)
-        chosen = [i for i, entry in enumerate(entries) if isinstance(entry, (Traced, np.ndarray))]
+        chosen = [i for i, entry in enumerate(entries) if isinstance(entry, (MetaArray, np.ndarray))]
         if not chosen:
-            shape, strides, start = layouts.picked(self.shape, self.strides, entries)
-            return self.viewed(shape, strides, None, start)
-        chosen = [i for i, e in enumerate(entries) if isinstance(e, (Traced, np.ndarray)) or hasattr(e, "__index__")]
+            shape, strides, start = layouts.index_strides(self.shape, self.strides, entries)
+            return self.make_view(shape, strides, None, start)
+        chosen = [i for i, e in enumerate(entries) if isinstance(e, (MetaArray, np.ndarray)) or hasattr(e, "__index__")]
         taken = np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen))
         together = chosen == list(range(chosen[0], chosen[-1] + 1))
         # With the indices as slices of length 0, what is left in the order of the dims.
         rest = [slice(0, 0) if i in chosen else entry for i, entry in enumerate(entries)]
-        kept = list(layouts.picked(self.shape, self.strides, rest)[0])
+        kept = list(layouts.index_strides(self.shape, self.strides, rest)[0])
         for i in reversed(chosen):
             del kept[i]
         place = chosen[0] if together else 0
-        return Traced((*kept[:place], *taken, *kept[place:]), self.dtype)
+        return MetaArray((*kept[:place], *taken, *kept[place:]), self.dtype)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         parts = index if isinstance(index, tuple) else (index,)
-        if any(isinstance(part, Traced) and part.dtype == bool for part in parts):
+        if any(isinstance(part, MetaArray) and part.dtype == bool for part in parts):
             return  # as many elements as the mask has: unknown
         _check_fits(shape_of(value), self[index].shape)
 
@@ -211,24 +212,24 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     # -- copies ----------------------------------------------------------------------------------------------
 
-    def astype(self, dtype: Any, order: str = "K", *, copy: bool = True, **named: Any) -> Traced:
+    def astype(self, dtype: Any, order: str = "K", *, copy: bool = True, **named: Any) -> MetaArray:
         dtype = np.dtype(dtype)
-        return self if not copy and dtype == self.dtype else made(self.shape, dtype, [self])
+        return self if not copy and dtype == self.dtype else make_array(self.shape, dtype, [self])
 
-    def copy(self, order: str = "C") -> Traced:
-        return made(self.shape, self.dtype, [self]) if order == "K" else Traced(self.shape, self.dtype)
+    def copy(self, order: str = "C") -> MetaArray:
+        return make_array(self.shape, self.dtype, [self]) if order == "K" else MetaArray(self.shape, self.dtype)
 
-    def flatten(self, order: str = "C") -> Traced:
-        return Traced((self.size,), self.dtype)
+    def flatten(self, order: str = "C") -> MetaArray:
+        return MetaArray((self.size,), self.dtype)
 
-    def __copy__(self) -> Traced:
+    def __copy__(self) -> MetaArray:
         return self.copy()
 
-    def __deepcopy__(self, memo: Any) -> Traced:
+    def __deepcopy__(self, memo: Any) -> MetaArray:
         return self.copy()
 
     def __repr__(self) -> str:
-        return f"Traced({self.shape}, {self.dtype})"
+        return f"MetaArray({self.shape}, {self.dtype})"
 
     # -- NumPy's protocols -----------------------------------------------------------------------------------
 
@@ -245,7 +246,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         dtypes = [result.dtype for result in probed]
         if out is None:
             operands = inputs if method == "__call__" and ufunc.signature is None else ()
-            results = tuple(made(shape, dtype, operands) for shape, dtype in zip(shapes, dtypes, strict=True))
+            results = tuple(make_array(shape, dtype, operands) for shape, dtype in zip(shapes, dtypes, strict=True))
         else:
             results = out if isinstance(out, tuple) else (out,)
             for target, shape, dtype in zip(results, shapes, dtypes, strict=True):
@@ -264,7 +265,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 def _method(name: str) -> Any:
     function = getattr(np, name)
 
-    def method(self: Traced, *args: Any, **named: Any) -> Any:
+    def method(self: MetaArray, *args: Any, **named: Any) -> Any:
         return function(self, *args, **named)
 
     method.__name__ = name
@@ -273,13 +274,13 @@ def _method(name: str) -> Any:
 
 
 for _name in METHODS.split():
-    setattr(Traced, _name, _method(_name))
+    setattr(MetaArray, _name, _method(_name))
 
 
 # -- indices -------------------------------------------------------------------------------------------------
 
 
-def _entries(array: Traced, index: Any) -> list[Any]:
+def _entries(array: MetaArray, index: Any) -> list[Any]:
     """One entry for each dim (an int, a slice, an array of ints), and None for each new dim."""
     entries: list[Any] = []
     for part in index if isinstance(index, tuple) else (index,):
@@ -287,20 +288,15 @@ def _entries(array: Traced, index: Any) -> list[Any]:
             part = np.asarray(part)
         if isinstance(part, (bool, np.bool_)):
             raise NotImplementedError("indexing with a bool is not supported on the meta device")
-        if isinstance(part, (Traced, np.ndarray)) and part.dtype == bool:
-            if isinstance(part, Traced):
+        if isinstance(part, (MetaArray, np.ndarray)) and part.dtype == bool:
+            if isinstance(part, MetaArray):
                 raise NotImplementedError(
                     "indexing with a mask: the shape of the result depends on data, which meta tensors lack"
                 )
             entries.extend(part.nonzero())
         else:
             entries.append(part)
-    used = sum(entry is not None and entry is not ... for entry in entries)
-    if used > array.ndim:
-        raise IndexError(f"too many indices for array: array is {array.ndim}-dimensional, but {used} were indexed")
-    rest = [slice(None)] * (array.ndim - used)
-    place = next((i for i, entry in enumerate(entries) if entry is ...), None)
-    return [*entries, *rest] if place is None else [*entries[:place], *rest, *entries[place + 1 :]]
+    return expand_ellipsis(entries, array.ndim)
 
 
 def _check_fits(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
@@ -318,7 +314,7 @@ def _check_fits(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
 
 def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of an array, number or nested sequence."""
-    return value.shape if isinstance(value, (Traced, np.ndarray)) else np.shape(value)
+    return value.shape if isinstance(value, (MetaArray, np.ndarray)) else np.shape(value)
 
 
 def broadcast(*values: Any) -> tuple[int, ...]:
@@ -326,14 +322,14 @@ def broadcast(*values: Any) -> tuple[int, ...]:
     return np.broadcast_shapes(*map(shape_of, values))
 
 
-def made(shape: tuple[int, ...], dtype: Any, operands: Sequence[Any]) -> Traced:
+def make_array(shape: tuple[int, ...], dtype: Any, operands: Sequence[Any]) -> MetaArray:
     """A new array whose dims lie in memory in the order of those of the operands; without any, in C order."""
     dtype = np.dtype(dtype)
-    layout = [(x.shape, x.strides) for x in operands if isinstance(x, (Traced, np.ndarray))]
-    return Traced(shape, dtype, layouts.kept_order(shape, dtype.itemsize, layout))
+    layout = [(x.shape, x.strides) for x in operands if isinstance(x, (MetaArray, np.ndarray))]
+    return MetaArray(shape, dtype, layouts.keep_order_strides(shape, dtype.itemsize, layout))
 
 
-def reduced(shape: tuple[int, ...], axis: Any = None, keepdims: bool = False) -> tuple[int, ...]:
+def reduce_shape(shape: tuple[int, ...], axis: Any = None, keepdims: bool = False) -> tuple[int, ...]:
     """What a reduction leaves of a shape."""
     axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
     if keepdims:
@@ -346,16 +342,16 @@ def _ones(ndim: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.ones((1,) * ndim, dtype)
 
 
-def _shrunk(value: Any) -> Any:
-    if isinstance(value, (Traced, np.ndarray)):
+def _shrink(value: Any) -> Any:
+    if isinstance(value, (MetaArray, np.ndarray)):
         return _ones(value.ndim, value.dtype)
-    return type(value)(map(_shrunk, value)) if type(value) in (list, tuple) else value
+    return type(value)(map(_shrink, value)) if type(value) in (list, tuple) else value
 
 
 def probe(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """What a function gives for arrays of a single element: the dtypes, whatever the shapes."""
     with np.errstate(all="ignore"):
-        return function(*map(_shrunk, args), **{name: _shrunk(value) for name, value in named.items()})
+        return function(*map(_shrink, args), **{name: _shrink(value) for name, value in named.items()})
 
 
 # -- universal functions, by method --------------------------------------------------------------------------
@@ -403,7 +399,7 @@ def _reduce(
     keepdims: bool = False,
     **named: Any,
 ) -> tuple[int, ...]:
-    return reduced(shape_of(array), axis, keepdims)
+    return reduce_shape(shape_of(array), axis, keepdims)
 
 
 def _accumulate(ufunc: Any, array: Any, axis: int = 0, **named: Any) -> tuple[int, ...]:
@@ -420,7 +416,7 @@ def _outer(ufunc: Any, a: Any, b: Any, **named: Any) -> tuple[int, ...]:
     return shape_of(a) + shape_of(b)
 
 
-def _at(ufunc: Any, array: Traced, indices: Any, values: Any = 0) -> None:
+def _at(ufunc: Any, array: MetaArray, indices: Any, values: Any = 0) -> None:
     array[indices] = values
 
 

@@ -9,20 +9,20 @@ import numpy as np
 
 from gradcore.backends.base import Backend
 from gradcore.backends.meta import algebra, joins, views
-from gradcore.backends.meta.array import NO_DATA, Traced
+from gradcore.backends.meta.array import NO_DATA, MetaArray
 from gradcore.backends.meta.creation import CREATION
-from gradcore.backends.meta.factorisations import TracedLinearAlgebra
-from gradcore.backends.meta.kernels import TracedKernels
+from gradcore.backends.meta.factorisations import MetaLinearAlgebra
+from gradcore.backends.meta.kernels import MetaKernels
 from gradcore.backends.meta.rules import elementwise
 
-__all__ = ["TracingBackend"]
+__all__ = ["MetaBackend"]
 
 #: Modules whose rules are known once they are imported.
 RULE_MODULES = (algebra, joins, views)
 
 
 class Namespace:
-    """NumPy's names for traced arrays: what makes arrays makes traced ones, the rest knows NumPy's protocols.
+    """NumPy's names for meta arrays: what makes arrays makes meta ones, the rest knows NumPy's protocols.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ class Namespace:
         return value
 
 
-class TracingBackend(TracedKernels, TracedLinearAlgebra, Backend):
+class MetaBackend(MetaKernels, MetaLinearAlgebra, Backend):
     """Arrays without data: every kernel runs, nothing is computed, and no memory is needed."""
 
     type: ClassVar[str] = "meta"
     host_scalars = False
 
     def __init__(self) -> None:
-        super().__init__(Namespace(np), Traced)
+        super().__init__(Namespace(np), MetaArray)
 
     @property
     def special(self) -> Any:
@@ -64,7 +64,7 @@ class TracingBackend(TracedKernels, TracedLinearAlgebra, Backend):
     def to_host(self, array: Any) -> Any:
         raise NotImplementedError(NO_DATA)
 
-    def address(self, x: Traced) -> int:
+    def address(self, x: MetaArray) -> int:
         """As if all memory began at 0."""
         return x.offset
 
@@ -75,5 +75,5 @@ class TracingBackend(TracedKernels, TracedLinearAlgebra, Backend):
         except OverflowError:  # integers wrap, as in PyTorch
             return np.asarray(value).astype(dtype)[()]
 
-    def random_words(self, n: int, key: int, counter: int) -> Traced:
-        return Traced((n,), np.uint64)
+    def random_words(self, n: int, key: int, counter: int) -> MetaArray:
+        return MetaArray((n,), np.uint64)

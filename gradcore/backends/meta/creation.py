@@ -8,29 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.meta.array import Traced, broadcast, probe
-from gradcore.backends.meta.rules import sizes
+from gradcore.backends.meta.array import MetaArray, broadcast, probe
 from gradcore.backends.meta.views import as_strided
+from gradcore.backends.numpy_rules import as_shape
 
 __all__ = ["CREATION"]
 
 
-def _filled(shape: Any, dtype: Any = None, order: str = "C", **named: Any) -> Traced:
-    return Traced(sizes(shape), np.float64 if dtype is None else dtype)
+def _filled(shape: Any, dtype: Any = None, order: str = "C", **named: Any) -> MetaArray:
+    return MetaArray(as_shape(shape), np.float64 if dtype is None else dtype)
 
 
-def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **named: Any) -> Traced:
-    return Traced(sizes(shape), probe(np.asarray, fill_value).dtype if dtype is None else dtype)
+def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **named: Any) -> MetaArray:
+    return MetaArray(as_shape(shape), probe(np.asarray, fill_value).dtype if dtype is None else dtype)
 
 
 def _asarray(value: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, **named: Any) -> Any:
-    if isinstance(value, Traced):
+    if isinstance(value, MetaArray):
         changed = dtype is not None and np.dtype(dtype) != value.dtype
         return value.astype(value.dtype if dtype is None else dtype) if copy or changed else value
-    if isinstance(value, (list, tuple)) and any(isinstance(v, Traced) for v in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(v, MetaArray) for v in value):
         return np.stack([_asarray(v, dtype) for v in value])
     known = np.asarray(value, dtype)
-    return Traced(known.shape, known.dtype)
+    return MetaArray(known.shape, known.dtype)
 
 
 def _array(value: Any, dtype: Any = None, *, copy: bool = True, **named: Any) -> Any:
@@ -42,18 +42,20 @@ def _ascontiguousarray(value: Any, dtype: Any = None, **named: Any) -> Any:
     return array if array.flags.c_contiguous else array.copy()
 
 
-def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, **named: Any) -> Traced:
+def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, **named: Any) -> MetaArray:
     start, stop = (0, start) if stop is None else (start, stop)
     count = max(ceil((stop - start) / step), 0)
-    return Traced((count,), np.arange(start, start, step).dtype if dtype is None else dtype)
+    return MetaArray((count,), np.arange(start, start, step).dtype if dtype is None else dtype)
 
 
-def _matrix(N: int, M: int | None = None, k: int = 0, dtype: Any = float, **named: Any) -> Traced:
-    return Traced((N, N if M is None else M), dtype)
+def _matrix(N: int, M: int | None = None, k: int = 0, dtype: Any = float, **named: Any) -> MetaArray:
+    return MetaArray((N, N if M is None else M), dtype)
 
 
-def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, **named: Any) -> Traced:
-    return Traced((num, *broadcast(start, stop)), probe(np.linspace, start, stop, 1, dtype=dtype).dtype)
+def _linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, **named: Any
+) -> MetaArray:
+    return MetaArray((num, *broadcast(start, stop)), probe(np.linspace, start, stop, 1, dtype=dtype).dtype)
 
 
 #: Functions by name, in the place of NumPy's.
@@ -66,12 +68,12 @@ CREATION: dict[str, Callable[..., Any]] = {
     "ascontiguousarray": _ascontiguousarray,
     "empty": _filled,
     "eye": _matrix,
-    "fftfreq": lambda n, d=1.0, **named: Traced((n,), np.float64),
+    "fftfreq": lambda n, d=1.0, **named: MetaArray((n,), np.float64),
     "full": _full,
-    "identity": lambda n, dtype=float: Traced((n, n), dtype),
+    "identity": lambda n, dtype=float: MetaArray((n, n), dtype),
     "linspace": _linspace,
     "ones": _filled,
-    "rfftfreq": lambda n, d=1.0, **named: Traced((n // 2 + 1,), np.float64),
+    "rfftfreq": lambda n, d=1.0, **named: MetaArray((n // 2 + 1,), np.float64),
     "tri": _matrix,
     "zeros": _filled,
 }

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from gradcore.backends.meta.array import Traced, shape_of
-from gradcore.backends.meta.rules import Shape, data_dependent, rule, shapes, sizes
+from gradcore.backends.meta.array import MetaArray, shape_of
+from gradcore.backends.meta.rules import Shape, data_dependent, rule, shapes
+from gradcore.backends.numpy_rules import as_shape
 
 __all__: list[str] = []
 
@@ -39,47 +40,47 @@ def _stack(arrays: Sequence[Any], axis: int = 0, **named: Any) -> Shape:
 
 
 @rule("pad")
-def _pad(array: Traced, pad_width: Any, *args: Any, **named: Any) -> Traced:
+def _pad(array: MetaArray, pad_width: Any, *args: Any, **named: Any) -> MetaArray:
     widths = np.broadcast_to(pad_width, (array.ndim, 2)).sum(axis=1).tolist()
-    return Traced([n + w for n, w in zip(array.shape, widths, strict=True)], array.dtype)
+    return MetaArray([n + w for n, w in zip(array.shape, widths, strict=True)], array.dtype)
 
 
 @rule("tile")
-def _tile(A: Traced, reps: Any) -> Traced:
-    repeats = sizes(reps)
+def _tile(A: MetaArray, reps: Any) -> MetaArray:
+    repeats = as_shape(reps)
     repeats = (1,) * (A.ndim - len(repeats)) + repeats
     shape = (1,) * (len(repeats) - A.ndim) + A.shape
-    return Traced([n * r for n, r in zip(shape, repeats, strict=True)], A.dtype)
+    return MetaArray([n * r for n, r in zip(shape, repeats, strict=True)], A.dtype)
 
 
 @rule("repeat")
-def _repeat(a: Traced, repeats: Any, axis: int | None = None) -> Any:
-    if isinstance(repeats, Traced):
+def _repeat(a: MetaArray, repeats: Any, axis: int | None = None) -> Any:
+    if isinstance(repeats, MetaArray):
         return data_dependent(np.repeat)()
     shape, axis = ([a.size], 0) if axis is None else (list(a.shape), axis)
     one_each = np.broadcast_to(repeats, shape[axis]) if np.ndim(repeats) else None
     shape[axis] = shape[axis] * repeats if one_each is None else int(one_each.sum())
-    return Traced(shape, a.dtype)
+    return MetaArray(shape, a.dtype)
 
 
 # -- gathers, scatters, searches -----------------------------------------------------------------------------
 
 
 @rule("take")
-def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Traced:
+def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> MetaArray:
     shape, axis = ((prod(a.shape),), 0) if axis is None else (a.shape, normalize_axis_index(axis, a.ndim))
-    return Traced((*shape[:axis], *shape_of(indices), *shape[axis + 1 :]), a.dtype) if out is None else out
+    return MetaArray((*shape[:axis], *shape_of(indices), *shape[axis + 1 :]), a.dtype) if out is None else out
 
 
 @rule("take_along_axis")
-def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Traced:
+def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> MetaArray:
     if axis is None:
-        return Traced(indices.shape, arr.dtype)
+        return MetaArray(indices.shape, arr.dtype)
     if arr.ndim != indices.ndim:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
     axis = normalize_axis_index(axis, arr.ndim)
     rest = np.broadcast_shapes(*((*a.shape[:axis], 1, *a.shape[axis + 1 :]) for a in (arr, indices)))
-    return Traced((*rest[:axis], indices.shape[axis], *rest[axis + 1 :]), arr.dtype)
+    return MetaArray((*rest[:axis], indices.shape[axis], *rest[axis + 1 :]), arr.dtype)
 
 
 @rule("copyto fill_diagonal place put put_along_axis putmask")
@@ -88,15 +89,15 @@ def _written(*args: Any, **named: Any) -> None:
 
 
 @rule("searchsorted")
-def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Traced:
-    return Traced(shape_of(v), np.intp)
+def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> MetaArray:
+    return MetaArray(shape_of(v), np.intp)
 
 
 @rule("digitize")
-def _digitize(x: Any, bins: Any, right: bool = False) -> Traced:
-    return Traced(shape_of(x), np.intp)
+def _digitize(x: Any, bins: Any, right: bool = False) -> MetaArray:
+    return MetaArray(shape_of(x), np.intp)
 
 
 @rule("lexsort")
-def _lexsort(keys: Any, axis: int = -1) -> Traced:
-    return Traced(shape_of(keys[0]), np.intp)
+def _lexsort(keys: Any, axis: int = -1) -> MetaArray:
+    return MetaArray(shape_of(keys[0]), np.intp)

@@ -5,96 +5,100 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.backends.meta.array import Traced
+from gradcore.backends.meta.array import MetaArray
 from gradcore.backends.portable.convolution import conv_output_size
 from gradcore.backends.portable.pooling import pool_output_size
 
-__all__ = ["TracedKernels"]
+__all__ = ["MetaKernels"]
 
 Ints = Sequence[int]
 
 
-def _spatial(x: Traced, size: Ints, dtype: Any = None) -> Traced:
+def _spatial(x: MetaArray, size: Ints, dtype: Any = None) -> MetaArray:
     """An array like `x` with other spatial sizes, the last ones."""
-    return Traced((*x.shape[: x.ndim - len(size)], *size), dtype or x.dtype)
+    return MetaArray((*x.shape[: x.ndim - len(size)], *size), dtype or x.dtype)
 
 
-class TracedKernels:
+class MetaKernels:
     """Convolution, pooling, resampling, padding; checks of indices."""
 
-    def degrees_up_to(self, n: Traced) -> range:
+    def degrees_up_to(self, n: MetaArray) -> range:
         return range(0)
 
     # -- convolution -----------------------------------------------------------------------------------------
 
-    def conv(self, x: Traced, weight: Traced, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Traced:
+    def conv(
+        self, x: MetaArray, weight: MetaArray, stride: Ints, padding: Ints, dilation: Ints, groups: int
+    ) -> MetaArray:
         size = map(conv_output_size, x.shape[2:], weight.shape[2:], stride, padding, dilation)
-        return Traced((x.shape[0], weight.shape[0], *size), x.dtype)
+        return MetaArray((x.shape[0], weight.shape[0], *size), x.dtype)
 
     def conv_input(
-        self, x: Traced, weight: Traced, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
-    ) -> Traced:
-        return Traced((x.shape[0], weight.shape[1] * groups, *size), x.dtype)
+        self, x: MetaArray, weight: MetaArray, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+    ) -> MetaArray:
+        return MetaArray((x.shape[0], weight.shape[1] * groups, *size), x.dtype)
 
     def conv_weight(
-        self, x: Traced, other: Traced, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
-    ) -> Traced:
-        return Traced((other.shape[1], x.shape[1] // groups, *size), x.dtype)
+        self, x: MetaArray, other: MetaArray, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+    ) -> MetaArray:
+        return MetaArray((other.shape[1], x.shape[1] // groups, *size), x.dtype)
 
     # -- pooling ---------------------------------------------------------------------------------------------
 
     def max_pool(
-        self, x: Traced, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
-    ) -> tuple[Traced, Traced]:
+        self, x: MetaArray, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+    ) -> tuple[MetaArray, MetaArray]:
         return self.adaptive_max_pool(x, _pooled(x, kernel, stride, padding, dilation, ceil_mode))
 
-    def adaptive_max_pool(self, x: Traced, size: Ints) -> tuple[Traced, Traced]:
+    def adaptive_max_pool(self, x: MetaArray, size: Ints) -> tuple[MetaArray, MetaArray]:
         return _spatial(x, size), _spatial(x, size, "int64")
 
-    def max_pool_spread(self, x: Traced, indices: Traced, size: Ints, windows: Ints = ()) -> Traced:
+    def max_pool_spread(self, x: MetaArray, indices: MetaArray, size: Ints, windows: Ints = ()) -> MetaArray:
         return _spatial(x, size)
 
     max_unpool = max_pool_spread
 
-    def max_pool_gather(self, x: Traced, indices: Traced, n: int) -> Traced:
-        return Traced(indices.shape, x.dtype)
+    def max_pool_gather(self, x: MetaArray, indices: MetaArray, n: int) -> MetaArray:
+        return MetaArray(indices.shape, x.dtype)
 
-    def avg_pool(self, x: Traced, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, *rest: Any) -> Traced:
+    def avg_pool(
+        self, x: MetaArray, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, *rest: Any
+    ) -> MetaArray:
         return _spatial(x, _pooled(x, kernel, stride, padding, [1] * len(kernel), ceil_mode))
 
-    def avg_pool_spread(self, x: Traced, size: Ints, *settings: Any) -> Traced:
+    def avg_pool_spread(self, x: MetaArray, size: Ints, *settings: Any) -> MetaArray:
         return _spatial(x, size)
 
     adaptive_avg_pool = adaptive_avg_pool_spread = resample = resample_backward = avg_pool_spread
 
     # -- padding ---------------------------------------------------------------------------------------------
 
-    def pad_with_own(self, x: Traced, pad: Ints, mode: str) -> Traced:
+    def pad_with_own(self, x: MetaArray, pad: Ints, mode: str) -> MetaArray:
         n = len(pad) // 2
         widths = [before + after for before, after in zip(pad[::2], pad[1::2], strict=True)][::-1]
         return _spatial(x, [size + width for size, width in zip(x.shape[x.ndim - n :], widths, strict=True)])
 
-    def pad_with_own_backward(self, x: Traced, shape: Ints, pad: Ints, mode: str) -> Traced:
-        return Traced(shape, x.dtype)
+    def pad_with_own_backward(self, x: MetaArray, shape: Ints, pad: Ints, mode: str) -> MetaArray:
+        return MetaArray(shape, x.dtype)
 
     # -- indices ---------------------------------------------------------------------------------------------
 
     def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = "") -> None:
         """Nothing: there are no numbers to check."""
 
-    def index_into(self, out: Traced, values: Any, indices: Any, accumulate: bool = False) -> None:
+    def index_into(self, out: MetaArray, values: Any, indices: Any, accumulate: bool = False) -> None:
         """Nothing: there are no elements to write to."""
 
-    def masked_write(self, out: Traced, mask: Traced, source: Traced) -> None:
+    def masked_write(self, out: MetaArray, mask: MetaArray, source: MetaArray) -> None:
         """Nothing: there are no elements to write to."""
 
-    def logcumsumexp_along(self, x: Traced, dim: int) -> Traced:
+    def logcumsumexp_along(self, x: MetaArray, dim: int) -> MetaArray:
         return x.copy()
 
-    def reduce_at(self, out: Traced, places: Traced, values: Traced, reduce: str) -> Traced:
+    def reduce_at(self, out: MetaArray, places: MetaArray, values: MetaArray, reduce: str) -> MetaArray:
         return out
 
 
-def _pooled(x: Traced, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Ints:
+def _pooled(x: MetaArray, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Ints:
     windows = zip(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, dilation, strict=True)
     return [pool_output_size(*window, ceil_mode) for window in windows]

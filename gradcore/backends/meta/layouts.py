@@ -9,12 +9,19 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
-__all__ = ["contiguous", "is_contiguous", "kept_order", "picked", "reshaped", "resolved_shape"]
+__all__ = [
+    "contiguous_strides",
+    "index_strides",
+    "infer_shape",
+    "is_contiguous",
+    "keep_order_strides",
+    "reshape_strides",
+]
 
 Ints = tuple[int, ...]
 
 
-def contiguous(shape: Sequence[int], itemsize: int) -> Ints:
+def contiguous_strides(shape: Sequence[int], itemsize: int) -> Ints:
     """The strides of an array in C order."""
     strides, step = [], itemsize
     for n in reversed(shape):
@@ -34,7 +41,7 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -
     return True
 
 
-def kept_order(shape: Ints, itemsize: int, operands: Iterable[tuple[Ints, Ints]]) -> Ints:
+def keep_order_strides(shape: Ints, itemsize: int, operands: Iterable[tuple[Ints, Ints]]) -> Ints:
     """The strides of a new array whose dims have the order of those of the operands (NumPy's order "K").
 
     `operands` are the (shape, strides) of what was broadcast to `shape`. Where they disagree, C order wins.
@@ -62,7 +69,7 @@ def _broadcast_strides(shape: Ints, own: Ints, strides: Ints) -> Ints:
     return (0,) * (len(shape) - len(own)) + tuple(0 if n == 1 else s for n, s in zip(own, strides, strict=True))
 
 
-def resolved_shape(size: int, shape: Sequence[int]) -> Ints:
+def infer_shape(size: int, shape: Sequence[int]) -> Ints:
     """`shape` with -1 replaced by what `size` elements leave for it.
 
     Raises
@@ -78,10 +85,10 @@ def resolved_shape(size: int, shape: Sequence[int]) -> Ints:
     return tuple(shape)
 
 
-def reshaped(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Ints | None:
+def reshape_strides(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Ints | None:
     """The strides of a view in another shape; None where the elements have to be copied."""
     if 0 in shape or is_contiguous(shape, strides, itemsize):
-        return contiguous(new, itemsize)
+        return contiguous_strides(new, itemsize)
     runs: list[list[int]] = []  # [elements, step]: dims that are one even sequence of elements
     for n, step in zip(shape, strides, strict=True):
         if n == 1:
@@ -103,7 +110,7 @@ def reshaped(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Ints | Non
     return tuple(reversed(result))
 
 
-def picked(shape: Ints, strides: Ints, index: Sequence[Any]) -> tuple[Ints, Ints, int]:
+def index_strides(shape: Ints, strides: Ints, index: Sequence[Any]) -> tuple[Ints, Ints, int]:
     """Shape, strides and offset of the view that ints and slices, one for each dim, and None select.
 
     Raises

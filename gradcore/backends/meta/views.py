@@ -9,42 +9,41 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from gradcore.backends.meta.array import RULES, Traced, broadcast
-from gradcore.backends.meta.rules import Shape, find, rule, shapes, sizes
+from gradcore.backends.meta.array import RULES, MetaArray, broadcast
+from gradcore.backends.meta.rules import Shape, rule, shapes
+from gradcore.backends.numpy_rules import as_shape, new_axes_key, permuted_axes
 
 __all__ = ["as_strided"]
 
 
-def _permutation(function: Any) -> Callable[..., Traced]:
-    def view(a: Traced, *args: Any, **named: Any) -> Traced:
-        # An empty array whose sizes number the dims shows where each of them goes.
-        return a.transpose(function(np.empty(range(a.ndim)), *args, **named).shape)
+def _permutation(function: Any) -> Callable[..., MetaArray]:
+    def view(a: MetaArray, *args: Any, **named: Any) -> MetaArray:
+        return a.transpose(permuted_axes(function, a.ndim, *args, **named))
 
     return view
 
 
-for _function in find("matrix_transpose moveaxis permute_dims rollaxis swapaxes transpose"):
-    RULES[_function] = _permutation(_function)
+RULES.register_each("matrix_transpose moveaxis permute_dims rollaxis swapaxes transpose", _permutation)
 
 
 @rule("reshape")
-def _reshape(a: Traced, shape: Any, order: str = "C", copy: bool | None = None) -> Traced:
+def _reshape(a: MetaArray, shape: Any, order: str = "C", copy: bool | None = None) -> MetaArray:
     return a.reshape(shape, copy=copy)
 
 
 @rule("ravel")
-def _ravel(a: Traced, order: str = "C") -> Traced:
+def _ravel(a: MetaArray, order: str = "C") -> MetaArray:
     return a.reshape(-1)
 
 
 @rule("broadcast_to")
-def _broadcast_to(array: Traced, shape: Any, subok: bool = False) -> Traced:
-    shape = sizes(shape)
+def _broadcast_to(array: MetaArray, shape: Any, subok: bool = False) -> MetaArray:
+    shape = as_shape(shape)
     lead = len(shape) - array.ndim
     if lead < 0 or any(n not in (1, m) for n, m in zip(array.shape, shape[lead:], strict=True)):
         raise ValueError(f"cannot broadcast an array of shape {array.shape} to shape {shape}")
     steps = zip(array.shape, array.strides, shape[lead:], strict=True)
-    return array.viewed(shape, (0,) * lead + tuple(step if n == m else 0 for n, step, m in steps))
+    return array.make_view(shape, (0,) * lead + tuple(step if n == m else 0 for n, step, m in steps))
 
 
 @rule("broadcast_arrays")
@@ -54,14 +53,12 @@ def _broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Any, ...]:
 
 
 @rule("expand_dims")
-def _expand_dims(a: Traced, axis: int | Sequence[int]) -> Traced:
-    axes = sizes(axis)
-    axes = normalize_axis_tuple(axes, a.ndim + len(axes))
-    return a[tuple(None if i in axes else slice(None) for i in range(a.ndim + len(axes)))]
+def _expand_dims(a: MetaArray, axis: int | Sequence[int]) -> MetaArray:
+    return a[new_axes_key(a.ndim, axis)]
 
 
 @rule("squeeze")
-def _squeeze(a: Traced, axis: int | Sequence[int] | None = None) -> Traced:
+def _squeeze(a: MetaArray, axis: int | Sequence[int] | None = None) -> MetaArray:
     ones = [i for i, n in enumerate(a.shape) if n == 1]
     axes = ones if axis is None else normalize_axis_tuple(axis, a.ndim)
     if not set(axes) <= set(ones):
@@ -70,7 +67,7 @@ def _squeeze(a: Traced, axis: int | Sequence[int] | None = None) -> Traced:
 
 
 @rule("flip")
-def _flip(m: Traced, axis: int | Sequence[int] | None = None) -> Traced:
+def _flip(m: MetaArray, axis: int | Sequence[int] | None = None) -> MetaArray:
     axes = range(m.ndim) if axis is None else normalize_axis_tuple(axis, m.ndim)
     return m[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(m.ndim))]
 
@@ -80,9 +77,9 @@ rule("flipud")(lambda m: _flip(m, 0))
 
 
 @rule("rot90")
-def _rot90(m: Traced, k: int = 1, axes: Sequence[int] = (0, 1)) -> Traced:
+def _rot90(m: MetaArray, k: int = 1, axes: Sequence[int] = (0, 1)) -> MetaArray:
     first, second = normalize_axis_tuple(axes, m.ndim)
-    turns: tuple[Callable[[], Traced], ...] = (
+    turns: tuple[Callable[[], MetaArray], ...] = (
         lambda: m[...],
         lambda: _flip(m, second).swapaxes(first, second),
         lambda: _flip(m, (first, second)),
@@ -92,12 +89,12 @@ def _rot90(m: Traced, k: int = 1, axes: Sequence[int] = (0, 1)) -> Traced:
 
 
 @rule("diagonal")
-def _diagonal(a: Traced, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Traced:
+def _diagonal(a: MetaArray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> MetaArray:
     first, second = normalize_axis_tuple((axis1, axis2), a.ndim)
     down, right = max(-offset, 0), max(offset, 0)
     length = max(min(a.shape[first] - down, a.shape[second] - right), 0)
     rest = [i for i in range(a.ndim) if i not in (first, second)]
-    return a.viewed(
+    return a.make_view(
         (*(a.shape[i] for i in rest), length),
         (*(a.strides[i] for i in rest), a.strides[first] + a.strides[second]),
         None,
@@ -106,8 +103,8 @@ def _diagonal(a: Traced, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tra
 
 
 @rule("diag")
-def _diag(v: Traced, k: int = 0) -> Traced:
-    return Traced((v.size + abs(k),) * 2, v.dtype) if v.ndim == 1 else _diagonal(v, k)
+def _diag(v: MetaArray, k: int = 0) -> MetaArray:
+    return MetaArray((v.size + abs(k),) * 2, v.dtype) if v.ndim == 1 else _diagonal(v, k)
 
 
 @shapes("trace")
@@ -116,7 +113,7 @@ def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **named: Any
 
 
 @rule("array_split split")
-def _split(ary: Traced, indices_or_sections: Any, axis: int = 0) -> list[Traced]:
+def _split(ary: MetaArray, indices_or_sections: Any, axis: int = 0) -> list[MetaArray]:
     size = ary.shape[axis]
     if hasattr(indices_or_sections, "__len__"):
         bounds = [0, *indices_or_sections, size]
@@ -141,16 +138,16 @@ rule("atleast_2d")(_at_least(2))
 
 @rule("lib.stride_tricks.sliding_window_view")
 def _sliding_window_view(
-    x: Traced, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
-) -> Traced:
-    window = sizes(window_shape)
+    x: MetaArray, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> MetaArray:
+    window = as_shape(window_shape)
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
     shape = list(x.shape)
     for i, n in zip(axes, window, strict=True):
         shape[i] -= n - 1
-    return x.viewed((*shape, *window), (*x.strides, *(x.strides[i] for i in axes)))
+    return x.make_view((*shape, *window), (*x.strides, *(x.strides[i] for i in axes)))
 
 
-def as_strided(x: Traced, shape: Any = None, strides: Any = None, **named: Any) -> Traced:
+def as_strided(x: MetaArray, shape: Any = None, strides: Any = None, **named: Any) -> MetaArray:
     """`numpy.lib.stride_tricks.as_strided`, which no protocol reaches."""
-    return x.viewed(x.shape if shape is None else sizes(shape), x.strides if strides is None else strides)
+    return x.make_view(x.shape if shape is None else as_shape(shape), x.strides if strides is None else strides)

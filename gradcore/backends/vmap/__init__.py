@@ -1,6 +1,16 @@
-"""One more dim that nobody sees: arrays of a batch of samples, on which kernels run as on one sample (``vmap``)."""
+"""Arrays with a hidden batch dim, on which kernels run as on one sample (``vmap``)."""
 
-from gradcore.backends.vmap.array import Batched, all_samples, entered, left, without
-from gradcore.backends.vmap.devices import BatchedDevice, Level, over, under
+from gradcore.backends.vmap.array import BatchedArray, all_samples, split_batch, unwrap_batch, wrap_batch
+from gradcore.backends.vmap.devices import BatchedDevice, VmapLevel, batched_device, unbatched_device
 
-__all__ = ["Batched", "BatchedDevice", "Level", "all_samples", "entered", "left", "over", "under", "without"]
+__all__ = [
+    "BatchedArray",
+    "BatchedDevice",
+    "VmapLevel",
+    "all_samples",
+    "batched_device",
+    "split_batch",
+    "unbatched_device",
+    "unwrap_batch",
+    "wrap_batch",
+]

@@ -1,6 +1,6 @@
 """Arrays with a hidden batch dim.
 
-A `Batched` array looks like one sample and holds all of them, the batch dim in front. Kernels and bodies written for
+A `BatchedArray` looks like one sample and holds all of them, the batch dim in front. Kernels and bodies written for
 NumPy and CuPy arrays run on it as they are, each of their array operations once for the whole batch. The universal
 functions are here, called by `apply`: arrays of other libraries leave operators to arrays that take no part in NumPy's
 protocol for them, and only to these. `functions` says what other functions do, by NumPy's protocol.
@@ -11,44 +11,44 @@ Batches nest: the array inside may be batched itself, at an earlier level. The a
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from gradcore.backends.numpy_rules import RuleTable
 from gradcore.backends.vmap import indices
 from gradcore.backends.vmap.messages import CONTROL_FLOW, INPLACE, ITEM
 
 __all__ = [
     "LIBRARIES",
     "RULES",
-    "Batched",
-    "aligned",
+    "BatchedArray",
+    "align_batch",
     "all_samples",
     "apply",
-    "counted",
-    "entered",
-    "left",
+    "arange_like",
     "levels_of",
-    "of_library",
+    "library_function",
     "outermost",
     "physical",
     "rewrap",
-    "shifted",
-    "sizes",
-    "without",
+    "shift_axes",
+    "split_batch",
+    "unwrap_batch",
+    "wrap_batch",
 ]
 
-#: What functions of NumPy do on batched arrays, by function: called with the level and the arguments.
-RULES: dict[Any, Callable[..., Any]] = {}
+#: Rules that run a function on every sample; called with the level and the arguments.
+RULES = RuleTable()
 
 #: The namespaces of array libraries other than NumPy, by the type of their arrays.
 LIBRARIES: dict[type, Any] = {}
 
 
-def of_library(function: Any, *arrays: Any) -> Any:
+def library_function(function: Any, *arrays: Any) -> Any:
     """The function of that name in the library of the first array that is not NumPy's; batched arrays know NumPy's."""
     for a in arrays:
         library = LIBRARIES.get(a.__class__)
@@ -69,20 +69,20 @@ def _binary(name: str, ufunc: Any) -> tuple[Callable[..., Any], Callable[..., An
     """An operator's method, its reflected and its in-place form, without NumPy's protocol where both sides match."""
     plain = getattr(operator, name)
 
-    def forward(self: Batched, other: Any) -> Any:
-        if other.__class__ is Batched:
+    def forward(self: BatchedArray, other: Any) -> Any:
+        if other.__class__ is BatchedArray:
             if other.level is self.level and other.array.ndim == self.array.ndim:
-                return Batched(plain(self.array, other.array), self.level)
+                return BatchedArray(plain(self.array, other.array), self.level)
         elif other.__class__ in _NUMBERS:
-            return Batched(plain(self.array, other), self.level)
+            return BatchedArray(plain(self.array, other), self.level)
         return apply(ufunc, "__call__", self, other)
 
-    def reflected(self: Batched, other: Any) -> Any:
+    def reflected(self: BatchedArray, other: Any) -> Any:
         if other.__class__ in _NUMBERS:
-            return Batched(plain(other, self.array), self.level)
+            return BatchedArray(plain(other, self.array), self.level)
         return apply(ufunc, "__call__", other, self)
 
-    def inplace(self: Batched, other: Any) -> Any:
+    def inplace(self: BatchedArray, other: Any) -> Any:
         return apply(ufunc, "__call__", self, other, out=(self,))
 
     return forward, reflected, inplace
@@ -91,14 +91,14 @@ def _binary(name: str, ufunc: Any) -> tuple[Callable[..., Any], Callable[..., An
 _NUMBERS = frozenset((int, float, complex, bool))
 
 
-class Batched:
+class BatchedArray:
     """A batch of arrays of one shape that acts as one of them.
 
     Parameters
     ----------
     array : array
         All samples, along the first dim.
-    level : Level
+    level : VmapLevel
         Which batch this is.
     """
 
@@ -152,42 +152,42 @@ class Batched:
 
     # -- views --------------------------------------------------------------------------------------------------
 
-    def transpose(self, *axes: Any) -> Batched:
+    def transpose(self, *axes: Any) -> BatchedArray:
         if len(axes) == 1 and not hasattr(axes[0], "__index__"):
             axes = tuple(axes[0] or ())
         order = normalize_axis_tuple(axes, self.ndim) if axes else range(self.ndim)[::-1]
-        return Batched(self.array.transpose((0, *(i + 1 for i in order))), self.level)
+        return BatchedArray(self.array.transpose((0, *(i + 1 for i in order))), self.level)
 
-    def reshape(self, *shape: Any, order: Any = "C") -> Batched:
+    def reshape(self, *shape: Any, order: Any = "C") -> BatchedArray:
         new = tuple(shape[0]) if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
         samples = self.array.shape[0]
         try:
-            return Batched(self.array.reshape((samples, *new), order=order), self.level)
+            return BatchedArray(self.array.reshape((samples, *new), order=order), self.level)
         except ValueError as error:
             known, size = prod(n for n in new if n != -1), self.size
             if samples or new.count(-1) != 1 or not known or size % known:
                 raise ValueError(f"cannot reshape array of size {size} into shape {tuple(new)}") from error
         rest = tuple(size // known if n == -1 else n for n in new)  # of no samples at all
-        return Batched(self.array.reshape((samples, *rest), order=order), self.level)
+        return BatchedArray(self.array.reshape((samples, *rest), order=order), self.level)
 
     @property
-    def T(self) -> Batched:
+    def T(self) -> BatchedArray:
         return self.transpose()
 
     @property
     def mT(self) -> Any:
         return np.swapaxes(self, -1, -2)
 
-    def view(self, dtype: Any = None) -> Batched:
+    def view(self, dtype: Any = None) -> BatchedArray:
         if dtype is None or not self.ndim:
-            return Batched(self.array.view(*(() if dtype is None else (dtype,))), self.level)
-        return Batched(self.array.view(dtype), self.level)
+            return BatchedArray(self.array.view(*(() if dtype is None else (dtype,))), self.level)
+        return BatchedArray(self.array.view(dtype), self.level)
 
-    def _get_real(self) -> Batched:
-        return Batched(self.array.real, self.level)
+    def _get_real(self) -> BatchedArray:
+        return BatchedArray(self.array.real, self.level)
 
-    def _get_imag(self) -> Batched:
-        return Batched(self.array.imag, self.level)
+    def _get_imag(self) -> BatchedArray:
+        return BatchedArray(self.array.imag, self.level)
 
     def _set_real(self, value: Any) -> None:
         self.real[...] = value
@@ -234,23 +234,23 @@ class Batched:
 
     # -- copies -------------------------------------------------------------------------------------------------
 
-    def astype(self, dtype: Any, *args: Any, **named: Any) -> Batched:
-        return Batched(self.array.astype(dtype, *args, **named), self.level)
+    def astype(self, dtype: Any, *args: Any, **named: Any) -> BatchedArray:
+        return BatchedArray(self.array.astype(dtype, *args, **named), self.level)
 
-    def copy(self, order: str = "C") -> Batched:
-        return Batched(self.array.copy(order), self.level)
+    def copy(self, order: str = "C") -> BatchedArray:
+        return BatchedArray(self.array.copy(order), self.level)
 
-    def flatten(self, order: str = "C") -> Batched:
+    def flatten(self, order: str = "C") -> BatchedArray:
         return self.reshape(-1).copy()
 
-    def __copy__(self) -> Batched:
+    def __copy__(self) -> BatchedArray:
         return self.copy()
 
-    def __deepcopy__(self, memo: Any) -> Batched:
+    def __deepcopy__(self, memo: Any) -> BatchedArray:
         return self.copy()
 
     def __repr__(self) -> str:
-        return f"Batched({self.level}, {self.array!r})"
+        return f"BatchedArray({self.level}, {self.array!r})"
 
     # -- products: other operators are added below ---------------------------------------------------------------
 
@@ -281,21 +281,21 @@ for _name, _ufunc in {
 }.items():  # fmt: skip
     _stem = _name.rstrip("_")
     _forward, _reflected, _inplace = _binary(_name, _ufunc)
-    setattr(Batched, f"__{_stem}__", _forward)
+    setattr(BatchedArray, f"__{_stem}__", _forward)
     if _stem not in ("lt", "le", "gt", "ge", "eq", "ne"):
-        setattr(Batched, f"__r{_stem}__", _reflected)
-        setattr(Batched, f"__i{_stem}__", _inplace)
+        setattr(BatchedArray, f"__r{_stem}__", _reflected)
+        setattr(BatchedArray, f"__i{_stem}__", _inplace)
 
 for _operation in (operator.neg, operator.pos, operator.abs, operator.invert):
-    _unary = lambda self, _f=_operation: Batched(_f(self.array), self.level)  # noqa: E731
-    setattr(Batched, f"__{_operation.__name__.strip('_')}__", _unary)
+    _unary = lambda self, _f=_operation: BatchedArray(_f(self.array), self.level)  # noqa: E731
+    setattr(BatchedArray, f"__{_operation.__name__.strip('_')}__", _unary)
 
 
 def _method(name: str) -> Any:
     function = getattr(np, name)
 
-    def method(self: Batched, *args: Any, **named: Any) -> Any:
-        if args and args[0].__class__ is Batched:  # perhaps of a later level
+    def method(self: BatchedArray, *args: Any, **named: Any) -> Any:
+        if args and args[0].__class__ is BatchedArray:  # perhaps of a later level
             return function(self, *args, **named)
         return RULES[function](self.level, self, *args, **named)
 
@@ -305,7 +305,7 @@ def _method(name: str) -> Any:
 
 
 for _name in METHODS.split():
-    setattr(Batched, _name, _method(_name))
+    setattr(BatchedArray, _name, _method(_name))
 
 
 # -- levels -------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def outermost(values: Any) -> Any:
     found = None
     for value in values.values() if values.__class__ is dict else values:
         kind = value.__class__
-        if kind is Batched:
+        if kind is BatchedArray:
             level = value.level
         elif kind is tuple or kind is list or kind is dict:
             level = outermost(value)
@@ -329,46 +329,46 @@ def outermost(values: Any) -> Any:
 
 def levels_of(array: Any) -> Iterator[Any]:
     """The levels at which samples of an array have memory of their own, from the latest."""
-    while array.__class__ is Batched:
+    while array.__class__ is BatchedArray:
         yield array.level
         array = array.array
 
 
 def physical(x: Any, level: Any) -> Any:
     """All samples of `x` at that level; of an array that has none there, the same for each sample, without a copy."""
-    if x.__class__ is Batched and x.level is level:
+    if x.__class__ is BatchedArray and x.level is level:
         return x.array
     x = x if hasattr(x, "ndim") else np.asarray(x)
-    return of_library(np.broadcast_to, x)(x, (level.size, *x.shape))
+    return library_function(np.broadcast_to, x)(x, (level.size, *x.shape))
 
 
-def counted(n: int, like: Any) -> Any:
+def arange_like(n: int, like: Any) -> Any:
     """``0, 1, ... n - 1`` as a plain array of the library of `like`."""
-    while like.__class__ is Batched:
+    while like.__class__ is BatchedArray:
         like = like.array
-    return of_library(np.arange, like)(n)
+    return library_function(np.arange, like)(n)
 
 
 def all_samples(array: Any) -> Any:
     """The array of all samples of all batches that an array is in; one that is in none itself."""
-    while array.__class__ is Batched:
+    while array.__class__ is BatchedArray:
         array = array.array
     return array
 
 
-def without(x: Any, level: Any) -> tuple[Any, bool]:
+def split_batch(x: Any, level: Any) -> tuple[Any, bool]:
     """The array inside, and whether it has samples at that level (an array repeated in memory counts as one)."""
-    if x.__class__ is not Batched or x.level is not level:
+    if x.__class__ is not BatchedArray or x.level is not level:
         return x, False
     a = x.array
-    if a.__class__ is not Batched and a.shape[0] > 1 and not a.strides[0]:
+    if a.__class__ is not BatchedArray and a.shape[0] > 1 and not a.strides[0]:
         return a[0], False
     return a, True
 
 
-def aligned(x: Any, level: Any, ndim: int) -> Any:
+def align_batch(x: Any, level: Any, ndim: int) -> Any:
     """`x` as an operand of an array operation for all samples, each of `ndim` dims after broadcasting."""
-    if x.__class__ is not Batched or x.level is not level:
+    if x.__class__ is not BatchedArray or x.level is not level:
         return x
     a = x.array
     missing = ndim + 1 - a.ndim
@@ -381,10 +381,10 @@ def rewrap(results: Any, level: Any) -> Any:
         if hasattr(results, "_fields"):
             return type(results)(*(rewrap(r, level) for r in results))
         return type(results)([rewrap(r, level) for r in results])
-    return results if results is None else Batched(results, level)
+    return results if results is None else BatchedArray(results, level)
 
 
-def shifted(axis: Any, ndim: int) -> Any:
+def shift_axes(axis: Any, ndim: int) -> Any:
     """Axes of a sample of `ndim` dims as axes of all samples; None stands for all of them."""
     if axis is None:
         return tuple(range(1, ndim + 1))
@@ -393,25 +393,25 @@ def shifted(axis: Any, ndim: int) -> Any:
     return tuple(i + 1 for i in normalize_axis_tuple(axis, ndim))
 
 
-def entered(array: Any, level: Any, axis: int) -> Any:
+def wrap_batch(array: Any, level: Any, axis: int) -> Any:
     """An array whose dim `axis` becomes the hidden one of `level`."""
-    if array.__class__ is Batched and array.level.order > level.order:
-        return Batched(entered(array.array, level, axis + 1), array.level)
+    if array.__class__ is BatchedArray and array.level.order > level.order:
+        return BatchedArray(wrap_batch(array.array, level, axis + 1), array.level)
     rest = [i for i in range(array.ndim) if i != axis]
-    return Batched(array.transpose((axis, *rest)) if axis else array, level)
+    return BatchedArray(array.transpose((axis, *rest)) if axis else array, level)
 
 
-def left(array: Any, level: Any, axis: int) -> Any:
+def unwrap_batch(array: Any, level: Any, axis: int) -> Any:
     """An array with the hidden dim of `level` as its dim `axis`."""
-    if array.__class__ is Batched:
+    if array.__class__ is BatchedArray:
         if array.level.order > level.order:
-            return Batched(left(array.array, level, axis + 1), array.level)
+            return BatchedArray(unwrap_batch(array.array, level, axis + 1), array.level)
         if array.level is level:
-            return _placed(array.array, axis)
-    return _placed(of_library(np.broadcast_to, array)(array, (level.size, *array.shape)), axis)
+            return _move_first_axis(array.array, axis)
+    return _move_first_axis(library_function(np.broadcast_to, array)(array, (level.size, *array.shape)), axis)
 
 
-def _placed(array: Any, axis: int) -> Any:
+def _move_first_axis(array: Any, axis: int) -> Any:
     """The array with its first dim at `axis`."""
     return array.transpose((*range(1, axis + 1), 0, *range(axis + 1, array.ndim))) if axis else array
 
@@ -423,7 +423,7 @@ def apply(ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
     """A universal function, or a method of one, on any arrays: batched ones, or those of a library."""
     level = outermost((inputs, named) if named else inputs)
     if level is None:
-        return getattr(of_library(ufunc, *inputs), method)(*inputs, **named)
+        return getattr(library_function(ufunc, *inputs), method)(*inputs, **named)
     return _UFUNC_METHODS[method](level, ufunc, *inputs, **named)
 
 
@@ -437,13 +437,13 @@ def _call(level: Any, ufunc: Any, *inputs: Any, out: Any = None, **named: Any) -
     ndim = max(map(_rank, inputs))
     if out is not None:
         targets = out if isinstance(out, tuple) else (out,)
-        if any(t.__class__ is not Batched or t.level is not level for t in targets):
+        if any(t.__class__ is not BatchedArray or t.level is not level for t in targets):
             raise RuntimeError(INPLACE)
         ndim = max(ndim, *(t.ndim for t in targets))
         named["out"] = tuple(t.array for t in targets)
     if "where" in named:
-        named["where"] = aligned(named["where"], level, ndim)
-    operands = [aligned(x, level, ndim) for x in inputs]
+        named["where"] = align_batch(named["where"], level, ndim)
+    operands = [align_batch(x, level, ndim) for x in inputs]
     results = apply(ufunc, "__call__", *operands, **named)
     if out is not None:
         return targets if len(targets) > 1 else targets[0]
@@ -455,20 +455,20 @@ def _reduce(
     **named: Any,
 ) -> Any:  # fmt: skip
     a = physical(array, level)
-    axis = shifted(axis, a.ndim - 1)
-    return Batched(apply(ufunc, "reduce", a, axis=axis, dtype=dtype, keepdims=keepdims, **named), level)
+    axis = shift_axes(axis, a.ndim - 1)
+    return BatchedArray(apply(ufunc, "reduce", a, axis=axis, dtype=dtype, keepdims=keepdims, **named), level)
 
 
 def _accumulate(level: Any, ufunc: Any, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
     a = physical(array, level)
-    return Batched(apply(ufunc, "accumulate", a, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
+    return BatchedArray(apply(ufunc, "accumulate", a, axis=shift_axes(axis, a.ndim - 1), dtype=dtype), level)
 
 
 def _reduceat(
     level: Any, ufunc: Any, array: Any, places: Any, axis: int = 0, dtype: Any = None, out: Any = None
 ) -> Any:
     a = physical(array, level)
-    return Batched(apply(ufunc, "reduceat", a, places, axis=shifted(axis, a.ndim - 1), dtype=dtype), level)
+    return BatchedArray(apply(ufunc, "reduceat", a, places, axis=shift_axes(axis, a.ndim - 1), dtype=dtype), level)
 
 
 def _outer(level: Any, ufunc: Any, a: Any, b: Any, **named: Any) -> Any:
@@ -476,7 +476,7 @@ def _outer(level: Any, ufunc: Any, a: Any, b: Any, **named: Any) -> Any:
 
 
 def _at(level: Any, ufunc: Any, array: Any, key: Any, values: Any = None, out: Any = None) -> None:
-    if array.__class__ is not Batched or array.level is not level:
+    if array.__class__ is not BatchedArray or array.level is not level:
         raise RuntimeError(INPLACE)
     indices.accumulate(ufunc, array, key, values)
 
@@ -489,8 +489,3 @@ _UFUNC_METHODS: dict[str, Callable[..., Any]] = {
     "outer": _outer,
     "at": _at,
 }
-
-
-def sizes(shape: Any) -> Sequence[int]:
-    """A shape given as an int or a sequence of ints."""
-    return (shape.__index__(),) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)

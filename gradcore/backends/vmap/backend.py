@@ -13,12 +13,12 @@ import numpy as np
 from gradcore.backends.base import Backend
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL, Elementwise
 from gradcore.backends.vmap import calls
-from gradcore.backends.vmap.array import LIBRARIES, RULES, Batched, apply, of_library, outermost
+from gradcore.backends.vmap.array import LIBRARIES, RULES, BatchedArray, apply, library_function, outermost
 from gradcore.backends.vmap.creation import CREATION
-from gradcore.backends.vmap.kernels import KERNELS, BatchedKernels
+from gradcore.backends.vmap.kernels import KERNEL_RULES, BatchedKernels
 from gradcore.backends.vmap.messages import ITEM
 
-__all__ = ["BatchingBackend"]
+__all__ = ["BatchedBackend"]
 
 
 class Namespace:
@@ -30,7 +30,7 @@ class Namespace:
         NumPy or a submodule.
     backend : Backend
         That of the arrays inside.
-    level : Level
+    level : VmapLevel
     """
 
     def __init__(self, module: Any, backend: Backend, level: Any) -> None:
@@ -67,7 +67,7 @@ def _function(function: Any, *args: Any, **named: Any) -> Any:
     """A function of NumPy that other libraries have too: theirs where no array is batched."""
     level = outermost((args, named)) if LIBRARIES else None
     if level is None:
-        return of_library(function, *args)(*args, **named)
+        return library_function(function, *args)(*args, **named)
     return RULES[function](level, *args, **named) if function in RULES else function(*args, **named)
 
 
@@ -83,7 +83,7 @@ class _Table:
         return getattr(self.backend, name)
 
 
-class BatchingBackend(BatchedKernels, Backend):
+class BatchedBackend(BatchedKernels, Backend):
     """Kernels for the samples of one level, over the backend of the arrays inside.
 
     A kernel is, in this order: the rule of `kernels`; of operations of each element, the kernel of the backend inside,
@@ -92,13 +92,13 @@ class BatchingBackend(BatchedKernels, Backend):
     Parameters
     ----------
     inner : Backend
-    level : Level
+    level : VmapLevel
     """
 
     def __init__(self, inner: Backend, level: Any) -> None:
-        self.xp, self.array_type = Namespace(np, inner, level), Batched
+        self.xp, self.array_type = Namespace(np, inner, level), BatchedArray
         self.inner, self.level = inner, level
-        if inner.array_type is not Batched and inner.array_type is not np.ndarray:
+        if inner.array_type is not BatchedArray and inner.array_type is not np.ndarray:
             LIBRARIES[inner.array_type] = inner.xp
         self.type = inner.type  # type: ignore[misc]
         self.upcasts, self.host_scalars = inner.upcasts, False
@@ -108,7 +108,7 @@ class BatchingBackend(BatchedKernels, Backend):
             raise AttributeError(f"the {self.type!r} backend has no kernel named {name!r}")
         body = functools.partial(self.bodies[name], self)
         several = _takes_sequence(name)
-        return functools.partial(calls.expanded, self.level, body, self.inner.kernels[name], several)
+        return functools.partial(calls.call_generic, self.level, body, self.inner.kernels[name], several)
 
     @property
     def kernels(self) -> Any:  # type: ignore[override]
@@ -139,7 +139,7 @@ class BatchingBackend(BatchedKernels, Backend):
         return self.inner.from_host(array)
 
     def to_host(self, array: Any) -> Any:
-        if isinstance(array, Batched):
+        if isinstance(array, BatchedArray):
             raise RuntimeError(ITEM)
         return self.inner.to_host(array)  # the same for every sample
 
@@ -147,7 +147,7 @@ class BatchingBackend(BatchedKernels, Backend):
         return self.inner.scalar(value, dtype)
 
     def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, Batched) or self.inner.is_tensor(value)
+        return isinstance(value, BatchedArray) or self.inner.is_tensor(value)
 
 
 def _takes_sequence(name: str) -> bool:
@@ -163,7 +163,7 @@ def _generic(name: str) -> Callable[..., Any]:
     method = getattr(Backend, name)
 
     def kernel(self: Any, *args: Any) -> Any:
-        return calls.expanded(
+        return calls.call_generic(
             self.level, functools.partial(method, self), self.inner.kernels[name], _takes_sequence(name), *args
         )
 
@@ -182,7 +182,7 @@ def _by_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
 
 def _of_elements(name: str) -> Callable[..., Any]:
     def kernel(self: Any, *args: Any) -> Any:
-        return calls.elementwise(self.level, self.inner.kernels[name], *args)
+        return calls.call_elementwise(self.level, self.inner.kernels[name], *args)
 
     return kernel
 
@@ -210,8 +210,8 @@ def _declared_kernels() -> set[str]:
 
 
 for _name in _declared_kernels().difference(vars(BatchedKernels)):
-    setattr(BatchingBackend, _name, _generic(_name))
+    setattr(BatchedBackend, _name, _generic(_name))
 for _name in _elementwise_names():
-    setattr(BatchingBackend, _name, _of_elements(_name))
-for _name, _rule in KERNELS.items():
-    setattr(BatchingBackend, _name, _by_rule(_name, _rule))
+    setattr(BatchedBackend, _name, _of_elements(_name))
+for _name, _rule in KERNEL_RULES.items():
+    setattr(BatchedBackend, _name, _by_rule(_name, _rule))

@@ -7,52 +7,52 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.vmap.array import Batched, aligned, physical, rewrap
+from gradcore.backends.vmap.array import BatchedArray, align_batch, physical, rewrap
 
-__all__ = ["as_samples", "elementwise", "expanded", "in_batch", "is_array"]
+__all__ = ["as_batched", "call_elementwise", "call_generic", "is_array", "is_batched"]
 
 
-def in_batch(level: Any, value: Any) -> bool:
+def is_batched(level: Any, value: Any) -> bool:
     """Whether a value, or any in a tuple or list of them, has samples at that level."""
-    if value.__class__ is Batched:
+    if value.__class__ is BatchedArray:
         return value.level is level
-    return value.__class__ in (tuple, list) and any(in_batch(level, v) for v in value)
+    return value.__class__ in (tuple, list) and any(is_batched(level, v) for v in value)
 
 
-def elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named: Any) -> Any:
+def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """A kernel that acts on each element after broadcasting."""
     ndim = 0
     batched = False
     for a in args:
-        if a.__class__ is Batched:
+        if a.__class__ is BatchedArray:
             batched = batched or a.level is level
             ndim = max(ndim, a.ndim)
         else:
             ndim = max(ndim, getattr(a, "ndim", 0))
     if not batched:
         return kernel(*args, **named)
-    return rewrap(kernel(*[aligned(a, level, ndim) for a in args], **named), level)
+    return rewrap(kernel(*[align_batch(a, level, ndim) for a in args], **named), level)
 
 
-def expanded(
+def call_generic(
     level: Any, generic: Callable[..., Any], kernel: Callable[..., Any], several: bool, *args: Any, **named: Any
 ) -> Any:
     """A generic kernel or body, with all arrays batched; the kernel of the arrays inside where none of them is.
 
     `several` says that the first argument is a sequence of arrays. Tuples of indices stay as they are.
     """
-    if not any(in_batch(level, a) for a in args):
+    if not any(is_batched(level, a) for a in args):
         return kernel(*args, **named)
     if several:
-        args = ([as_samples(a, level) for a in args[0]], *args[1:])
-    return generic(*[as_samples(a, level) for a in args], **named)
+        args = ([as_batched(a, level) for a in args[0]], *args[1:])
+    return generic(*[as_batched(a, level) for a in args], **named)
 
 
-def as_samples(value: Any, level: Any) -> Any:
+def as_batched(value: Any, level: Any) -> Any:
     """An array as a batched one, without a copy; anything else as it is."""
-    if value.__class__ is Batched:
-        return value if value.level is level else Batched(physical(value, level), level)
-    return Batched(physical(value, level), level) if is_array(value) else value
+    if value.__class__ is BatchedArray:
+        return value if value.level is level else BatchedArray(physical(value, level), level)
+    return BatchedArray(physical(value, level), level) if is_array(value) else value
 
 
 def is_array(value: Any) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.backends.vmap.array import Batched, physical, sizes
+from gradcore.backends.numpy_rules import as_shape
+from gradcore.backends.vmap.array import BatchedArray, physical
 from gradcore.backends.vmap.functions import as_strided
 
 __all__ = ["CREATION"]
@@ -13,22 +14,22 @@ __all__ = ["CREATION"]
 
 def _maker(name: str) -> Callable[..., Any]:
     def make(xp: Any, level: Any, shape: Any, *args: Any, **named: Any) -> Any:
-        return Batched(getattr(xp, name)((level.size, *sizes(shape)), *args, **named), level)
+        return BatchedArray(getattr(xp, name)((level.size, *as_shape(shape)), *args, **named), level)
 
     return make
 
 
 def _full(xp: Any, level: Any, shape: Any, fill_value: Any, dtype: Any = None, **named: Any) -> Any:
-    if fill_value.__class__ is not Batched:
-        return Batched(xp.full((level.size, *sizes(shape)), fill_value, dtype, **named), level)
-    out = Batched(xp.empty((level.size, *sizes(shape)), fill_value.dtype if dtype is None else dtype), level)
+    if fill_value.__class__ is not BatchedArray:
+        return BatchedArray(xp.full((level.size, *as_shape(shape)), fill_value, dtype, **named), level)
+    out = BatchedArray(xp.empty((level.size, *as_shape(shape)), fill_value.dtype if dtype is None else dtype), level)
     out[...] = fill_value
     return out
 
 
 def _like(name: str) -> Callable[..., Any]:
     def make(xp: Any, level: Any, a: Any, *args: Any, **named: Any) -> Any:
-        return Batched(getattr(xp, name)(physical(a, level), *args, **named), level)
+        return BatchedArray(getattr(xp, name)(physical(a, level), *args, **named), level)
 
     return make
 
@@ -43,7 +44,7 @@ def _array(xp: Any, level: Any, value: Any, dtype: Any = None, *, order: Any = "
         return xp.array(value, dtype)
     a = physical(value, level)
     a = a.astype(a.dtype if dtype is None else dtype, order="C" if order == "C" else "K", copy=True)
-    return Batched(a if a.strides[0] or a.shape[0] < 2 else a.copy(), level)
+    return BatchedArray(a if a.strides[0] or a.shape[0] < 2 else a.copy(), level)
 
 
 def _asarray(xp: Any, level: Any, value: Any, dtype: Any = None, **named: Any) -> Any:
@@ -54,11 +55,11 @@ def _asarray(xp: Any, level: Any, value: Any, dtype: Any = None, **named: Any) -
 
 def _ascontiguousarray(xp: Any, level: Any, value: Any, dtype: Any = None) -> Any:
     value = _asarray(xp, level, value, dtype)
-    if value.__class__ is not Batched:
+    if value.__class__ is not BatchedArray:
         return xp.ascontiguousarray(value)
     if value.flags.c_contiguous and value.array.strides[0]:
         return value
-    return Batched(value.array.copy("C"), value.level)
+    return BatchedArray(value.array.copy("C"), value.level)
 
 
 #: Functions by name, in the place of NumPy's: called with the namespace of the arrays inside and the level.

@@ -10,13 +10,13 @@ from weakref import WeakValueDictionary
 from gradcore.backends.registry import connect
 from gradcore.device import device
 
-__all__ = ["BatchedDevice", "Level", "over", "under"]
+__all__ = ["BatchedDevice", "VmapLevel", "batched_device", "unbatched_device"]
 
 _numbers = itertools.count(1).__next__
 _order = attrgetter("order")
 
 
-class Level:
+class VmapLevel:
     """One batch: a call of a function by ``vmap``.
 
     Parameters
@@ -42,51 +42,51 @@ class Level:
 
 
 class BatchedDevice(device):
-    """Where batched arrays lie: prints as, and equals, the device of the arrays inside."""
+    """The device of batched arrays: prints as, and equals, the device of the arrays inside."""
 
     __slots__ = ("__weakref__", "inner", "levels", "real")
 
     #: The device without the latest level.
     inner: device
     #: The levels, the earliest first.
-    levels: tuple[Level, ...]  # type: ignore[misc]
+    levels: tuple[VmapLevel, ...]  # type: ignore[misc]
     #: The device without levels.
     real: device
 
 
-def over(levels: tuple[Level, ...], place: Any) -> Any:
-    """The device `place` beneath `levels`, and those that it has already."""
-    known = place.levels
+def batched_device(levels: tuple[VmapLevel, ...], device: Any) -> Any:
+    """The device of arrays of `device` batched at `levels`, and at those at which they are batched already."""
+    known = device.levels
     for level in levels:
         if level not in known:
             break
     else:
-        return place
+        return device
     if not known and len(levels) == 1:
-        return _above(place, level)
-    found = place.real
+        return _batch_once(device, level)
+    found = device.real
     for level in sorted({*levels, *known}, key=_order):
-        found = _above(found, level)
+        found = _batch_once(found, level)
     return found
 
 
-def under(place: Any, level: Level) -> Any:
-    """The device `place` without that level."""
-    if level not in place.levels:
-        return place
-    return over(tuple(other for other in place.levels if other is not level), place.real)
+def unbatched_device(device: Any, level: VmapLevel) -> Any:
+    """The device of the samples: `device` without that level."""
+    if level not in device.levels:
+        return device
+    return batched_device(tuple(other for other in device.levels if other is not level), device.real)
 
 
-def _above(inner: Any, level: Level) -> BatchedDevice:
-    """The device of arrays of `inner` in a batch: the same one each time."""
+def _batch_once(inner: Any, level: VmapLevel) -> BatchedDevice:
+    """The device of arrays of `inner` batched at `level`, created once."""
     key = inner._name, inner.levels  # devices with and without levels are equal
-    place = level.devices.get(key)
-    if place is None:
-        from gradcore.backends.vmap.backend import BatchingBackend
+    found = level.devices.get(key)
+    if found is None:
+        from gradcore.backends.vmap.backend import BatchedBackend
 
-        place = object.__new__(BatchedDevice)
-        place.type, place.index, place._name, place.guarded = inner.type, inner.index, inner._name, inner.guarded
-        place.inner, place.levels, place.real = inner, (*inner.levels, level), inner.real
-        connect(place, BatchingBackend(inner.backend, level))
-        level.devices[key] = place
-    return place
+        found = object.__new__(BatchedDevice)
+        found.type, found.index, found._name, found.guarded = inner.type, inner.index, inner._name, inner.guarded
+        found.inner, found.levels, found.real = inner, (*inner.levels, level), inner.real
+        connect(found, BatchedBackend(inner.backend, level))
+        level.devices[key] = found
+    return found

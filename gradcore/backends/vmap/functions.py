@@ -1,62 +1,53 @@
-"""What NumPy's functions do on batched arrays: the same for each sample, with axes counted past the batch dim."""
+"""What NumPy's functions do on batched arrays: the same for each sample, with axes arange_like past the batch dim."""
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index
 
+from gradcore.backends.numpy_rules import as_shape, new_axes_key, permuted_axes
 from gradcore.backends.vmap import calls
 from gradcore.backends.vmap.array import (
     LIBRARIES,
     RULES,
-    Batched,
-    aligned,
+    BatchedArray,
+    align_batch,
     apply,
-    counted,
-    of_library,
+    arange_like,
+    library_function,
     physical,
     rewrap,
-    shifted,
-    sizes,
-    without,
+    shift_axes,
+    split_batch,
 )
 from gradcore.backends.vmap.messages import CONTROL_FLOW, DYNAMIC, INPLACE
 
 __all__ = ["matmul"]
 
-R = TypeVar("R", bound=Callable[..., Any])
-
-
-def find(names: str) -> Iterable[Any]:
-    """NumPy's functions of these names, as far as the installed NumPy has them."""
-    for name in names.split():
-        found: Any = np
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is not None:
-            yield found
-
-
-def rule(names: str) -> Callable[[R], R]:
-    """Say what functions do: called with the level and their arguments."""
-
-    def register(function: R) -> R:
-        RULES.update(dict.fromkeys(find(names), function))
-        return function
-
-    return register
-
+rule = RULES.register
 
 # -- element by element -------------------------------------------------------------------------------------------
 
-for _function in find("angle around clip fix i0 isclose isneginf isposinf nan_to_num real_if_close round sinc where"):
-    RULES[_function] = lambda level, *args, _f=_function, **named: calls.elementwise(
-        level, lambda *operands, **n: of_library(_f, *operands)(*operands, **n), *args, **named
-    )
+
+def _elementwise(function: Any) -> Callable[..., Any]:
+    def call(*operands: Any, **named: Any) -> Any:
+        return library_function(function, *operands)(*operands, **named)
+
+    return functools.partial(_call_elementwise, call)
+
+
+def _call_elementwise(call: Callable[..., Any], level: Any, *args: Any, **named: Any) -> Any:
+    return calls.call_elementwise(level, call, *args, **named)
+
+
+RULES.register_each(
+    "angle around clip fix i0 isclose isneginf isposinf nan_to_num real_if_close round sinc where", _elementwise
+)
 
 rule("real")(lambda level, val: val.real)
 rule("imag")(lambda level, val: val.imag)
@@ -77,17 +68,17 @@ def _copy(level: Any, a: Any, order: str = "K", subok: bool = False) -> Any:
 
 @rule("may_share_memory shares_memory")
 def _shares_memory(level: Any, a: Any, b: Any, *args: Any, **named: Any) -> bool:
-    a, b = without(a, level)[0], without(b, level)[0]
-    return bool(of_library(np.shares_memory, a, b)(a, b, *args, **named))
+    a, b = split_batch(a, level)[0], split_batch(b, level)[0]
+    return bool(library_function(np.shares_memory, a, b)(a, b, *args, **named))
 
 
 @rule("copyto")
 def _copyto(level: Any, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    if dst.__class__ is not Batched or dst.level is not level:
+    if dst.__class__ is not BatchedArray or dst.level is not level:
         raise RuntimeError(INPLACE)
     ndim = dst.ndim
-    copy = of_library(np.copyto, dst.array)
-    copy(dst.array, aligned(src, level, ndim), casting, aligned(where, level, ndim))
+    copy = library_function(np.copyto, dst.array)
+    copy(dst.array, align_batch(src, level, ndim), casting, align_batch(where, level, ndim))
 
 
 # -- along axes ---------------------------------------------------------------------------------------------------
@@ -101,32 +92,31 @@ def _reduction(function: Any) -> Callable[..., Any]:
     def run(level: Any, a: Any, axis: Any = None, *args: Any, **named: Any) -> Any:
         named.pop("out", None)
         a = physical(a, level)
-        return rewrap(of_library(function, a)(a, shifted(axis, a.ndim - 1), *args, **named), level)
+        return rewrap(library_function(function, a)(a, shift_axes(axis, a.ndim - 1), *args, **named), level)
 
     return run
 
 
-for _function in find(
+RULES.register_each(
     "all amax amin any count_nonzero max mean median min nanmax nanmean nanmin nanprod nanstd nansum nanvar prod ptp "
-    "std sum var"
-):
-    RULES[_function] = _reduction(_function)
+    "std sum var",
+    _reduction,
+)
 
 
 def _search(function: Any) -> Callable[..., Any]:
     def run(level: Any, a: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
         a = physical(a, level)
-        search = of_library(function, a)
+        search = library_function(function, a)
         if axis is None:
             found = search(_flat(a), axis=1)
-            return Batched(found.reshape(found.shape + (1,) * (a.ndim - 1)) if keepdims else found, level)
-        return Batched(search(a, axis=shifted(axis, a.ndim - 1), keepdims=keepdims), level)
+            return BatchedArray(found.reshape(found.shape + (1,) * (a.ndim - 1)) if keepdims else found, level)
+        return BatchedArray(search(a, axis=shift_axes(axis, a.ndim - 1), keepdims=keepdims), level)
 
     return run
 
 
-for _function in find("argmax argmin nanargmax nanargmin"):
-    RULES[_function] = _search(_function)
+RULES.register_each("argmax argmin nanargmax nanargmin", _search)
 
 
 def _along(function: Any, default: Any = None, flattens: bool = True) -> Callable[..., Any]:
@@ -137,44 +127,43 @@ def _along(function: Any, default: Any = None, flattens: bool = True) -> Callabl
         a = physical(a, level)
         if axis is None and flattens:
             a, axis = _flat(a), 0
-        return Batched(of_library(function, a)(a, axis=shifted(axis, a.ndim - 1), **named), level)
+        return BatchedArray(library_function(function, a)(a, axis=shift_axes(axis, a.ndim - 1), **named), level)
 
     return run
 
 
-for _function in find("sort argsort"):
-    RULES[_function] = _along(_function, -1)
-for _function in find("cumsum cumprod nancumsum nancumprod"):
-    RULES[_function] = _along(_function)
-for _function in find("flip"):
-    RULES[_function] = _along(_function, flattens=False)
+RULES.register_each("sort argsort", lambda f: _along(f, -1))
+RULES.register_each("cumsum cumprod nancumsum nancumprod", _along)
+RULES.register_each("flip", lambda f: _along(f, flattens=False))
 
 
-for _function in find("partition argpartition"):
-
-    def _partitioned(level: Any, a: Any, kth: Any, axis: Any = -1, _f: Any = _function, **named: Any) -> Any:
+def _partition(function: Any) -> Callable[..., Any]:
+    def run(level: Any, a: Any, kth: Any, axis: Any = -1, **named: Any) -> Any:
         a = physical(a, level)
-        return Batched(of_library(_f, a)(a, kth, axis=shifted(axis, a.ndim - 1), **named), level)
+        return BatchedArray(library_function(function, a)(a, kth, axis=shift_axes(axis, a.ndim - 1), **named), level)
 
-    RULES[_function] = _partitioned
+    return run
+
+
+RULES.register_each("partition argpartition", _partition)
 
 
 @rule("roll")
 def _roll(level: Any, a: Any, shift: Any, axis: Any = None) -> Any:
     a = physical(a, level)
     if axis is None:
-        return Batched(of_library(np.roll, a)(_flat(a), shift, 1).reshape(a.shape), level)
-    return Batched(of_library(np.roll, a)(a, shift, shifted(axis, a.ndim - 1)), level)
+        return BatchedArray(library_function(np.roll, a)(_flat(a), shift, 1).reshape(a.shape), level)
+    return BatchedArray(library_function(np.roll, a)(a, shift, shift_axes(axis, a.ndim - 1)), level)
 
 
 @rule("repeat")
 def _repeat(level: Any, a: Any, repeats: Any, axis: Any = None) -> Any:
-    if repeats.__class__ is Batched:
+    if repeats.__class__ is BatchedArray:
         raise RuntimeError(DYNAMIC.format(name="repeat_interleave"))
     a = physical(a, level)
     if axis is None:
-        return Batched(of_library(np.repeat, a)(_flat(a), repeats, 1), level)
-    return Batched(of_library(np.repeat, a)(a, repeats, shifted(axis, a.ndim - 1)), level)
+        return BatchedArray(library_function(np.repeat, a)(_flat(a), repeats, 1), level)
+    return BatchedArray(library_function(np.repeat, a)(a, repeats, shift_axes(axis, a.ndim - 1)), level)
 
 
 @rule("take")
@@ -182,44 +171,44 @@ def _take(level: Any, a: Any, indices: Any, axis: Any = None, out: Any = None, m
     if axis is None:
         a, axis = a.reshape(-1), 0
     axis = normalize_axis_index(axis, a.ndim)
-    if indices.__class__ is Batched:  # at this level or at another
-        a = a if a.__class__ is Batched and a.level is level else Batched(physical(a, level), level)
+    if indices.__class__ is BatchedArray:  # at this level or at another
+        a = a if a.__class__ is BatchedArray and a.level is level else BatchedArray(physical(a, level), level)
         return a[(slice(None),) * axis + (indices,)]
     a = physical(a, level)
-    return Batched(of_library(np.take, a)(a, indices, axis + 1), level)
+    return BatchedArray(library_function(np.take, a)(a, indices, axis + 1), level)
 
 
 @rule("take_along_axis")
 def _take_along_axis(level: Any, arr: Any, indices: Any, axis: Any = -1) -> Any:
     a, i = physical(arr, level), physical(indices, level)
-    take = of_library(np.take_along_axis, a, i)
+    take = library_function(np.take_along_axis, a, i)
     if axis is None:
-        return Batched(take(_flat(a), i, 1), level)
-    return Batched(take(a, i, shifted(axis, a.ndim - 1)), level)
+        return BatchedArray(take(_flat(a), i, 1), level)
+    return BatchedArray(take(a, i, shift_axes(axis, a.ndim - 1)), level)
 
 
 @rule("put_along_axis")
 def _put_along_axis(level: Any, arr: Any, indices: Any, values: Any, axis: Any) -> None:
-    if arr.__class__ is not Batched or arr.level is not level:
+    if arr.__class__ is not BatchedArray or arr.level is not level:
         raise RuntimeError(INPLACE)
     a = arr.array
-    put = of_library(np.put_along_axis, a)
-    put(a, physical(indices, level), aligned(values, level, a.ndim - 1), shifted(axis, a.ndim - 1))
+    put = library_function(np.put_along_axis, a)
+    put(a, physical(indices, level), align_batch(values, level, a.ndim - 1), shift_axes(axis, a.ndim - 1))
 
 
 @rule("lexsort")
 def _lexsort(level: Any, keys: Any, axis: int = -1) -> Any:
     keys = [physical(k, level) for k in keys]
-    return Batched(of_library(np.lexsort, *keys)(keys, axis=shifted(axis, keys[0].ndim - 1)), level)
+    return BatchedArray(library_function(np.lexsort, *keys)(keys, axis=shift_axes(axis, keys[0].ndim - 1)), level)
 
 
 @rule("searchsorted")
 def _searchsorted(level: Any, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    a, several = without(a, level)
+    a, several = split_batch(a, level)
     if several:
         raise NotImplementedError("vmap: searchsorted of a batch of sorted sequences")
     v = physical(v, level)
-    return Batched(of_library(np.searchsorted, a, v)(a, v, side), level)
+    return BatchedArray(library_function(np.searchsorted, a, v)(a, v, side), level)
 
 
 # -- views --------------------------------------------------------------------------------------------------------
@@ -227,15 +216,13 @@ def _searchsorted(level: Any, a: Any, v: Any, side: str = "left", sorter: Any = 
 
 def _permutation(function: Any) -> Callable[..., Any]:
     def view(level: Any, a: Any, *args: Any, **named: Any) -> Any:
-        # An empty array whose sizes number the dims shows where each of them goes.
-        order = function(np.empty(range(a.ndim)), *args, **named).shape
-        return Batched(a.array.transpose((0, *(i + 1 for i in order))), level)
+        order = permuted_axes(function, a.ndim, *args, **named)
+        return BatchedArray(a.array.transpose((0, *(i + 1 for i in order))), level)
 
     return view
 
 
-for _function in find("matrix_transpose moveaxis permute_dims rollaxis swapaxes transpose"):
-    RULES[_function] = _permutation(_function)
+RULES.register_each("matrix_transpose moveaxis permute_dims rollaxis swapaxes transpose", _permutation)
 
 
 @rule("reshape")
@@ -250,52 +237,49 @@ def _ravel(level: Any, a: Any, order: str = "C") -> Any:
 
 @rule("broadcast_to")
 def _broadcast_to(level: Any, array: Any, shape: Any, subok: bool = False) -> Any:
-    shape = sizes(shape)
+    shape = as_shape(shape)
     if len(shape) < array.ndim:
         raise ValueError(f"cannot broadcast an array of shape {array.shape} to shape {tuple(shape)}")
-    a = aligned(array, level, len(shape))
-    out = of_library(np.broadcast_to, a)(a, (level.size, *shape))
+    a = align_batch(array, level, len(shape))
+    out = library_function(np.broadcast_to, a)(a, (level.size, *shape))
     if out.__class__ is np.ndarray and a.flags.writeable:  # a view may be filled with one value
         out.flags.writeable = True
-    return Batched(out, level)
+    return BatchedArray(out, level)
 
 
 @rule("broadcast_arrays")
 def _broadcast_arrays(level: Any, *arrays: Any, subok: bool = False) -> Any:
-    shape = np.broadcast_shapes(*(np.shape(a) if a.__class__ is not Batched else a.shape for a in arrays))
+    shape = np.broadcast_shapes(*(np.shape(a) if a.__class__ is not BatchedArray else a.shape for a in arrays))
     return tuple(np.broadcast_to(a, shape) for a in arrays)
 
 
 @rule("expand_dims")
 def _expand_dims(level: Any, a: Any, axis: Any) -> Any:
-    axes = sizes(axis)
-    axes = normalize_axis_tuple(axes, a.ndim + len(axes))
-    return a[tuple(None if i in axes else slice(None) for i in range(a.ndim + len(axes)))]
+    return a[new_axes_key(a.ndim, axis)]
 
 
 @rule("squeeze")
 def _squeeze(level: Any, a: Any, axis: Any = None) -> Any:
     if axis is None:
         axis = tuple(i for i, n in enumerate(a.shape) if n == 1)
-    return Batched(of_library(np.squeeze, a.array)(a.array, shifted(axis, a.ndim)), level)
+    return BatchedArray(library_function(np.squeeze, a.array)(a.array, shift_axes(axis, a.ndim)), level)
 
 
 @rule("rot90")
 def _rot90(level: Any, m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
-    return Batched(of_library(np.rot90, m.array)(m.array, k, shifted(axes, m.ndim)), level)
+    return BatchedArray(library_function(np.rot90, m.array)(m.array, k, shift_axes(axes, m.ndim)), level)
 
 
 def _of_diagonal(function: Any) -> Callable[..., Any]:
     def run(level: Any, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *args: Any, **named: Any) -> Any:
         named.pop("out", None)
-        axes = shifted((axis1, axis2), a.ndim)
-        return Batched(of_library(function, a.array)(a.array, offset, *axes, *args, **named), level)
+        axes = shift_axes((axis1, axis2), a.ndim)
+        return BatchedArray(library_function(function, a.array)(a.array, offset, *axes, *args, **named), level)
 
     return run
 
 
-for _function in find("diagonal trace"):
-    RULES[_function] = _of_diagonal(_function)
+RULES.register_each("diagonal trace", _of_diagonal)
 
 
 @rule("diag")
@@ -303,36 +287,39 @@ def _diag(level: Any, v: Any, k: int = 0) -> Any:
     if v.ndim == 2:
         return v.diagonal(k)
     n = v.shape[0] + abs(k)
-    out = of_library(np.zeros, v.array)((level.size, n, n), v.dtype)
-    place = counted(v.shape[0], v)
+    out = library_function(np.zeros, v.array)((level.size, n, n), v.dtype)
+    place = arange_like(v.shape[0], v)
     out[:, place + max(-k, 0), place + max(k, 0)] = v.array
-    return Batched(out, level)
+    return BatchedArray(out, level)
 
 
-for _function in find("tril triu"):
-    RULES[_function] = lambda level, m, k=0, _f=_function: Batched(of_library(_f, m.array)(m.array, k), level)
+def _triangle(function: Any) -> Callable[..., Any]:
+    return lambda level, m, k=0: BatchedArray(library_function(function, m.array)(m.array, k), level)
+
+
+RULES.register_each("tril triu", _triangle)
 
 
 @rule("lib.stride_tricks.sliding_window_view")
 def _sliding_window_view(level: Any, x: Any, window_shape: Any, axis: Any = None, **named: Any) -> Any:
     view = LIBRARIES.get(x.array.__class__, np).lib.stride_tricks.sliding_window_view
-    return Batched(view(x.array, window_shape, shifted(axis, x.ndim), **named), level)
+    return BatchedArray(view(x.array, window_shape, shift_axes(axis, x.ndim), **named), level)
 
 
 def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = None, **named: Any) -> Any:
     """`numpy.lib.stride_tricks.as_strided`, which no protocol reaches."""
     shape = x.shape if shape is None else tuple(shape)
     strides = x.strides if strides is None else tuple(strides)
-    if x.__class__ is not Batched or x.level is not level:
+    if x.__class__ is not BatchedArray or x.level is not level:
         return xp.lib.stride_tricks.as_strided(x, shape, strides)
     a = x.array
-    inner = a.__class__ is Batched
+    inner = a.__class__ is BatchedArray
     lead = (a.shape[0],), (a.strides[0],)
     if inner:
         found: Any = as_strided(xp, a.level, a, lead[0] + shape, lead[1] + strides)
     else:
         found = xp.lib.stride_tricks.as_strided(a, lead[0] + shape, lead[1] + strides)
-    return Batched(found, level)
+    return BatchedArray(found, level)
 
 
 # -- joins --------------------------------------------------------------------------------------------------------
@@ -343,20 +330,20 @@ def _concatenate(level: Any, arrays: Any, axis: Any = 0, out: Any = None, **name
     parts = [physical(a, level) for a in arrays]
     if axis is None:
         parts, axis = [_flat(p) for p in parts], 0
-    join = of_library(np.concatenate, *parts)
-    return Batched(join(parts, shifted(axis, parts[0].ndim - 1), **named), level)
+    join = library_function(np.concatenate, *parts)
+    return BatchedArray(join(parts, shift_axes(axis, parts[0].ndim - 1), **named), level)
 
 
 @rule("stack")
 def _stack(level: Any, arrays: Any, axis: int = 0, **named: Any) -> Any:
     parts = [physical(a, level) for a in arrays]
-    return Batched(of_library(np.stack, *parts)(parts, shifted(axis, parts[0].ndim)), level)
+    return BatchedArray(library_function(np.stack, *parts)(parts, shift_axes(axis, parts[0].ndim)), level)
 
 
 @rule("pad")
 def _pad(level: Any, array: Any, pad_width: Any, *args: Any, **named: Any) -> Any:
     widths = np.broadcast_to(pad_width, (array.ndim, 2)).tolist()
-    return Batched(of_library(np.pad, array.array)(array.array, [(0, 0), *widths], *args, **named), level)
+    return BatchedArray(library_function(np.pad, array.array)(array.array, [(0, 0), *widths], *args, **named), level)
 
 
 # -- products -----------------------------------------------------------------------------------------------------
@@ -364,15 +351,15 @@ def _pad(level: Any, array: Any, pad_width: Any, *args: Any, **named: Any) -> An
 
 def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
     """The matrix product of each sample; one large product where only one side is batched."""
-    (x, many_x), (y, many_y) = without(a, level), without(b, level)
+    (x, many_x), (y, many_y) = split_batch(a, level), split_batch(b, level)
     n, m = a.ndim, b.ndim
     if not (many_x or many_y) or not n or not m:
         found = product(x, y)
-        if not calls.in_batch(level, (a, b)):
+        if not calls.is_batched(level, (a, b)):
             return found
-        return Batched(found if many_x or many_y else physical(found, level).copy(), level)
+        return BatchedArray(found if many_x or many_y else physical(found, level).copy(), level)
     if many_x and not many_y and m <= 2:
-        return Batched(product(x, y), level)
+        return BatchedArray(product(x, y), level)
     if many_x:
         x = x.reshape(x.shape[0], *(1,) * max(m - max(n, 2), 0), *((1,) if n == 1 else ()), *x.shape[1:])
     elif n == 1:
@@ -390,7 +377,7 @@ def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
         found = found[..., 0]
     if n == 1:
         found = found[..., 0] if m == 1 else found[..., 0, :]
-    return Batched(found, level)
+    return BatchedArray(found, level)
 
 
 def _matmul(level: Any, a: Any, b: Any, out: Any = None, **named: Any) -> Any:
@@ -407,7 +394,7 @@ RULES[np.matmul] = _matmul
 
 @rule("vecdot")
 def _vecdot(level: Any, a: Any, b: Any, out: Any = None, **named: Any) -> Any:
-    return calls.elementwise(level, lambda x, y: apply(np.vecdot, "__call__", x, y), a, b)
+    return calls.call_elementwise(level, lambda x, y: apply(np.vecdot, "__call__", x, y), a, b)
 
 
 @rule("dot")
@@ -419,10 +406,12 @@ def _dot(level: Any, a: Any, b: Any, out: Any = None) -> Any:
 def _einsum(level: Any, subscripts: str, *operands: Any, **named: Any) -> Any:
     ins, _, result = subscripts.replace(" ", "").partition("->")
     batch = next(c for c in "ZYXWVU" if c not in subscripts)
-    pairs = [without(o, level) for o in operands]
+    pairs = [split_batch(o, level) for o in operands]
     terms = [batch * several + term for term, (_, several) in zip(ins.split(","), pairs, strict=True)]
     arrays = [a for a, _ in pairs]
-    return Batched(of_library(np.einsum, *arrays)(f"{','.join(terms)}->{batch}{result}", *arrays, **named), level)
+    return BatchedArray(
+        library_function(np.einsum, *arrays)(f"{','.join(terms)}->{batch}{result}", *arrays, **named), level
+    )
 
 
 # -- what has another shape for every sample ------------------------------------------------------------------------
@@ -430,20 +419,20 @@ def _einsum(level: Any, subscripts: str, *operands: Any, **named: Any) -> Any:
 
 def _refused(function: Any) -> Callable[..., Any]:
     def refuse(level: Any, *args: Any, **named: Any) -> Any:
-        shared = [without(a, level) for a in args]
+        shared = [split_batch(a, level) for a in args]
         if not any(several for _, several in shared):  # the same for all samples
             arrays = [a for a, _ in shared]
-            return of_library(function, *arrays)(*arrays, **named)
+            return library_function(function, *arrays)(*arrays, **named)
         raise RuntimeError(DYNAMIC.format(name=function.__name__))
 
     return refuse
 
 
-for _function in find(
+RULES.register_each(
     "argwhere bincount compress extract flatnonzero histogram nonzero unique unique_all unique_counts unique_inverse "
-    "unique_values"
-):
-    RULES[_function] = _refused(_function)
+    "unique_values",
+    _refused,
+)
 
 
 @rule("allclose array_equal array_equiv")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.numpy_rules import expand_ellipsis
 from gradcore.backends.vmap.messages import DYNAMIC, INPLACE
 
 __all__ = ["accumulate", "read", "write"]
@@ -63,16 +64,16 @@ def _level(x: Any, others: Any) -> Any:
 
 
 def _batched(array: Any, level: Any) -> Any:
-    from gradcore.backends.vmap.array import Batched
+    from gradcore.backends.vmap.array import BatchedArray
 
-    return Batched(array, level)
+    return BatchedArray(array, level)
 
 
 def _fitted(value: Any, level: Any, ndim: int) -> Any:
     """A value that is written to places of `ndim` dims in each sample."""
-    from gradcore.backends.vmap.array import Batched
+    from gradcore.backends.vmap.array import BatchedArray
 
-    if value.__class__ is not Batched or value.level is not level:
+    if value.__class__ is not BatchedArray or value.level is not level:
         return value
     a = value.array
     while a.ndim > ndim + 1 and a.shape[1] == 1:  # NumPy drops leading dims of size 1
@@ -99,28 +100,23 @@ def _is_array(entry: Any) -> bool:
 
 def _entries(x: Any, key: Any) -> list[Any]:
     """One entry for each dim of a sample (an int, a slice, an array of ints), and None for each new dim."""
-    from gradcore.backends.vmap.array import Batched, without
+    from gradcore.backends.vmap.array import BatchedArray, split_batch
 
     entries: list[Any] = []
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, list):
             part = np.asarray(part)
-        if part.__class__ is Batched and part.dtype == bool:
-            part, several = without(part, part.level)
+        if part.__class__ is BatchedArray and part.dtype == bool:
+            part, several = split_batch(part, part.level)
             if several:
                 raise RuntimeError(DYNAMIC.format(name="indexing with a mask"))
-        if part.__class__ is Batched:
+        if part.__class__ is BatchedArray:
             entries.append(part)
         elif hasattr(part, "dtype") and part.dtype == bool:
             entries.extend(part.nonzero())
         else:
             entries.append(part)
-    used = sum(entry is not None and entry is not ... for entry in entries)
-    if used > x.ndim:
-        raise IndexError(f"too many indices for array: array is {x.ndim}-dimensional, but {used} were indexed")
-    rest = [slice(None)] * (x.ndim - used)
-    place = next((i for i, entry in enumerate(entries) if entry is ...), None)
-    return [*entries, *rest] if place is None else [*entries[:place], *rest, *entries[place + 1 :]]
+    return expand_ellipsis(entries, x.ndim)
 
 
 def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, ...], list[int]]:
@@ -128,15 +124,15 @@ def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, .
 
     The numbers of the samples are one more array of indices, in front: so the dims of the indices come first.
     """
-    from gradcore.backends.vmap.array import Batched, counted
+    from gradcore.backends.vmap.array import BatchedArray, arange_like
 
     # Beside arrays, plain ints are arrays of indices too.
     chosen = [i for i, e in enumerate(entries) if _is_array(e) or hasattr(e, "__index__")]
     k = len(np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen)))
-    key: list[Any] = [counted(level.size, array).reshape(-1, *(1,) * k)]
+    key: list[Any] = [arange_like(level.size, array).reshape(-1, *(1,) * k)]
     for entry in entries:
         a = entry
-        if entry.__class__ is Batched and entry.level is level:
+        if entry.__class__ is BatchedArray and entry.level is level:
             a = entry.array.reshape(level.size, *(1,) * (k - entry.ndim), *entry.shape)
         key.append(a)
     rest = len(entries) - len(chosen)

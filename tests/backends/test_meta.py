@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcore.backends.meta import Traced, TracingBackend, layouts
+from gradcore.backends.meta import MetaArray, MetaBackend, layouts
 
-XP = TracingBackend().xp
+XP = MetaBackend().xp
 
 
-def traced(value: Any) -> Any:
-    """The traced twin of an array: another array of its kind in a list, a tuple or a call's arguments."""
+def as_meta(value: Any) -> Any:
+    """The meta twin of an array: another array of its kind in a list, a tuple or a call's arguments."""
     if isinstance(value, np.ndarray):
-        return Traced(value.shape, value.dtype, value.strides)
-    return type(value)(map(traced, value)) if isinstance(value, (list, tuple)) else value
+        return MetaArray(value.shape, value.dtype, value.strides)
+    return type(value)(map(as_meta, value)) if isinstance(value, (list, tuple)) else value
 
 
 def described(value: Any, strides: bool) -> Any:
     """What a result is: kind, shapes, dtypes, and strides of dims that have more than one element."""
     if isinstance(value, (list, tuple)):
         return [type(value).__name__, *(described(v, strides) for v in value)]
-    if isinstance(value, (np.ndarray, np.generic, Traced)):
+    if isinstance(value, (np.ndarray, np.generic, MetaArray)):
         steps = tuple(s for n, s in zip(value.shape, value.strides, strict=True) if n > 1)
         return value.shape, np.dtype(value.dtype), steps if strides and value.size else None
     return value
@@ -35,7 +35,7 @@ def described(value: Any, strides: bool) -> Any:
 def same(call: Callable[..., Any], *arrays: Any, strides: bool = False) -> None:
     with np.errstate(all="ignore"):
         expected = call(np, *arrays)
-    assert described(call(XP, *map(traced, arrays)), strides) == described(expected, strides)
+    assert described(call(XP, *map(as_meta, arrays)), strides) == described(expected, strides)
 
 
 X = np.ones((2, 3, 4))
@@ -183,22 +183,22 @@ def test_promotion_is_numpys(function: Any, first: str, second: Any) -> None:
         expected = function(x, y).dtype
     except TypeError:
         with pytest.raises(TypeError):
-            function(traced(x), traced(y))
+            function(as_meta(x), as_meta(y))
         return
-    assert function(traced(x), traced(y)).dtype == expected
+    assert function(as_meta(x), as_meta(y)).dtype == expected
 
 
 def test_special_functions() -> None:
     import scipy.special
 
-    special = TracingBackend().special
+    special = MetaBackend().special
     x = np.ones((2, 3), "f4")
     for call in (
         lambda s, x: s.erf(x), lambda s, x: s.gammaln(x), lambda s, x: s.polygamma(1, x), lambda s, x: s.zeta(x, x[0]),
         lambda s, x: s.xlogy(x.T, 2.0), lambda s, x: s.multigammaln(x + 3, 2), lambda s, x: s.i0(x),
     ):  # fmt: skip
         expected = call(scipy.special, x)
-        assert described(call(special, traced(x)), True) == described(expected, True)
+        assert described(call(special, as_meta(x)), True) == described(expected, True)
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_reshape_is_a_view_where_numpys_is(data: Any) -> None:
     a = data.draw(arrays())
     shape = data.draw(factorisations(a.size))
     out = a.reshape(shape)
-    found = layouts.reshaped(a.shape, a.strides, a.itemsize, shape)
+    found = layouts.reshape_strides(a.shape, a.strides, a.itemsize, shape)
     assert (found is not None) == np.shares_memory(out, a)
     if found is not None:
         assert [s for n, s in zip(shape, found, strict=True) if n > 1] == [
@@ -247,14 +247,14 @@ def test_results_of_ufuncs_lie_as_numpys(a: np.ndarray[Any, Any], b: np.ndarray[
         out = a + b
     except ValueError:
         with pytest.raises(ValueError, match="shape mismatch"):
-            traced(a) + traced(b)
+            as_meta(a) + as_meta(b)
         return
-    assert described(traced(a) + traced(b), True) == described(out, True)
+    assert described(as_meta(a) + as_meta(b), True) == described(out, True)
 
 
 @given(arrays())
 def test_contiguity_is_numpys(a: np.ndarray[Any, Any]) -> None:
-    flags = traced(a).flags
+    flags = as_meta(a).flags
     assert (flags.c_contiguous, flags.f_contiguous) == (a.flags.c_contiguous, a.flags.f_contiguous)
 
 
@@ -272,13 +272,13 @@ def test_basic_indices_are_numpys(data: Any) -> None:
         expected = a[index]
     except IndexError:
         with pytest.raises(IndexError):
-            traced(a)[index]
+            as_meta(a)[index]
         return
-    assert described(traced(a)[index], True) == described(expected, True)
+    assert described(as_meta(a)[index], True) == described(expected, True)
 
 
 def test_offsets_and_bases() -> None:
-    x = Traced((4, 5), "f8")
+    x = MetaArray((4, 5), "f8")
     part = x[1:, ::-1].T[2]
     assert part.base is x
     assert part.offset == np.zeros((4, 5))[1:, ::-1].T[2].__array_interface__["data"][0] * 0 + 5 * 8 + 2 * 8
@@ -300,19 +300,19 @@ def test_offsets_and_bases() -> None:
 )  # fmt: skip
 def test_shapes_that_depend_on_data(call: Callable[..., Any]) -> None:
     with pytest.raises(NotImplementedError, match="depends on data, which meta tensors lack"):
-        call(XP, Traced((3,), "i8"))
+        call(XP, MetaArray((3,), "i8"))
 
 
 @pytest.mark.parametrize("convert", [float, int, complex, bool, lambda x: x.item(), lambda x: np.allclose(x, x)])
 def test_numbers_that_depend_on_data(convert: Any) -> None:
     with pytest.raises(RuntimeError, match=r"Tensor\.item\(\) cannot be called on meta tensors"):
-        convert(Traced((), "i8"))
+        convert(MetaArray((), "i8"))
 
 
 @pytest.mark.parametrize("convert", [np.asarray, np.array, lambda x: x.tolist()])
 def test_data_cannot_be_read(convert: Any) -> None:
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
-        convert(Traced((2,), "f8"))
+        convert(MetaArray((2,), "f8"))
 
 
 @pytest.mark.parametrize(
@@ -340,11 +340,11 @@ def test_data_cannot_be_read(convert: Any) -> None:
     ],
 )
 def test_errors_are_numpys(call: Any, error: Any) -> None:
-    for xp, x in ((np, np.zeros((2, 3))), (XP, Traced((2, 3), "f8"))):
+    for xp, x in ((np, np.zeros((2, 3))), (XP, MetaArray((2, 3), "f8"))):
         with pytest.raises(error):
             call(xp, x)
 
 
 def test_a_function_without_a_rule() -> None:
     with pytest.raises(NotImplementedError, match=r"numpy\.gradient is not supported on the meta device"):
-        np.gradient(Traced((3,), "f8"))
+        np.gradient(MetaArray((3,), "f8"))

@@ -1,0 +1,67 @@
+"""Rules for NumPy's functions on arrays of other kinds: the registry of the meta device and of ``vmap``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+__all__ = ["RuleTable", "as_shape", "expand_ellipsis", "new_axes_key", "numpy_functions", "permuted_axes"]
+
+R = TypeVar("R", bound=Callable[..., Any])
+
+
+class RuleTable(dict[Any, Callable[..., Any]]):
+    """The rule of each of NumPy's functions, called in its place by ``__array_function__``."""
+
+    def register(self, names: str) -> Callable[[R], R]:
+        """Register the decorated function as the rule of the functions of these names."""
+
+        def decorate(rule: R) -> R:
+            self.update(dict.fromkeys(numpy_functions(names), rule))
+            return rule
+
+        return decorate
+
+    def register_each(self, names: str, make_rule: Callable[[Any], Callable[..., Any]]) -> None:
+        """Register for each function of these names the rule that `make_rule` makes of it."""
+        self.update((function, make_rule(function)) for function in numpy_functions(names))
+
+
+def numpy_functions(names: str) -> Iterator[Any]:
+    """NumPy's functions of these names, as far as the installed NumPy has them."""
+    for name in names.split():
+        found: Any = np
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is not None:
+            yield found
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """A shape given as an int or a sequence of ints."""
+    return (shape.__index__(),) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+
+
+def permuted_axes(function: Any, ndim: int, *args: Any, **named: Any) -> tuple[int, ...]:
+    """The order in which a function such as `numpy.moveaxis` puts the dims of an array."""
+    # An empty array whose sizes number the dims shows where each of them goes.
+    return function(np.empty(range(ndim)), *args, **named).shape  # type: ignore[no-any-return]
+
+
+def new_axes_key(ndim: int, axis: Any) -> tuple[Any, ...]:
+    """The key that indexes an array of `ndim` dims as `numpy.expand_dims` does."""
+    axes = as_shape(axis)
+    axes = np.lib.array_utils.normalize_axis_tuple(axes, ndim + len(axes))
+    return tuple(None if i in axes else slice(None) for i in range(ndim + len(axes)))
+
+
+def expand_ellipsis(entries: list[Any], ndim: int) -> list[Any]:
+    """The entries of a key with full slices in the place of ``...``, or at the end, so that every dim has one."""
+    used = sum(entry is not None and entry is not ... for entry in entries)
+    if used > ndim:
+        raise IndexError(f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed")
+    rest = [slice(None)] * (ndim - used)
+    at = next((i for i, entry in enumerate(entries) if entry is ...), None)
+    return [*entries, *rest] if at is None else [*entries[:at], *rest, *entries[at + 1 :]]
