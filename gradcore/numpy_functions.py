@@ -86,7 +86,7 @@ def _operands(op: Any, values: tuple[Any, ...]) -> list[Any]:
             operands.append(TENSORS.as_tensor(x))
         else:
             number = x.item() if isinstance(x, np.generic) else x
-            taken = i in op.numbers
+            taken = i in op.accepts_scalars
             operands.append(number if taken else TENSORS.full((), number, dtype=result_type(like, number)))
     return operands
 

@@ -85,7 +85,7 @@ def _def(name: str, parameters: list[str], returned: str, indent: str = "") -> s
 def _type(op: Op, position: int) -> str:
     parameter = op.parameters[position]
     annotation = str(parameter.annotation)
-    if position in op.tensors and not (position == 0 and op.sequence):
+    if position in op.tensors and position not in op.sequences:
         takes = op.kind == "elementwise" or (op.kind == "composite" and position and "." not in op.path)
         number = " | Number" if takes and len(op.tensors) > 1 else ""
         return f"Tensor{number}" + (" | None" if parameter.default is None else "")

@@ -150,7 +150,7 @@ def noted(op: Any, args: tuple[Any, ...], state: State) -> Any:
     (Where dtypes differ there are nodes of conversions to note, too.)
     """
     inputs = [a for a in args if isinstance(a, Variable)]
-    if op.sequence or op.varargs or not inputs or any(t._dtype is not inputs[0]._dtype for t in inputs):
+    if op.sequences or op.varargs or not inputs or any(t._dtype is not inputs[0]._dtype for t in inputs):
         return None
     keywords = op.__dict__.get("keywords")
     if keywords is None:

@@ -79,7 +79,7 @@ def _raw_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
         return lambda node: tuple(getattr(t, "_array", t) for t in node.saved[position])
     if position not in op.tensors:
         return lambda node: node.saved[position]
-    if op.sequence and position == 0:
+    if position in op.sequences:
         return lambda node: [t._array for t in node.saved[0]]
 
     def array(node: OpNode) -> Any:
@@ -96,9 +96,9 @@ def _tensor_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
     position = op.position.get(name)
     if position is None or position not in op.tensors:
         return _raw_getter(op, name)
-    if op.sequence:
+    if op.sequences:
         return lambda node: node.unpack_input(position)
-    number = op.edge_of[position]
+    number = op.edge_index[position]
 
     def tensor(node: OpNode) -> Any:
         t, edge = node.saved[position], node._edges[number]
@@ -170,7 +170,7 @@ def _raw_expression(op: Op, name: str, index: str) -> str | None:
     if name in op.outputs:
         return f"node.results[0][0]{index}" if len(op.outputs) == 1 else None
     position = op.position.get(name, op.position.get(_base_name(name)))
-    if position is None or position in op.indices or (op.sequence and position == 0):
+    if position is None or position in op.indices or position in op.sequences:
         return None
     value = f"node.saved[{position}]"
     if position not in op.tensors:
@@ -202,12 +202,12 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         rows.append(((key,) if isinstance(key, str) else key, formula, _getters(op, formula)))
     names = {n for _, formula, _ in rows for n in formula.names}
     number = op.tensors[_NUMBERS[name]] if name in _NUMBERS else None
-    holders = tuple(p for p in op.held if p != number)
+    holders = tuple(p for p in op.tensor_like if p != number)
     held = {*op.outputs, *(op.names[p] for p in holders)}
     holding = [
         not held.isdisjoint(f.names) for keys, f, _ in rows if keys != (op.names[number or 0],) or number is None
     ]
-    simple = len(op.outputs) == 1 and not op.variadic and not op.sequence and all(len(keys) == 1 for keys, *_ in rows)
+    simple = len(op.outputs) == 1 and not op.variadic and not op.sequences and all(len(keys) == 1 for keys, *_ in rows)
     body = {
         "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "output_metas"),
         "op": op,
@@ -217,7 +217,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "may_hold_none": not all(holding),
         "holders": holders,
         "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
-        "place": None if op.place is None else staticmethod(op.place),
+        "view_key": None if op.view_key is None else staticmethod(op.view_key),
         "seen": _seen_edges(op, name, {key for keys, *_ in rows for key in keys}),
         "__module__": "builtins",
         "__doc__": f"Backward of `{op.path}`.",
@@ -239,7 +239,7 @@ def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
 
     elementwise = op.kind == "elementwise"
     keeps_settings = cls.keeps_settings or cls.may_hold_none if cls.holds_tensors else None
-    arrays = calls("arrays"), calls("numbers") if elementwise else None, cls.place, keeps_settings
+    arrays = calls("arrays"), calls("numbers") if elementwise else None, cls.view_key, keeps_settings
     PLANS["arrays"][cls] = arrays
     PLANS["tensors"][cls] = calls("tensors"), None, None, keeps_settings
     if not elementwise:
@@ -284,7 +284,7 @@ _ORDERS = {
 def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
     """Which edges can be looked at: not those of inputs that never have gradients, as indices and masks."""
     everything = tuple(range(len(op.tensors)))
-    constant = {i for i, p in enumerate(op.tensors) if op.names[p] not in keys and not (op.sequence and p == 0)}
+    constant = {i for i, p in enumerate(op.tensors) if op.names[p] not in keys and p not in op.sequences}
     if name in _NUMBERS:
         constant.add(_NUMBERS[name])
     seen = _ORDERS.get((op.name, name)) or tuple(i for i in everything if i not in constant)
@@ -351,17 +351,19 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
         fused = _fused_gradients(node, grads, F, needed)
         if fused is not None:
             return fused
-    upcast = raw and node.metas is not None and op.upcast and F.upcasts and _reduced(grads)
+    upcast = raw and node.metas is not None and op.computes_half_in_float and F.upcasts and _reduced(grads)
     upcast = upcast and not F.takes_half(op.name, grads if isinstance(grads, list) else [grads])
     if upcast:
         grads = _upcast(grads)
     elif op.wide and not raw:
         grads = widened(grads)
     for keys, formula, getters in type(node).rows:
-        if op.sequence and keys[0] == op.names[0]:
+        if op.sequences and keys[0] == op.names[0]:
             span: Sequence[int] = range(len(edges) - len(op.tensors) + 1)
         else:
-            span = [op.edge_of[op.position[key]] + (len(edges) - len(op.tensors) if op.sequence else 0) for key in keys]
+            span = [
+                op.edge_index[op.position[key]] + (len(edges) - len(op.tensors) if op.sequences else 0) for key in keys
+            ]
         if not any(needed[i] for i in span):
             continue
         values = [get(node) for get in getters[0 if raw else 1]]
@@ -372,7 +374,7 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
         elif op.wide and not raw:
             values = [widened(v) for v in values]
         found = _evaluate(op, formula.function, F, grads, values, raw)
-        if len(keys) == 1 and not (op.sequence and keys[0] == op.names[0]):
+        if len(keys) == 1 and not (op.sequences and keys[0] == op.names[0]):
             found = (found,)
         for i, piece in zip(span, found, strict=True):
             if needed[i] and piece is not None:
@@ -384,7 +386,7 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
                 pieces[i] = fit(piece, shape, dtype, F, raw)
     if op.connected and not raw:
         for name in op.connected:
-            number = op.edge_of[op.position[name]]
+            number = op.edge_index[op.position[name]]
             pieces[number] = connected(pieces[number], node, number, False)
     return pieces
 
@@ -392,7 +394,7 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
 def _fused_gradients(node: Any, grad: Any, F: Any, needed: Sequence[bool]) -> list[Any] | None:
     """The gradients of an elementwise operation by one kernel; None where its formulas cannot be one."""
     op = node.op
-    rows = [(op.edge_of[op.position[keys[0]]], *rest) for keys, *rest in type(node).rows]
+    rows = [(op.edge_index[op.position[keys[0]]], *rest) for keys, *rest in type(node).rows]
     rows = [row for row in rows if needed[row[0]]]
     values = {n: get(node) for _, formula, getters in rows for n, get in zip(formula.names, getters[0], strict=True)}
     metas: Any = node.metas or [(grad.shape, grad.dtype)] * len(needed)

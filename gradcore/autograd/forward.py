@@ -141,7 +141,7 @@ def _flat(op: Op, args: tuple[Any, ...]) -> list[Any]:
     out: list[Any] = []
     for p in op.tensors:
         value = args[p]
-        out.extend(value) if p == 0 and op.sequence and not isinstance(value, Variable) else out.append(value)
+        out.extend(value) if p in op.sequences and not isinstance(value, Variable) else out.append(value)
     return out
 
 
@@ -164,7 +164,7 @@ def _map(op: Op, args: tuple[Any, ...], f: Callable[[Any], Any]) -> list[Any]:
     out = list(args)
     for p in op.tensors:
         value = args[p]
-        if p == 0 and op.sequence:
+        if p in op.sequences:
             out[0] = [f(t) for t in value]
         elif isinstance(value, Variable):
             out[p] = f(value)
@@ -234,7 +234,7 @@ def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
         return
     saved = list(node.saved)  # type: ignore[union-attr]
     for p in op.tensors:
-        if p == 0 and op.sequence:
+        if p in op.sequences:
             if type(saved[0]) is tuple and saved[0] and isinstance(saved[0][0], (Variable, Packed)):
                 saved[0] = tuple(map(_dual_for, saved[0], primals[0], args[0]))
         elif isinstance(saved[p], (Variable, Packed)) and isinstance(args[p], Variable):
@@ -383,9 +383,9 @@ def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
                 flags = tuple(not _none(args[p], level) for p in op.tensors)
                 values[formula.names.index("needs")] = flags
             pieces = formula.function(TENSORS, grads, *values)
-            if len(names) == 1 and not (op.sequence and names[0] == op.names[0]):
+            if len(names) == 1 and not (op.sequences and names[0] == op.names[0]):
                 pieces = (pieces,)
-            inputs = args[0] if op.sequence and names[0] == op.names[0] else [args[op.position[n]] for n in names]
+            inputs = args[0] if op.sequences and names[0] == op.names[0] else [args[op.position[n]] for n in names]
             for t, piece in zip(inputs, pieces, strict=True):
                 tangent = tangent_of(t, level) if isinstance(t, Variable) else None
                 if tangent is None or piece is None or not requires_grad(piece):

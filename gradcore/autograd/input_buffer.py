@@ -171,7 +171,7 @@ class PendingGradients:
             return False
         if total.__class__ is not self.place(node._device).backend.array_type:  # a number, which has no parts
             return False
-        part = total[node.place(*node.saved)]
+        part = total[node.view_key(*node.saved)]
         local.state.enter(iadd, part, grad)
         return True
 

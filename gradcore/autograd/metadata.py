@@ -121,7 +121,7 @@ def _tensors_of(node: Any) -> list[Any]:
     found: list[Any] = []
     for position in node.op.tensors:
         value = node.saved[position] if position < len(node.saved) else None
-        if position == 0 and node.op.sequence:
+        if position in node.op.sequences:
             found += [None] * (len(node._edges) - len(node.op.tensors) + 1) if value is None else value
         else:
             found.append(value)
@@ -165,12 +165,12 @@ def _on_meta(node: Any, kinds: Sequence[Kind | None]) -> Any:
             None if kind is None else TENSORS.zeros(kind.shape, dtype=kind.dtype, device=device) for kind in kinds
         ]
         args = list(node.saved)
-        if node.op.sequence:
+        if node.op.sequences:
             count = len(tensors) - len(node.op.tensors) + 1
             args[0], tensors = tensors[:count], [None, *tensors[count:]]
         for position, t in zip(node.op.tensors, tensors, strict=True):
             read = node.op.data_dependent and position < len(args) and isinstance(args[position], Variable)
-            if position < len(args) and not read and not (position == 0 and node.op.sequence):
+            if position < len(args) and not read and position not in node.op.sequences:
                 args[position] = t
         pairs = list(zip(node.op.parameters, args, strict=False))
         by_name = {p.name: value for p, value in pairs if p.kind is p.KEYWORD_ONLY}

@@ -22,7 +22,7 @@ class OpNode(Node):
     _fresh = True
     saves: ClassVar[frozenset[str]] = frozenset()
     #: Of views of a part: which part, a function of the shape and the settings.
-    place: ClassVar[Any] = None
+    view_key: ClassVar[Any] = None
     #: The numbers of the edges that `shown` shows, in its order; all if None.
     seen: ClassVar[tuple[int, ...] | None] = None
 
@@ -58,7 +58,7 @@ class OpNode(Node):
         if self.holds_tensors and not (self.may_hold_none and self.saved is not None and not self._holds_any()):
             kept = None
             if self.keeps_settings and self.saved is not None:
-                kept = [_outline(value) if i in self.op.held else value for i, value in enumerate(self.saved)]
+                kept = [_outline(value) if i in self.op.tensor_like else value for i, value in enumerate(self.saved)]
             self.saved, self.results = None, kept
 
     def _holds_any(self) -> bool:
@@ -82,7 +82,7 @@ class OpNode(Node):
         saved = self.saved
         if saved is None:
             raise RuntimeError(FREED)
-        for position in self.op.held:
+        for position in self.op.tensor_like:
             if position < len(saved):
                 value = saved[position]
                 if value is None:
@@ -109,7 +109,7 @@ class OpNode(Node):
         if type(value) is tuple:  # a sequence of tensors
             return [with_edge(t, edge) for t, edge in zip(value, self._edges, strict=False)]
         shift = len(self._edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
-        return with_edge(value, self._edges[self.op.edge_of[position] + shift])
+        return with_edge(value, self._edges[self.op.edge_index[position] + shift])
 
     def unpack_result(self, number: int) -> Any:
         """The output of that number as a tensor, with this node as its history if it has derivatives."""

@@ -74,7 +74,7 @@ def pack(node: OpNode) -> None:
     if hooks is None:
         return
     saved = list(node.saved)
-    for p in node.op.held:
+    for p in node.op.tensor_like:
         value = saved[p]
         several = type(value) is tuple
         saved[p] = tuple(_packed(t, hooks) for t in value) if several else _packed(value, hooks)

@@ -126,7 +126,7 @@ def show(cls: type[OpNode], names: Iterable[str]) -> None:
     op = cls.op
     for theirs, ours in _names(cls, names).items():
         setattr(cls, f"_saved_{theirs}", property(_reader(ours)))
-        if ours in op.outputs or op.position.get(ours) in op.held:
+        if ours in op.outputs or op.position.get(ours) in op.tensor_like:
             setattr(cls, f"_raw_saved_{theirs}", property(partial(_handle, name=ours)))
     for name, value in _CONSTANTS.get((op.name, cls.__name__), {}).items():
         setattr(cls, f"_saved_{name}", value)
@@ -135,7 +135,7 @@ def show(cls: type[OpNode], names: Iterable[str]) -> None:
 def _names(cls: type[OpNode], names: Iterable[str]) -> dict[str, str]:
     """The declared names by those that the class shows."""
     op = cls.op
-    settings = {name for i, name in enumerate(op.names) if i not in op.held}
+    settings = {name for i, name in enumerate(op.names) if i not in op.tensor_like}
     shown = {n.replace("_shape", "_sym_sizes"): n for n in sorted({*names, *settings} - _UNSHOWN)}
     for token in _tokens(cls.__name__):
         theirs, _, ours = token.partition("=")
@@ -174,7 +174,7 @@ def _value(node: OpNode, name: str) -> Any:
     if name.endswith("_shape"):
         return _shape(node, name.removesuffix("_shape"))
     position = op.position.get(name)
-    held = position is None or position in op.held
+    held = position is None or position in op.tensor_like
     if saved is None:  # freed: settings stay
         if held or node.results is None:
             raise RuntimeError(FREED)
@@ -230,7 +230,7 @@ def _transposed(node: OpNode, name: str) -> Any:
 
 def _sizes_of_bias(node: OpNode, name: str) -> Any:
     """The shape of a convolution's bias, which is empty where no bias requires grad."""
-    bias = node._edges[node.op.edge_of[node.op.position[name]]]
+    bias = node._edges[node.op.edge_index[node.op.position[name]]]
     return (0,) if bias is None else (node._input_metadata[0].shape[1],)
 
 
@@ -252,7 +252,7 @@ def _handle(node: OpNode, name: str) -> Any:
     if name in op.outputs:
         return SavedResult(node, op.outputs.index(name))
     position = op.position[name]
-    if position not in op.indices and not (op.sequence and position == 0):
+    if position not in op.indices and position not in op.sequences:
         return SavedInput(node, position)
     if node.saved is None:
         raise RuntimeError(FREED)

@@ -46,7 +46,7 @@ def view_of(t: Any, array: Any, op: Any, settings: tuple[Any, ...], name: Any, s
     """The result of a view operation of one tensor, linked to its base and recorded.
 
     `array` is what the operation's kernel gave. Where it had to copy, nothing is linked, and the node has the name
-    `op.copies` in the place of `name`.
+    `op.copy_node` instead of `name`.
     """
     source, device = t._array, t._device
     out = new(tensor_type.cls)
@@ -57,8 +57,8 @@ def view_of(t: Any, array: Any, op: Any, settings: tuple[Any, ...], name: Any, s
     if edge is None or not state.mode or dtype.category < 2 or not op.vjps:
         out._edge = None
         return out
-    if out._meta is None and op.copies is not None:
-        name = op.copies
+    if out._meta is None and op.copy_node is not None:
+        name = op.copy_node
     node = new(node_class(op, name if name.__class__ is str else name(t, *settings)))
     node._device, node._edges, node._hooks, node._seq = device, (edge,), None, tick()
     node.saved, node.results, node.metas = (source.shape, *settings), None, None

@@ -80,7 +80,7 @@ def _formulas(op: Op, dtype: Any, settings: dict[str, Any]) -> Iterator[tuple[An
     """The forward computation and the derivatives, with the dtypes and settings that they are called with."""
     values: dict[str, Any] = dict(settings)
     for i in op.tensors:
-        values[op.names[i]] = _BOOL if i in op.unpromoted else dtype
+        values[op.names[i]] = _BOOL if i in op.keeps_dtype else dtype
     yield Forward(op.kernel), [values[name] for name in op.names]
     values[op.outputs[0]] = dtype
     for formula in (op.vjps or op.differentials).values():

@@ -80,8 +80,8 @@ __all__ = ["has_plain_call", "lines_of", "plain_call", "scope_of"]
 def has_plain_call(op: Op) -> bool:
     """Whether calls of an operation may be plain."""
     if op.kind == "composite":
-        return not op.sequence
-    return op.kind != "elementwise" or (op.plain and bool(_together(op)))
+        return not op.sequences
+    return op.kind != "elementwise" or (op.same_dtype_ok and bool(_together(op)))
 
 
 @functools.cache
@@ -130,8 +130,8 @@ def scope_of(op: Op, general: Any) -> dict[str, Any]:
         scope["classes"] = _Classes(op)
         if isinstance(name, str):
             scope["cls"] = node_class(op, name)
-        if op.copies is not None:
-            scope["copying_cls"] = node_class(op, op.copies)
+        if op.copy_node is not None:
+            scope["copying_cls"] = node_class(op, op.copy_node)
     return scope
 
 
@@ -160,7 +160,7 @@ def _single(op: Op) -> bool:
 
 def _together(op: Op) -> list[int]:
     """Positions of the tensors that are computed with together; the first of them is one in a plain call."""
-    return [p for p in op.tensors if p not in op.unpromoted]
+    return [p for p in op.tensors if p not in op.keeps_dtype]
 
 
 def _optional(op: Op, p: int) -> bool:
@@ -169,7 +169,7 @@ def _optional(op: Op, p: int) -> bool:
 
 def _several(op: Op, p: int) -> bool:
     """Whether a parameter is a sequence of tensors."""
-    return op.sequence and p == 0
+    return p in op.sequences
 
 
 def _foreign(op: Op, p: int, further: str = "") -> str:
@@ -181,10 +181,12 @@ def _foreign(op: Op, p: int, further: str = "") -> str:
 def _tests(op: Op, first: int) -> list[str]:
     """Conditions, seen from the arguments' classes, under which a call is not plain."""
     if op.kind == "composite":
-        return [_foreign(op, p, f" and type(a{p}) not in numbers" if p in op.numbers else "") for p in op.tensors]
+        return [
+            _foreign(op, p, f" and type(a{p}) not in numbers" if p in op.accepts_scalars else "") for p in op.tensors
+        ]
     if _several(op, first):
         return ["(type(a0) is not list and type(a0) is not tuple)", "not a0", "type(a0[0]) not in plain"]
-    settings = [i for i in range(len(op.names)) if i not in op.edge_of and op.kind == "elementwise"]
+    settings = [i for i in range(len(op.names)) if i not in op.edge_index and op.kind == "elementwise"]
     numbers = {i for i, setting in settings_of(op).items() if any(kind.words == "Number" for kind in setting.kinds)}
     return [
         _foreign(op, first), *(f"type(a{i}) is complex{f' or a{i} is True' if i in numbers else ''}" for i in settings)
@@ -206,15 +208,15 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
     yield f"device, dtype = {like}._device, {like}._dtype"
     if op.kind == "elementwise":
         yield from ("if dtype is not float32 and dtype is not float64:", leave)
-    elif op.upcast:
+    elif op.computes_half_in_float:
         yield from ("if dtype.is_reduced:", leave)
     for p in (first, *(p for p in op.tensors if p != first)):
         unlike = f" or a{p}._device is not device"
         if op.kind == "elementwise":
-            unlike += f" or a{p}._dtype is not {'bool_' if p in op.unpromoted else 'dtype'}"
-        elif op.mixed is not None and p not in op.unpromoted:
+            unlike += f" or a{p}._dtype is not {'bool_' if p in op.keeps_dtype else 'dtype'}"
+        elif op.mixed is not None and p not in op.keeps_dtype:
             unlike += f" or a{p}._dtype is not dtype"
-        elif op.upcast:
+        elif op.computes_half_in_float:
             unlike += f" or a{p}._dtype.is_reduced"
         if _several(op, p):
             test = f"type(t) not in plain{unlike.replace('a0.', 't.')}"
@@ -222,7 +224,7 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
             yield "x0 = [t._array for t in a0]"
             continue
         test = "if"
-        if p != first and op.kind == "elementwise" and p in op.numbers:
+        if p != first and op.kind == "elementwise" and p in op.accepts_scalars:
             yield f"n{p} = type(a{p}) is float or type(a{p}) is int"
             yield from (f"if n{p}:", f"    a{p} = constant(a{p}, dtype, device)")
             test = "elif"
@@ -240,7 +242,7 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
 
 def _result(op: Op, first: int) -> Iterator[str]:
     """The kernel's call, and the tensors of what it gives."""
-    raw = [f"x{i}" if i in op.edge_of or i in op.indices else f"a{i}" for i in range(len(op.names))]
+    raw = [f"x{i}" if i in op.edge_index or i in op.indices else f"a{i}" for i in range(len(op.names))]
     array = "array" if _single(op) else "results"
     line = f"{array} = state.enter(device.kernels[kernel], {', '.join(raw)})"
     if op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(raw) > 2:
@@ -285,7 +287,7 @@ def _keeps_dtype(op: Op) -> bool:
 def _recording(op: Op, first: int, result: str) -> Iterator[str]:
     """The node, where a tensor requires grad."""
     for p in op.tensors:
-        if p in op.unpromoted:  # conditions: bools
+        if p in op.keeps_dtype:  # conditions: bools
             yield f"e{p} = None"
             continue
         edge = f"a{p}._edge if a{p}._meta is None else gradient_edge(a{p})"
@@ -308,13 +310,13 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
         yield from ["out._edge = None"] if _single(op) else []
         return
     for p in op.tensors:  # what is kept for the sake of others must not be from inference mode
-        if set(_readers(op, op.names[p])) - {p} and p not in op.unpromoted and not _several(op, p):
+        if set(_readers(op, op.names[p])) - {p} and p not in op.keeps_dtype and not _several(op, p):
             given = f"a{p} is not None and " if _optional(op, p) else ""
             yield from (f"if e{p} is None and {given}a{p}._meta is not None:", f"    refuse_inference(a{p})")
     cls = "cls"
     if not isinstance(op.node, str):
         cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"
-    if op.copies is not None:
+    if op.copy_node is not None:
         cls = f"({cls} if out._meta is not None else copying_cls)"
     yield f"node = {cls}()"
     edges = _tuple("*e0" if _several(op, p) else f"e{p}" for p in op.tensors)
@@ -341,7 +343,7 @@ def _readers(op: Op, name: str) -> list[int]:
 
 def _needed(op: Op, readers: Collection[int]) -> str:
     """The condition that one of the tensors at these positions requires grad, where any does."""
-    if set(op.tensors) - op.unpromoted <= set(readers):
+    if set(op.tensors) - op.keeps_dtype <= set(readers):
         return "True"
     return " or ".join("any(e0)" if _several(op, p) else f"e{p} is not None" for p in readers) or "False"
 
@@ -358,7 +360,7 @@ def _saved(op: Op) -> str:
     """The arguments, with None in the place of tensors that no formula reads and shapes where only those are read."""
     parts = []
     for i, name in enumerate(op.names):
-        if i not in op.edge_of:
+        if i not in op.edge_index:
             parts.append(f"a{i}")
             continue
         value, shape = f"a{i}", f"x{i}.shape"
@@ -407,6 +409,6 @@ def _metas(op: Op) -> str:
     if op.kind != "elementwise":
         test = f"dtype.category == 2 and {test}"
     elif len(op.tensors) == 2 == len(edges) and not any(_optional(op, p) for p in edges):
-        quick = [f"n{p}" for p in edges[1:] if p in op.numbers] + [f"x{edges[0]}.shape == x{edges[1]}.shape"]
+        quick = [f"n{p}" for p in edges[1:] if p in op.accepts_scalars] + [f"x{edges[0]}.shape == x{edges[1]}.shape"]
         test = f"{' or '.join(quick)} or ({test})"
     return f"None if {test} else {_tuple(metas)}"

@@ -77,7 +77,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
             edges.append(None)
             tensors.append(None)
             continue
-        if p == 0 and op.sequence:
+        if p in op.sequences:
             if isinstance(value, Variable):
                 raise TypeError(
                     f"{op.path}(): argument '{op.names[0]}' (position 1) must be tuple of Tensors, not Tensor"
@@ -101,12 +101,12 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
                 reduced = True
             edges.append(edge)
             tensors.append(t)
-            if p == 0 and op.sequence:
+            if p in op.sequences:
                 raw[0][i] = t._array
             else:
                 raw[p] = t._array
     if device is None:
-        if op.sequence and not args[0]:
+        if op.sequences and not args[0]:
             raise no_tensors(op)
         device = CPU
     if op.mixed is not None:
@@ -121,7 +121,12 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         raw[p] = tuple(index_array(t, device) for t in args[p])
     backend = device.backend
     try:
-        if reduced and op.upcast and backend.upcasts and not backend.takes_half(op.name, [raw[p] for p in op.tensors]):
+        if (
+            reduced
+            and op.computes_half_in_float
+            and backend.upcasts
+            and not backend.takes_half(op.name, [raw[p] for p in op.tensors])
+        ):
             results = _upcast_call(op, raw, device, state)
         else:
             results = state.run(device.kernels[op.kernel], *raw)
@@ -137,7 +142,7 @@ def _taken_plainly(value: Any, state: State) -> bool:
 
 def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """The arguments with all tensors in the dtype to compute in; None where they can stay as they are."""
-    together = [p for p in op.tensors if p not in op.unpromoted and args[p] is not None]
+    together = [p for p in op.tensors if p not in op.keeps_dtype and args[p] is not None]
     if len({args[p]._dtype for p in together}) < 2:
         return None
     dtype = op.mixed(op, args)  # type: ignore[misc]
@@ -148,7 +153,7 @@ def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
     for p in op.tensors:
-        if p == 0 and op.sequence:
+        if p in op.sequences:
             raw[0] = [on_device(t, device) for t in args[0]]
         elif args[p] is not None:
             raw[p] = on_device(args[p], device)
@@ -159,14 +164,14 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
     """Compute float16 and bfloat16 in float32 and round once."""
     low = None
     for p in op.tensors:
-        group = raw[p] if p == 0 and op.sequence else [raw[p]]
+        group = raw[p] if p in op.sequences else [raw[p]]
         for i, a in enumerate(group):
             kind: Any = getattr(a, "dtype", None)
             dtype = dtypes.FROM_NUMPY.get(kind)
             if dtype is not None and dtype.is_reduced:
                 low = a.dtype if low is None or low == a.dtype else dtypes.float32.numpy
                 group[i] = state.run(device.kernels["astype"], a, dtypes.float32.numpy)
-        raw[p] = group if p == 0 and op.sequence else group[0]
+        raw[p] = group if p in op.sequences else group[0]
     results = state.run(device.kernels[op.kernel], *raw)
     position = op.position.get("dtype")
     if position is not None and raw[position] is not None:
@@ -190,7 +195,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
         value = args[p]
         if value.__class__ in PLAIN or _taken_plainly(value, state):
             tensors.append(value)
-        elif isinstance(value, Number) and p in op.numbers:
+        elif isinstance(value, Number) and p in op.accepts_scalars:
             numbers_.append(value)
         elif value is not None or op.parameters[p].default is not None:
             return foreign(op, p, value, args)
@@ -200,7 +205,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     if op.mixed is not None:
         op.mixed(op, args)
     compute, result_type = RULES[op.promotion](op, tensors, numbers_, args)
-    upcast = compute.is_reduced and op.upcast and device.backend.upcasts
+    upcast = compute.is_reduced and op.computes_half_in_float and device.backend.upcasts
     kernel_type = dtypes.float32 if upcast else compute
     target = kernel_type.numpy
     raw = list(args)
@@ -218,7 +223,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
             continue
         if isinstance(t, Variable):
             array = on_device(t, device)
-            if p not in op.unpromoted and getattr(array, "dtype", target) != target:
+            if p not in op.keeps_dtype and getattr(array, "dtype", target) != target:
                 converts = True
             edge = t._edge if t._meta is None else gradient_edge(t)
             needed = needed or edge is not None
@@ -244,7 +249,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     if needed and state.mode & GRAD and op.differentiated and out._dtype.category > 1:
         full = list(args)
         for p, t in zip(op.tensors, operands, strict=True):
-            full[p] = _as_computed(t, compute) if isinstance(t, Variable) and p not in op.unpromoted else t
+            full[p] = _as_computed(t, compute) if isinstance(t, Variable) and p not in op.keeps_dtype else t
         node = make_node(op, tuple(full), operands, edges, device, [out], state)
         out._edge = (node, 0)
     return out
@@ -254,13 +259,13 @@ def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: An
     """The result where dtypes differ, by a backend that converts in its kernels; else convert what `raw` holds."""
     backend = device.backend
     if backend.fuses:
-        compute = [target if p in op.tensors and p not in op.unpromoted else None for p in range(len(raw))]
+        compute = [target if p in op.tensors and p not in op.keeps_dtype else None for p in range(len(raw))]
         stored = None if result_type is None else result_type.numpy
         result = state.run(device.kernels["fused_forward"], op.kernel, raw, compute, stored)
         if result is not None:
             return result
     for p in op.tensors:
-        if p not in op.unpromoted and getattr(raw[p], "dtype", target) != target:
+        if p not in op.keeps_dtype and getattr(raw[p], "dtype", target) != target:
             raw[p] = state.run(device.kernels["astype"], raw[p], target)
     return None
 
@@ -281,7 +286,7 @@ def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
         value = args[p]
         if value.__class__ in PLAIN or value is None:
             continue
-        if op.sequence and not p and isinstance(value, (list, tuple)) and PLAIN.issuperset(map(type, value)):
+        if p in op.sequences and isinstance(value, (list, tuple)) and PLAIN.issuperset(map(type, value)):
             continue
         if overloaded(args):
             return routed(op, args)
@@ -303,5 +308,5 @@ def _check_tensors(op: Op, args: tuple[Any, ...]) -> None:
     for p in op.tensors:
         value = args[p]
         left_out = value is None and op.parameters[p].default is None
-        if not (left_out or isinstance(value, Variable) or (op.sequence and not p)):
+        if not (left_out or isinstance(value, Variable) or p in op.sequences):
             raise type_error(op, p, value) from None

@@ -173,7 +173,7 @@ def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:
 def _kernel_of_floats(op: Op) -> str | None:
     """The kernel of an operation of one or two tensors of one floating-point dtype that gives this dtype; else None."""
     n = len(op.tensors)
-    if op.kind != "elementwise" or op.tensors != tuple(range(n)) or n > 2 or op.unpromoted:
+    if op.kind != "elementwise" or op.tensors != tuple(range(n)) or n > 2 or op.keeps_dtype:
         return None
     if not keeps_floats(op.promotion):
         return None
@@ -214,11 +214,11 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
             )
         for t in (target, result):
             forward.refuse_dual(t, NO_DUALS.format(op.name), NotImplementedError)
-        if op.sequence and any(t is target for t in args[0]):
+        if op.sequences and any(t is target for t in args[0]):
             raise RuntimeError(
                 "unsupported operation: the input tensors cannot refer to any of the output memory locations"
             )
-        if (several or not (op.upcast or op.sequence)) and target._dtype is not result._dtype:
+        if (several or not (op.computes_half_in_float or op.sequences)) and target._dtype is not result._dtype:
             raise RuntimeError(
                 f"Expected out tensor to have dtype {result._dtype.name}, but got {target._dtype.name} instead"
             )

@@ -66,7 +66,7 @@ def check_differentiable(op: Op, edges: Sequence[Any]) -> None:
     if op.refused:
         more = len(edges) - len(op.tensors)  # of a sequence
         for i, edge in enumerate(edges):
-            position = op.tensors[max(i - more, 0) if op.sequence else i]
+            position = op.tensors[max(i - more, 0) if op.sequences else i]
             if edge is not None and position in op.refused:
                 raise not_differentiable(op, position)
 
@@ -76,15 +76,15 @@ def make_node(
 ) -> Any:
     """Record a call: a node with the edges of its inputs and what its formulas read."""
     name = op.node
-    if op.copies is not None and not outs[0]._is_view():
-        name = op.copies
+    if op.copy_node is not None and not outs[0]._is_view():
+        name = op.copy_node
     elif not isinstance(name, str):
         name = name(*args)
     if device.levels:
         args, edges = _lifted(op, args, tensors, edges, device)
     node: Any = new(node_class(op, name))
     node._device, node._edges, node._hooks, node._seq = device, tuple(edges), None, tick()
-    if op.sequence:
+    if op.sequences:
         n = len(edges) - len(op.tensors) + 1
         pattern = (any(e is not None for e in edges[:n]), *(e is not None for e in edges[n:]))
     else:
@@ -94,21 +94,21 @@ def make_node(
     for p in op.tensors:
         if saved[p] is None:
             continue
-        if p == 0 and op.sequence:
+        if p in op.sequences:
             saved[0] = tuple(args[0])
         if p in saving.drop:
             if p not in saving.shapes:
                 saved[p] = None
-            elif p == 0 and op.sequence:
+            elif p in op.sequences:
                 saved[0] = tuple(t._array.shape for t in args[0])
             else:
                 saved[p] = saved[p]._array.shape
         elif saved[p].__class__ in NUMBERS:
             saved[p] = constant(saved[p], outs[0]._dtype, device)
         elif Inference.used:
-            saved_tensors.refuse_inference(*(saved[0] if p == 0 and op.sequence else (saved[p],)))
+            saved_tensors.refuse_inference(*(saved[0] if p in op.sequences else (saved[p],)))
         if isinstance(saved[p], Variable) and saved[p]._device.real is not device.real:
-            saved[p] = _placed(saved[p], edges[op.edge_of[p]], device)
+            saved[p] = _placed(saved[p], edges[op.edge_index[p]], device)
     first = outs[0]
     node.saved = saved
     node.results = None
@@ -154,7 +154,7 @@ def _lifted(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[A
         return args, edges
     found = list(args)
     for p in op.tensors:
-        found[p] = [lifted(t) for t in args[0]] if p == 0 and op.sequence else lifted(args[p])
+        found[p] = [lifted(t) for t in args[0]] if p in op.sequences else lifted(args[p])
     pairs = zip(tensors, edges, strict=True)
     return tuple(found), [edge if edge is None else gradient_edge(lifted(t)) for t, edge in pairs]
 

@@ -317,7 +317,7 @@ def settled(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     for i, setting in settings_of(op).items():
         found[i] = setting.take(args[i])
     if op.kind in ("elementwise", "composite"):
-        for i in op.numbers:
+        for i in op.accepts_scalars:
             if isinstance(args[i], _NUMBERS):
                 found[i] = number(args[i])
     return tuple(found)

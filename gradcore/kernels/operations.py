@@ -146,7 +146,7 @@ def _elementwise_op(
         path=unique,
         node=node,
         promotion="float",
-        numbers=tuple(names),
+        accepts_scalars=tuple(names),
         inplace=False,
         constant=_constants(backward),
         **_HIDDEN,
@@ -220,7 +220,7 @@ def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: 
         node=node,
         outputs=outputs,
         constant=_constants(backward),
-        upcast=any(p.dtype == "T" for p in raw.inputs),
+        computes_half_in_float=any(p.dtype == "T" for p in raw.inputs),
         **_HIDDEN,
     )(body)
     names = [p.name for p in raw.inputs]

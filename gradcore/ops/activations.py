@@ -90,7 +90,7 @@ def leaky_relu(F, self, negative_slope: float = 0.01):
     function=False,
     method=False,
     inplace=False,
-    numbers=(),
+    accepts_scalars=(),
     mixed=same_dtypes("prelu: Type promoting not supported. Got {self} and {weight}"),
 )
 def prelu_kernel(F, self, weight):

@@ -25,7 +25,7 @@ def _by_number(name, position):
     other=lambda F, t, alpha: t if alpha == 1 else t * alpha,
     kernel="add_scaled",
     promotion="add",
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def add(F, self, other, *, alpha: Number = 1):
     """``self + alpha * other``.
@@ -47,7 +47,7 @@ def add(F, self, other, *, alpha: Number = 1):
     kernel="sub_scaled",
     promotion="subtract",
     aliases=("subtract",),
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def sub(F, self, other, *, alpha: Number = 1):
     """``self - alpha * other``.
@@ -109,7 +109,7 @@ def positive(F, self):
     self=lambda F, t, other: t * other,
     other=lambda F, t, self: t * self,
     aliases=("multiply",),
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def mul(self, other):
     """``self * other``.
@@ -128,7 +128,7 @@ def mul(self, other):
     self=lambda F, t: t,
     tensor1=lambda F, t, tensor2, value: _scaled(t * tensor2, value),
     tensor2=lambda F, t, tensor1, value: _scaled(t * tensor1, value),
-    numbers=(),
+    accepts_scalars=(),
 )
 def addcmul(F, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 * tensor2``.
@@ -146,7 +146,7 @@ def addcmul(F, self, tensor1, tensor2, *, value: Number = 1):
     tensor1=lambda F, t, tensor2, value: t * (value / tensor2),
     tensor2=lambda F, t, tensor1, tensor2, value: -t * (value * tensor1 / (tensor2 * tensor2)),
     promotion="default -bool -integer",
-    numbers=(),
+    accepts_scalars=(),
 )
 def addcdiv(F, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 / tensor2``.
@@ -176,7 +176,7 @@ def _mixed_ends(op, args):
     weight=lambda F, t, self, end: t * (end - self),
     node=_by_number("Lerp", 2),
     promotion="default -bool -integer",
-    numbers=("weight",),
+    accepts_scalars=("weight",),
     mixed=_mixed_ends,
 )
 def lerp(self, end, weight):
@@ -207,7 +207,7 @@ def _quotient_by_other(F, t, self, other, rounding_mode):
     node=lambda self, other, rounding_mode: f"DivBackward{0 if rounding_mode is None else 2}",
     promotion="divide",
     aliases=("divide",),
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def div(F, self, other, *, rounding_mode: str | None = None):
     """``self / other``; with `rounding_mode` rounded towards zero (``"trunc"``) or down (``"floor"``).
@@ -253,7 +253,9 @@ def rdiv(F, self, other):
     return F.reciprocal(self) * other
 
 
-@elementwise(promotion="default -bool -complex", numbers=("self", "other"), constant="rounding down makes steps")
+@elementwise(
+    promotion="default -bool -complex", accepts_scalars=("self", "other"), constant="rounding down makes steps"
+)
 def floor_divide(self, other):
     """``self / other`` rounded down; no derivative.
 
@@ -270,7 +272,7 @@ def floor_divide(self, other):
     node=_by_number("Remainder", 1),
     domain=(0.6, 2),
     promotion="default -bool -complex",
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def remainder(self, other):
     """Python's modulus, ``self - other * floor(self / other)``: the sign is that of `other`.
@@ -303,7 +305,7 @@ def fmod(self, other):
     promotion="default -complex",
     function=False,
     method=False,
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
     constant="rounding down makes steps",
 )
 def trunc_divide(self, other):
@@ -324,7 +326,7 @@ def reciprocal(self):
 # -- integers ------------------------------------------------------------------------------------------------
 
 
-@elementwise(promotion="default -bool -float -complex", numbers=("self", "other"), inplace="function")
+@elementwise(promotion="default -bool -float -complex", accepts_scalars=("self", "other"), inplace="function")
 def gcd(self, other):
     """Greatest common divisor.
 
@@ -335,7 +337,7 @@ def gcd(self, other):
     """
 
 
-@elementwise(promotion="default -bool -float -complex", numbers=("self", "other"), inplace="function")
+@elementwise(promotion="default -bool -float -complex", accepts_scalars=("self", "other"), inplace="function")
 def lcm(self, other):
     """Least common multiple.
 

@@ -55,7 +55,7 @@ def _pieces(F, grad, shapes, dim):
     tensors=lambda F, grad, tensors_shape, dim: _pieces(F, grad, tensors_shape, dim),
     aliases=("concat", "concatenate"),
     method=False,
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [
         case([floats(2, 3), floats(1, 3)]),
         case([floats(2, 3), floats(2, 0), floats(2, 2)], dim=-1),
@@ -93,7 +93,7 @@ def _joined_with_care(F, tensors, dim):
 @linear(
     tensors=lambda F, grad, dim: F.unbind(grad, dim),
     method=False,
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [case([floats(2, 3), floats(2, 3)]), case([floats(2), floats(2)], dim=-1), case([floats()])],
 )
 def stack(F, tensors: Arrays, dim: int = 0):
@@ -199,7 +199,7 @@ def _as_matrix(shape):
     tensors=lambda F, grad, tensors_shape: [
         F.reshape(g, s) for g, s in zip(_blocks_of(F, grad, tensors_shape), tensors_shape, strict=True)
     ],
-    upcast=False,
+    computes_half_in_float=False,
     method=False,
     varargs=True,
     samples=lambda: [case([floats(2, 3), floats(), floats(2), floats(0, 1)])],

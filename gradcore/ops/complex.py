@@ -181,7 +181,7 @@ def conjugated_physically(self):
 # -- polar and rectangular form ------------------------------------------------------------------------------
 
 
-@elementwise(promotion="complex", method=False, inplace=False, numbers=())
+@elementwise(promotion="complex", method=False, inplace=False, accepts_scalars=())
 def complex(F, real, imag):
     """``real + 1j * imag``.
 
@@ -199,7 +199,7 @@ complex.jvp("real")(lambda F, t: F.complex(t, F.zeros_like(t)))
 complex.jvp("imag")(lambda F, t: F.complex(F.zeros_like(t), t))
 
 
-@elementwise(promotion="complex", method=False, inplace=False, numbers=(), connected=("abs",))
+@elementwise(promotion="complex", method=False, inplace=False, accepts_scalars=(), connected=("abs",))
 def polar(F, abs, angle):
     """``abs * exp(1j * angle)``.
 

@@ -123,7 +123,7 @@ def docstring(op: Any, method: bool = False, inplace: bool = False) -> str:
 
 
 def _parameters(op: Any, method: bool) -> str:
-    tensors = op.tensors[1:] if op.sequence else op.tensors
+    tensors = op.tensors[1:] if op.sequences else op.tensors
     lines = []
     for i, parameter in enumerate(op.parameters):
         if (method and i == 0) or parameter.name[0] == "_":
@@ -135,7 +135,7 @@ def _parameters(op: Any, method: bool) -> str:
             lines.append(_setting(name, str(parameter.annotation), shown))
             continue
         name = "input" if parameter.name == "self" else parameter.name
-        kind = "Tensor or number" if op.kind == "elementwise" and i in op.numbers else "Tensor"
+        kind = "Tensor or number" if op.kind == "elementwise" and i in op.accepts_scalars else "Tensor"
         lines.append(f"{name} : {kind}, optional" if parameter.default is None else f"{name} : {kind}")
     if not method and not op.view and not op.path.startswith("nn."):
         lines.append(_OUT)
@@ -159,7 +159,9 @@ def _returned(op: Any) -> str:
     if len(op.outputs) > 1:
         return "\n".join([f"{name} : Tensor" for name in op.outputs])
     if op.view:
-        return "Tensor\n    A view." if op.copies is None else "Tensor\n    A view where that is possible, else a copy."
+        return (
+            "Tensor\n    A view." if op.copy_node is None else "Tensor\n    A view where that is possible, else a copy."
+        )
     if op.kind == "elementwise":
         return _of_each_element(len(op.tensors) > 1, op.promotion.partition(" ")[0])
     return "" if op.kind == "composite" else "Tensor"

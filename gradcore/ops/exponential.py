@@ -94,7 +94,7 @@ def log1p(self):
     self=lambda F, t, self, other: t * F.sigmoid(self - other),
     other=lambda F, t, self, other: t * F.sigmoid(other - self),
     promotion="default -bool -integer",
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def logaddexp(self, other):
     """``log(exp(self) + exp(other))``, without overflow.
@@ -110,7 +110,7 @@ def logaddexp(self, other):
     self=lambda F, t, self, other: t * F.sigmoid((self - other) * math.log(2)),
     other=lambda F, t, self, other: t * F.sigmoid((other - self) * math.log(2)),
     promotion="default -bool -integer -complex",
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def logaddexp2(self, other):
     """``log2(2**self + 2**other)``, without overflow.
@@ -218,7 +218,7 @@ def pow_number(self, exponent: Number = 2):
     function=False,
     method=False,
     kernel="pow",
-    numbers=("self", "exponent"),
+    accepts_scalars=("self", "exponent"),
 )
 def pow_tensor(self, exponent):
     """``self ** exponent`` for a tensor `exponent`."""
@@ -289,7 +289,7 @@ def rsqrt(F, self):
     self=lambda F, t, other: t * F.exp2(other),
     other=lambda F, t, result: t * (result * math.log(2)),
     promotion="float",
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
     inplace="function",
 )
 def ldexp(self, other):

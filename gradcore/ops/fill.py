@@ -23,7 +23,7 @@ def _fill_tensor(F, self, value):
 
 def _declare_fills(suffix, first_node):
     """Both fills, as they are called and, with other names of their nodes, as they happen in place."""
-    private = {"upcast": False, "function": False, "method": False}
+    private = {"computes_half_in_float": False, "function": False, "method": False}
     by_number = general(
         self=lambda F, grad: F.zeros_like(grad),
         name=f"fill_number{suffix}",
@@ -56,7 +56,9 @@ def fill(F, input, value):
     return F.fill_tensor(input, value) if F.is_tensor(value) else F.fill_number(input, value)
 
 
-@linear(lambda F, grad: F.zeros_like(grad), upcast=False, function=False, method=False, inplace="function")
+@linear(
+    lambda F, grad: F.zeros_like(grad), computes_half_in_float=False, function=False, method=False, inplace="function"
+)
 def zero(F, self):
     """Zeros."""
     return F.zeros_like(self)
@@ -66,7 +68,7 @@ def zero(F, self):
     self=lambda F, grad: F.zeros_like(grad),
     src=lambda F, grad, src_shape: F.sum_to_size(grad, src_shape),
     node="CopyBackwards",
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
     inplace=True,
@@ -80,7 +82,7 @@ def copy(F, self, src, non_blocking: bool = False):
     node=lambda self, source, other, name: name,
     constant={"self": "has been drawn"},
     materialize=False,
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )

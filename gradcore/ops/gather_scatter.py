@@ -63,7 +63,7 @@ def _padded(F, grad, shape):
 
 @linear(
     lambda F, grad, self_shape, dim, index: F.gather_backward(grad, self_shape, dim, index),
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [
         case(floats(3, 4), 0, ints(2, 3, high=3)),
         case(floats(2, 3), -1, ints(2, 5, high=3)),
@@ -90,7 +90,9 @@ def gather(F, self, dim: int, index, *, sparse_grad: bool = False):
     return F.gathered(self, dim, index)
 
 
-@linear(lambda F, grad, dim, index: F.gather(grad, dim, index), upcast=False, function=False, method=False)
+@linear(
+    lambda F, grad, dim, index: F.gather(grad, dim, index), computes_half_in_float=False, function=False, method=False
+)
 def gather_backward(F, self, shape: tuple[int, ...], dim: int, index):
     """Zeros with `self` added where `gather` read."""
     return F.added_along(F.xp.zeros(shape, self.dtype), wrap_dim(dim, len(shape)), index, self)
@@ -100,7 +102,7 @@ def gather_backward(F, self, shape: tuple[int, ...], dim: int, index):
     self=lambda F, grad, dim, index: F.scatter_value(grad, dim, index, 0),
     src=lambda F, grad, src_shape, dim, index: _padded(F, F.gather(grad, dim, index), src_shape),
     node="ScatterBackward0",
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )
@@ -113,7 +115,7 @@ def scatter_src(F, self, src, dim: int, index):
 @general(
     self=lambda F, grad, dim, index: F.scatter_value(grad, dim, index, 0),
     node="ScatterBackward1",
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )
@@ -179,8 +181,8 @@ def _distinct(size, *shape):
     self=lambda F, grad: grad,
     src=lambda F, grad, src_shape, dim, index: _padded(F, F.gather(grad, dim, index), src_shape),
     inplace=True,
-    upcast=False,
-    unpromoted=("index",),
+    computes_half_in_float=False,
+    keeps_dtype=("index",),
     mixed=same_dtypes("scatter(): Expected self.dtype to be equal to src.dtype"),
     samples=lambda: [
         case(floats(3, 4), 0, ints(5, 4, high=3), floats(5, 4)),
@@ -216,7 +218,7 @@ def samples_of(cases, reductions):
 
 @general(
     inplace=True,
-    unpromoted=("index",),
+    keeps_dtype=("index",),
     mixed=same_dtypes("scatter(): Expected self.dtype to be equal to src.dtype"),
     samples=lambda: samples_of(
         [case(floats(3, 4), 0, ints(5, 3, high=3), floats(5, 4)), case(floats(), 0, ints(high=1), floats())],
@@ -318,7 +320,7 @@ def _check_flat(F, name, x, index):
     lambda F, grad, self_shape, index: F.reshape(
         F.index_backward(F.reshape(grad, (-1,)), (math.prod(self_shape),), (F.reshape(index, (-1,)),)), self_shape
     ),
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [case(floats(3, 4), ints(2, 2, low=-12, high=12)), case(floats(), ints(3, high=1))],
 )
 def take(F, self, index):
@@ -344,7 +346,7 @@ def take(F, self, index):
     ),
     source=lambda F, grad, source_shape, index: F.reshape(F.take(grad, index), source_shape),
     inplace=True,
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [
         case(floats(3, 4), ints(2, 2, high=12), floats(2, 2), accumulate=True),
         case(floats(3, 4), _distinct(9, 2, 1) * 5 - 3, floats(2)),
@@ -428,7 +430,7 @@ def _check_mask(mask):
 @general(
     self=lambda F, grad, self_shape, mask: F.sum_to_size(F.masked_fill_number(grad, mask, 0), self_shape),
     node="MaskedFillBackward0",
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )
@@ -446,7 +448,7 @@ masked_fill_number.jvp("self")(lambda F, t, mask: F.masked_fill_number(t, mask, 
     self=lambda F, grad, self_shape, mask: F.sum_to_size(F.masked_fill_number(grad, mask, 0), self_shape),
     value=lambda F, grad, mask: F.sum(F.where(mask, grad, 0)),
     node="MaskedFillBackward1",
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )
@@ -497,7 +499,7 @@ def _pattern(*shape):
         F.masked_back(grad, mask, broadcast_shape([self_shape, mask.shape])), self_shape
     ),
     data_dependent=True,
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [
         case(floats(3, 4), _pattern(3, 4)),
         case(floats(4), _pattern(3, 1)),
@@ -526,7 +528,7 @@ def masked_select(F, self, mask):
 
 @linear(
     lambda F, grad, self_shape, mask, shape: F.masked_first(grad, F.expand(mask, shape), self_shape[0]),
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )
@@ -541,7 +543,7 @@ def masked_back(F, self, mask, shape: tuple[int, ...]):
     self=lambda F, grad, self_shape, mask: F.sum_to_size(F.masked_fill_number(grad, mask, 0), self_shape),
     source=lambda F, grad, source_shape, mask: _masked_source(F, grad, source_shape, mask),
     inplace=True,
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [
         case(floats(3, 4), _pattern(3, 4), floats(2, 5)),
         case(floats(4), _pattern(3, 4), floats(8)),
@@ -576,7 +578,7 @@ def _masked_source(F, grad, shape, mask):
 
 @linear(
     lambda F, grad, self_shape, mask: F.masked_scatter(F.new_zeros(grad, self_shape), mask, grad),
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )

@@ -15,7 +15,7 @@ from gradcore.ops.table import composite, constant, linear
     weights=lambda F, grad, self: F.take(grad, self),
     node="BincountBackward0",
     data_dependent=True,
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))],
 )
 def bincount(F, self, weights=None, minlength: int = 0):

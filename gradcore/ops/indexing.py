@@ -19,7 +19,7 @@ from gradcore.ops.table import composite, constant, general, linear
 
 @linear(
     lambda F, grad, self_shape, indices: F.index_backward(grad, self_shape, indices),
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )
@@ -27,7 +27,7 @@ def index(self, indices: Indices):
     """The elements at `indices`: integers or masks for some dims, None for the others."""
 
 
-@linear(lambda F, grad, indices: F.index(grad, indices), upcast=False, function=False, method=False)
+@linear(lambda F, grad, indices: F.index(grad, indices), computes_half_in_float=False, function=False, method=False)
 def index_backward(self, shape: tuple[int, ...], indices: Indices):
     """Zeros with `self` added at `indices`."""
 
@@ -38,7 +38,7 @@ def index_backward(self, shape: tuple[int, ...], indices: Indices):
     ),
     values=lambda F, grad, values_shape, indices: F.sum_to_size(F.index(grad, indices), values_shape),
     node="IndexPutBackward0",
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )
@@ -125,7 +125,7 @@ def _along_rows(x):
 
 @linear(
     lambda F, grad, self_shape, dim, index: _selected_backward(F, grad, self_shape, dim, index),
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [
         case(floats(3, 4), 0, ints(5, high=3)),
         case(floats(2, 3, 4), -1, ints(2, high=4)),
@@ -218,7 +218,7 @@ def _distinct_cases():
         _scaled(F.index_select(grad, dim, index), alpha), source_shape
     ),
     inplace=True,
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [*_vector_cases(), case(floats(3), 0, ints(4, high=3), floats(4), alpha=2)],
 )
 def index_add(F, self, dim: int, index, source, *, alpha: Number = 1):
@@ -240,7 +240,7 @@ def _scaled(x, alpha):
     self=lambda F, grad, dim, index: F.index_fill_number(grad, dim, index, 0),
     source=lambda F, grad, source_shape, dim, index: F.reshape(F.index_select(grad, dim, index), source_shape),
     inplace=True,
-    upcast=False,
+    computes_half_in_float=False,
     samples=_distinct_cases,
 )
 def index_copy(F, self, dim: int, index, source):
@@ -264,7 +264,7 @@ def _filled(F, x, dim, index, value):
 @general(
     self=lambda F, grad, dim, index: F.index_fill_number(grad, dim, index, 0),
     node="IndexFillBackward0",
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )
@@ -282,7 +282,7 @@ index_fill_number.jvp("self")(lambda F, t, dim, index: F.index_fill_number(t, di
         F.where(F.index_fill_number(F.zeros_like(grad), dim, index, 1) != 0, grad, 0)
     ),
     node="IndexFillBackward1",
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )
@@ -325,7 +325,7 @@ def _each_element(F, dim, index, shape):
 @general(
     inplace=True,
     samples=lambda: samples_of(_vector_cases(), ("prod", "mean", "amax", "amin")),
-    unpromoted=("index",),
+    keeps_dtype=("index",),
     mixed=same_dtypes("index_reduce_(): self ({self}) and source ({source}) must have the same scalar type"),
 )
 def index_reduce(F, self, dim: int, index, source, reduce: str, *, include_self: bool = True):

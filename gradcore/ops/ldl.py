@@ -86,7 +86,7 @@ def _check_solve(LD, pivots, B):
     method=False,
     broadcasts=True,
     samples=_solve_cases,
-    unpromoted=("pivots",),
+    keeps_dtype=("pivots",),
     mixed=same_dtypes("Expected b and A to have the same dtype, but found b of type {B} and A of type {LD} instead."),
 )
 def linalg_ldl_solve(F, LD, pivots, B, *, hermitian: bool = False):

@@ -7,7 +7,7 @@ from gradcore.ops.table import elementwise
 _BITS = "default -float -complex"
 
 
-@elementwise(promotion="compare", numbers=("self", "other"))
+@elementwise(promotion="compare", accepts_scalars=("self", "other"))
 def logical_and(self, other):
     """Whether both elements are nonzero.
 
@@ -18,7 +18,7 @@ def logical_and(self, other):
     """
 
 
-@elementwise(promotion="compare", numbers=("self", "other"))
+@elementwise(promotion="compare", accepts_scalars=("self", "other"))
 def logical_or(self, other):
     """Whether an element of the two is nonzero.
 
@@ -29,7 +29,7 @@ def logical_or(self, other):
     """
 
 
-@elementwise(promotion="compare", numbers=("self", "other"))
+@elementwise(promotion="compare", accepts_scalars=("self", "other"))
 def logical_xor(self, other):
     """Whether exactly one element of the two is nonzero.
 
@@ -51,7 +51,7 @@ def logical_not(self):
     """
 
 
-@elementwise(promotion=_BITS, numbers=("self", "other"))
+@elementwise(promotion=_BITS, accepts_scalars=("self", "other"))
 def bitwise_and(self, other):
     """The bits that are set in both.
 
@@ -62,7 +62,7 @@ def bitwise_and(self, other):
     """
 
 
-@elementwise(promotion=_BITS, numbers=("self", "other"))
+@elementwise(promotion=_BITS, accepts_scalars=("self", "other"))
 def bitwise_or(self, other):
     """The bits that are set in either.
 
@@ -73,7 +73,7 @@ def bitwise_or(self, other):
     """
 
 
-@elementwise(promotion=_BITS, numbers=("self", "other"))
+@elementwise(promotion=_BITS, accepts_scalars=("self", "other"))
 def bitwise_xor(self, other):
     """The bits that are set in one of the two.
 
@@ -95,7 +95,7 @@ def bitwise_not(self):
     """
 
 
-@elementwise(promotion=_BITS + " -bool", numbers=("self", "other"))
+@elementwise(promotion=_BITS + " -bool", accepts_scalars=("self", "other"))
 def bitwise_left_shift(self, other):
     """``self * 2**other`` within the bits of the dtype.
 
@@ -106,7 +106,7 @@ def bitwise_left_shift(self, other):
     """
 
 
-@elementwise(promotion=_BITS + " -bool", numbers=("self", "other"))
+@elementwise(promotion=_BITS + " -bool", accepts_scalars=("self", "other"))
 def bitwise_right_shift(self, other):
     """``self / 2**other`` rounded down; the sign stays.
 

@@ -251,7 +251,7 @@ lu_unpack.jvp("LU_data")(lambda F, t: (_lower(F, t) - F.new_eye(t, t.shape[-2], 
     method=False,
     broadcasts=True,
     samples=_solve_cases,
-    unpromoted=("pivots",),
+    keeps_dtype=("pivots",),
     mixed=same_dtypes(
         "linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {LU} and B of type {B} instead"
     ),

@@ -30,7 +30,7 @@ def _reshaped(x, shape):
     lambda F, grad, self_shape: F.reshape(grad, self_shape),
     view=True,
     node="ViewBackward0",
-    copies="UnsafeViewBackward0",
+    copy_node="UnsafeViewBackward0",
     samples=lambda: [
         case(floats(2, 6), (3, -1)),
         case(floats(), (1, 1)),

@@ -65,7 +65,7 @@ def _declare(
     options = {
         "promotion": "float -complex",
         "inplace": False,
-        "numbers": ("input", "n"),
+        "accepts_scalars": ("input", "n"),
         "constant": {"n": "degrees are whole numbers: the fraction is cut off"},
     }
     elementwise(

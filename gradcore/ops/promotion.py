@@ -50,7 +50,7 @@ def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple
     return common, common
 
 
-def to_float(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def floating(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Integers and bools are computed in the default dtype."""
     common = promoted(tensors, numbers)
     if common.category < dtypes.FLOATING:
@@ -64,7 +64,7 @@ def to_double(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tup
     return common, common
 
 
-def compared(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def comparison(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Computed in the common dtype, the result is bool."""
     return promoted(tensors, numbers), dtypes.bool_
 
@@ -77,7 +77,7 @@ def real_valued(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: t
 
 def real_float(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Integers are computed in the default dtype, the result of complex numbers is real."""
-    common, _ = to_float(op, tensors, numbers, args)
+    common, _ = floating(op, tensors, numbers, args)
     return common, common.to_real()
 
 
@@ -94,7 +94,7 @@ def with_settings(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args:
     return common, common
 
 
-def raised(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def power(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """The exponent takes part; integers to negative integers would not be integers."""
     compute, result = with_settings(op, tensors, numbers, args)
     if compute.category < dtypes.FLOATING and args[op.position["exponent"]] < 0:
@@ -102,14 +102,14 @@ def raised(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[
     return compute, result
 
 
-def divided(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def division(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """A division without `rounding_mode` is computed in floating point."""
     if args[op.position["rounding_mode"]] is None:
-        return to_float(op, tensors, numbers, args)
+        return floating(op, tensors, numbers, args)
     return RULES["default -complex"](op, tensors, numbers, args)
 
 
-def scaled(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def with_alpha(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """As default, and `alpha` must not be of a higher category than the common dtype."""
     common = promoted(tensors, numbers)
     alpha = args[op.position["alpha"]]
@@ -122,7 +122,7 @@ def scaled(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[
     return common, common
 
 
-def subtracted(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def subtraction(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """As for a sum, and differences of bools are refused."""
     if any(t._dtype is dtypes.bool_ for t in tensors):
         several = len(tensors) > 1 and all(t._dtype is dtypes.bool_ for t in tensors)
@@ -133,10 +133,10 @@ def subtracted(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tu
             else "Subtraction, the `-` operator, with a bool tensor is not supported. "
             "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
-    return scaled(op, tensors, numbers, args)
+    return with_alpha(op, tensors, numbers, args)
 
 
-def negated(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def negation(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     if tensors[0]._dtype is dtypes.bool_:
         raise RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported. "
@@ -145,7 +145,7 @@ def negated(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple
     return default(op, tensors, numbers, args)
 
 
-def selected(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def where(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """The condition is bool, the alternatives are promoted."""
     condition = args[0]
     if condition._dtype is not dtypes.bool_:
@@ -156,7 +156,7 @@ def selected(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tupl
     return default(op, tensors[1:] or tensors, numbers, args)
 
 
-def alike(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def same_dtype(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """The dtypes must be the same."""
     first: dtype = tensors[0]._dtype
     if any(t._dtype is not first for t in tensors):
@@ -164,7 +164,7 @@ def alike(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[A
     return first, first
 
 
-def paired(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+def make_complex(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Two real tensors of one dtype make complex numbers."""
     first, second = tensors
     for t in tensors:
@@ -213,21 +213,21 @@ class _Rules(dict[str, Rule]):
 #: By the name that a declaration gives.
 RULES: dict[str, Rule] = _Rules(
     default=default,
-    float=to_float,
+    float=floating,
     double=to_double,
-    compare=compared,
+    compare=comparison,
     real=real_valued,
     real_float=real_float,
     numeric=numeric,
     settings=with_settings,
-    power=raised,
-    divide=divided,
-    add=scaled,
-    subtract=subtracted,
-    negate=negated,
-    where=selected,
-    alike=alike,
-    complex=paired,
+    power=power,
+    divide=division,
+    add=with_alpha,
+    subtract=subtraction,
+    negate=negation,
+    where=where,
+    same_dtype=same_dtype,
+    complex=make_complex,
 )
 
 
@@ -274,7 +274,7 @@ def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
     named = [{field.partition(".")[0] for _, field, _, _ in Formatter().parse(m) if field} for m in messages]
 
     def refuse(op: Any, args: Sequence[Any]) -> None:
-        together = [p for p in op.tensors if p not in op.unpromoted and hasattr(args[p], "_dtype")]
+        together = [p for p in op.tensors if p not in op.keeps_dtype and hasattr(args[p], "_dtype")]
         given = {op.names[p]: args[p]._dtype for p in together}
         for message, names in zip(messages, named, strict=True):
             if names <= given.keys() and len({given[name] for name in names or given}) > 1:
@@ -285,4 +285,4 @@ def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
 
 def common_dtype(op: Any, args: Sequence[Any]) -> dtype:
     """The rule of an operation that computes in the common dtype of its tensors."""
-    return promoted([args[p] for p in op.tensors if p not in op.unpromoted and args[p] is not None], ())
+    return promoted([args[p] for p in op.tensors if p not in op.keeps_dtype and args[p] is not None], ())

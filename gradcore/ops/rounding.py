@@ -146,7 +146,7 @@ def _(F, t, self):
     other=lambda F, t: F.zeros_like(t),
     node=lambda self, other: f"CopysignBackward{1 if getattr(other, '_constant', False) else 0}",
     promotion="float -complex",
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def copysign(self, other):
     """The magnitude of `self` with the sign of `other`.
@@ -162,7 +162,7 @@ def copysign(self, other):
     self=lambda F, t, self, other: F.where(self != other, t, 0),
     other=lambda F, t: F.zeros_like(t),
     promotion="default -bool -integer -complex",
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def nextafter(self, other):
     """The next representable number after `self` in the direction of `other`.
@@ -177,8 +177,8 @@ def nextafter(self, other):
 @elementwise(
     self=lambda F, t: F.zeros_like(t),
     values=lambda F, t, self: F.where(self == 0, t, 0),
-    promotion="alike -complex",
-    numbers=(),
+    promotion="same_dtype -complex",
+    accepts_scalars=(),
 )
 def heaviside(self, values):
     """0 for negative elements, 1 for positive ones, `values` at zero.

@@ -15,7 +15,7 @@ _ORDERED = "default -complex"
 @elementwise(
     self=lambda F, t, condition: F.where(condition, t, 0),
     other=lambda F, t, condition: F.where(condition, 0, t),
-    unpromoted=("condition",),
+    keeps_dtype=("condition",),
     promotion="where",
     node="WhereBackward0",
     kernel="where",
@@ -70,7 +70,7 @@ def where_of(F, self, condition, other):
     other=lambda F, t, self, other: F.where(self > other, 0, F.where(self == other, t / 2, t)),
     promotion=_ORDERED,
     inplace=False,
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def maximum(self, other):
     """The larger element; NaN if one is NaN. Ties share the gradient.
@@ -87,7 +87,7 @@ def maximum(self, other):
     other=lambda F, t, self, other: F.where(self < other, 0, F.where(self == other, t / 2, t)),
     promotion=_ORDERED,
     inplace=False,
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def minimum(self, other):
     """The smaller element; NaN if one is NaN. Ties share the gradient.
@@ -104,7 +104,7 @@ def minimum(self, other):
     other=lambda F, t, self, other: F.where((self >= other) | F.isnan(other), 0, t),
     promotion=_ORDERED,
     inplace=False,
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def fmax(self, other):
     """The larger element; of a NaN and a number the number. The first of two equal ones has the gradient.
@@ -121,7 +121,7 @@ def fmax(self, other):
     other=lambda F, t, self, other: F.where((self <= other) | F.isnan(other), 0, t),
     promotion=_ORDERED,
     inplace=False,
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def fmin(self, other):
     """The smaller element; of a NaN and a number the number. The first of two equal ones has the gradient.
@@ -280,7 +280,12 @@ def clamp_max_tensor(self, max):
     """`clamp_max` with a tensor."""
 
 
-@elementwise(lambda F, t, self: F.where(F.isfinite(self), t, 0), promotion="default", upcast=False, inplace="function")
+@elementwise(
+    lambda F, t, self: F.where(F.isfinite(self), t, 0),
+    promotion="default",
+    computes_half_in_float=False,
+    inplace="function",
+)
 def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None):
     """Numbers in place of NaN (0) and of infinities (the largest and the smallest number of the dtype).
 

@@ -15,7 +15,7 @@ from gradcore.ops.triangular import check_part
 @linear(
     lambda F, grad, self_shape, key: F.getitem_backward(grad, self_shape, key),
     view=True,
-    place=lambda shape, key, name: key,
+    view_key=lambda shape, key, name: key,
     function=False,
     method=False,
     node=lambda self, key, name: name,
@@ -24,7 +24,7 @@ def getitem(self, key: Any, name: str = "SliceBackward0"):
     """``self[key]`` for a key of ints, slices, None and Ellipsis; `name` is that of the node."""
 
 
-@linear(lambda F, grad, key: F.getitem(grad, key), upcast=False, function=False, method=False)
+@linear(lambda F, grad, key: F.getitem(grad, key), computes_half_in_float=False, function=False, method=False)
 def getitem_backward(self, shape: tuple[int, ...], key: Any):
     """Zeros with `self` at `key`."""
 
@@ -50,7 +50,7 @@ def _slice_key(shape, dim, index):
 @linear(
     lambda F, grad, self_shape, dim, index: F.getitem_backward(grad, self_shape, _slice_key(self_shape, dim, index)),
     view=True,
-    place=_slice_key,
+    view_key=_slice_key,
     samples=lambda: [case(floats(2, 3), 0, 1), case(floats(2, 3, 4), -1, -2), case(floats(3), 0, 0)],
 )
 def select(F, self, dim: int, index: int):
@@ -73,7 +73,7 @@ def _part_key(shape, dim, start, end, step):
         grad, self_shape, _part_key(self_shape, dim, start, end, step)
     ),
     view=True,
-    place=_part_key,
+    view_key=_part_key,
     node="SliceBackward0",
     function=False,
     method=False,
@@ -111,7 +111,7 @@ def narrow(F, input, dim: int, start: int, length: int):
 @linear(
     self=lambda F, grad, src_shape, dim, index: F.select_scatter(grad, F.new_zeros(grad, src_shape), dim, index),
     src=lambda F, grad, dim, index: F.select(grad, dim, index),
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [case(floats(2, 3), floats(2), 1, -1), case(floats(3), floats(), 0, 1)],
 )
 def select_scatter(F, self, src, dim: int, index: int):
@@ -140,7 +140,7 @@ def select_scatter(F, self, src, dim: int, index: int):
         grad, F.new_zeros(grad, src_shape), dim, start, end, step
     ),
     src=lambda F, grad, dim, start, end, step: F.slice_of(grad, dim, start, end, step),
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [case(floats(5, 2), floats(2, 2), 0, 1, 4, 2), case(floats(2, 3), floats(2, 3), -1)],
 )
 def slice_scatter(F, self, src, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):

@@ -236,7 +236,7 @@ def _by_order(F, order, x):
     promotion="float -complex",
     domain=(0.3, 3),
     aliases=("special.gammainc",),
-    numbers=(),
+    accepts_scalars=(),
 )
 def igamma(self, other):
     """The regularized lower incomplete gamma function of order `self`.
@@ -254,7 +254,7 @@ def igamma(self, other):
     promotion="float -complex",
     domain=(0.3, 3),
     aliases=("special.gammaincc",),
-    numbers=(),
+    accepts_scalars=(),
 )
 def igammac(self, other):
     """The regularized upper incomplete gamma function of order `self`.
@@ -303,7 +303,7 @@ def _zeta_slope(F, s, q):
         case(ints(3, low=2), floats(3, low=0.5)),
         case(floats(3, 4, low=1.2, high=6), floats(4, low=0.5, high=3)),
     ],
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def zeta(self, other):
     """The Hurwitz zeta function.
@@ -325,7 +325,7 @@ def zeta(self, other):
     domain=(0.2, 3),
     node=lambda self, other: _overload("Xlogy", self, other),
     aliases=("special.xlogy",),
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
     inplace="function",
 )
 def xlogy(self, other):
@@ -345,7 +345,7 @@ def xlogy(self, other):
     domain=(-0.8, 3),
     node=lambda self, other: _overload("SpecialXlog1Py", self, other),
     path="special.xlog1py",
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def xlog1py(self, other):
     """``self * log1p(other)``, and 0 where `self` is 0 (but NaN where `other` is).

@@ -134,7 +134,7 @@ def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: i
         grad, grad.shape, contiguous_strides(grad.shape), size, stride, offset
     ),
     node="AsStridedScatterBackward0",
-    upcast=False,
+    computes_half_in_float=False,
     function=False,
     method=False,
 )

@@ -113,7 +113,7 @@ class Op:
         self.has_body = names[:1] == ("F",)
         self.names = names[self.has_body :]
         vars(self).update(options)
-        for by_name in ("numbers", "unpromoted"):
+        for by_name in ("accepts_scalars", "keeps_dtype"):
             if by_name in options:
                 vars(self)[by_name] = frozenset(self.position[name] for name in options[by_name])
         self.vjps: dict[str | tuple[str, ...], Formula] = {}
@@ -131,7 +131,7 @@ class Op:
     #: Names of inputs whose gradients depend on them with a derivative of zero, where a constant would have none.
     connected: tuple[str, ...] = ()
     #: The node's name where a view operation had to copy.
-    copies: str | None = None
+    copy_node: str | None = None
     #: Whether the shape of the result depends on the data.
     data_dependent: bool = False
     domain: tuple[float, float] = (-2.0, 2.0)
@@ -147,12 +147,12 @@ class Op:
     outputs: tuple[str, ...] = ("result",)
     output_type: str | None = None
     #: For views of a part: the key of that part, a function of the tensor's shape and the settings.
-    place: Callable[..., Any] | None = None
+    view_key: Callable[..., Any] | None = None
     promotion: str = "default"
     random: bool = False
     samples: Any = None
     #: Positions of tensors that keep their own dtype (a condition, say); declared by name.
-    unpromoted: frozenset[int] = frozenset()
+    keeps_dtype: frozenset[int] = frozenset()
     #: Whether the function takes the tensors of its first parameter as separate arguments, too.
     varargs: bool = False
     #: Whether there are as many outputs as the call asks for.
@@ -208,8 +208,8 @@ class Op:
         return camel_case(self.name) + "Backward0"
 
     @_Option
-    def numbers(self) -> frozenset[int]:
-        """Positions of tensors in whose place Python numbers are taken; declared by name."""
+    def accepts_scalars(self) -> frozenset[int]:
+        """Positions of tensors that may be Python numbers instead; declared by name."""
         return frozenset(self.tensors[1:])
 
     @_Option
@@ -218,7 +218,7 @@ class Op:
         return self.name
 
     @_Option
-    def upcast(self) -> bool:
+    def computes_half_in_float(self) -> bool:
         """Whether formulas compute float16 and bfloat16 in float32."""
         return not self.view
 
@@ -235,15 +235,15 @@ class Op:
         return {name: i for i, name in enumerate(self.names)}
 
     @cached_property
-    def sequence(self) -> bool:
-        """Whether the first parameter is a sequence of tensors."""
-        return bool(self.parameters) and self.parameters[0].annotation == "Arrays"
+    def sequences(self) -> tuple[int, ...]:
+        """Positions of sequences of tensors: none, or that of the first parameter."""
+        return (0,) if self.parameters and self.parameters[0].annotation == "Arrays" else ()
 
     @cached_property
     def tensors(self) -> tuple[int, ...]:
         """Positions of the tensor parameters."""
         found = tuple(i for i, p in enumerate(self.parameters) if p.annotation is p.empty)
-        return (0, *found) if self.sequence else found
+        return (*self.sequences, *found)
 
     @cached_property
     def numeric_settings(self) -> tuple[int, ...]:
@@ -251,8 +251,8 @@ class Op:
         return tuple(i for i, p in enumerate(self.parameters) if p.annotation in ("Number", "Number | None"))
 
     @cached_property
-    def edge_of(self) -> dict[int, int]:
-        """The number of a node's edge, by the position of the tensor."""
+    def edge_index(self) -> dict[int, int]:
+        """The index of a node's edge, by the position of the tensor."""
         return {position: i for i, position in enumerate(self.tensors)}
 
     @cached_property
@@ -267,7 +267,7 @@ class Op:
         if self.kind == "composite" or isinstance(self.constant, str):
             return frozenset()
         without = (p for p in self.tensors if self.names[p] not in self.differentiated | self.constant.keys())
-        return frozenset(without) - self.unpromoted
+        return frozenset(without) - self.keeps_dtype
 
     @cached_property
     def indices(self) -> tuple[int, ...]:
@@ -275,18 +275,13 @@ class Op:
         return tuple(i for i, p in enumerate(self.parameters) if p.annotation == "Indices")
 
     @cached_property
-    def held(self) -> tuple[int, ...]:
-        """Positions of everything that may hold tensors."""
+    def tensor_like(self) -> tuple[int, ...]:
+        """Positions of tensors, sequences of tensors and tuples of index tensors."""
         return (*self.tensors, *self.indices)
 
     @cached_property
-    def multi_view(self) -> bool:
-        """Whether the outputs are several views of the input."""
-        return self.view and self.variadic
-
-    @cached_property
-    def plain(self) -> bool:
-        """Whether tensors of one floating-point dtype are what is computed with."""
+    def same_dtype_ok(self) -> bool:
+        """Whether the kernel computes tensors of one real floating-point dtype as they are, without promotion."""
         return self.kind == "elementwise" and converts_no_floats(self.promotion)
 
     @cached_property

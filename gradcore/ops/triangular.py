@@ -26,7 +26,12 @@ def _check_matrix(name, x):
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
 
 
-@linear(lambda F, grad, diagonal: F.tril(grad, diagonal), inplace=True, upcast=False, samples=_triangle_cases)
+@linear(
+    lambda F, grad, diagonal: F.tril(grad, diagonal),
+    inplace=True,
+    computes_half_in_float=False,
+    samples=_triangle_cases,
+)
 def tril(F, self, diagonal: int = 0):
     """The matrix with zeros above a diagonal.
 
@@ -41,7 +46,12 @@ def tril(F, self, diagonal: int = 0):
     return F.xp.tril(self, diagonal)
 
 
-@linear(lambda F, grad, diagonal: F.triu(grad, diagonal), inplace=True, upcast=False, samples=_triangle_cases)
+@linear(
+    lambda F, grad, diagonal: F.triu(grad, diagonal),
+    inplace=True,
+    computes_half_in_float=False,
+    samples=_triangle_cases,
+)
 def triu(F, self, diagonal: int = 0):
     """The matrix with zeros below a diagonal.
 
@@ -99,7 +109,7 @@ def diagonal(F, self, offset: int = 0, dim1: int = 0, dim2: int = 1):
     lambda F, grad, offset, dim1, dim2: F.diagonal(grad, offset, dim1, dim2),
     function=False,
     method=False,
-    upcast=False,
+    computes_half_in_float=False,
 )
 def diagonal_backward(F, grad, shape: tuple[int, ...], offset: int, dim1: int, dim2: int):
     """Zeros with `grad` on the diagonals."""
@@ -113,7 +123,7 @@ def diagonal_backward(F, grad, shape: tuple[int, ...], offset: int, dim1: int, d
     node="DiagonalBackward0_copy",
     function=False,
     method=False,
-    upcast=False,
+    computes_half_in_float=False,
 )
 def diagonal_copy(F, self, offset: int = 0):
     """The diagonal of a matrix."""
@@ -122,7 +132,7 @@ def diagonal_copy(F, self, offset: int = 0):
 
 @linear(
     lambda F, grad, offset, dim1, dim2: F.diagonal(grad, offset, dim1, dim2),
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [case(floats(2, 3)), case(floats(3), offset=-1), case(floats(2, 3), 1, 0, 2), case(floats(0))],
 )
 def diag_embed(F, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
@@ -190,7 +200,7 @@ def check_part(source, part):
         grad, F.new_zeros(grad, src_shape), offset, dim1, dim2
     ),
     src=lambda F, grad, offset, dim1, dim2: F.diagonal(grad, offset, dim1, dim2),
-    upcast=False,
+    computes_half_in_float=False,
     samples=lambda: [case(floats(3, 4), floats(3)), case(floats(2, 3, 4), floats(2, 3), offset=1, dim1=1, dim2=2)],
 )
 def diagonal_scatter(F, self, src, offset: int = 0, dim1: int = 0, dim2: int = 1):

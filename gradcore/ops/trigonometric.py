@@ -97,7 +97,7 @@ def _square_of_radius(self, other):
     promotion="float -complex",
     domain=(0.2, 2),
     aliases=("arctan2",),
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def atan2(self, other):
     """The angle of the points ``(x=other, y=self)``, between -pi and pi.
@@ -158,7 +158,7 @@ def rad2deg(self):
     other=lambda F, t, other, result: t * (other / F.where(result == 0, 1, result)),
     promotion="default -bool -integer -complex",
     domain=(0.2, 2),
-    numbers=("self", "other"),
+    accepts_scalars=("self", "other"),
 )
 def hypot(self, other):
     """``sqrt(self**2 + other**2)``, without overflow.

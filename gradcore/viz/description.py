@@ -243,7 +243,7 @@ def _of_inputs(node: Any) -> list[tuple[Any, str] | None]:
     """For each edge, the shape and dtype of the input, where the node still knows it."""
     if node.metas is not None:
         return [None if m is None or m[0] is None else (m[0], str(m[1])) for m in node.metas]
-    if node.saved is None or node.op.sequence:
+    if node.saved is None or node.op.sequences:
         return []
     inputs: list[tuple[Any, str] | None] = []
     for position in node.op.tensors:

@@ -50,7 +50,7 @@ class Case:
         self.args = []
         for i, p in enumerate(op.parameters):
             if i in op.tensors:
-                kind = dtypes.bool_ if i in op.unpromoted else self.dtype
+                kind = dtypes.bool_ if i in op.keeps_dtype else self.dtype
                 self.args.append(_laid_out(_drawn(rng, kind, *op.domain), layout, i))
             else:
                 self.args.append(settings.get(p.name, p.default))
@@ -68,7 +68,7 @@ class Case:
     def conversions(self) -> list[Any]:
         op = self.op
         return [
-            self.compute.numpy if i in op.tensors and i not in op.unpromoted else None for i in range(len(self.args))
+            self.compute.numpy if i in op.tensors and i not in op.keeps_dtype else None for i in range(len(self.args))
         ]
 
     def computed(self) -> list[Any]:

@@ -36,7 +36,7 @@ def state_of(op: Op, position: int) -> str:
     name = op.names[position]
     if name in op.differentiated:
         return "differentiable"
-    if isinstance(op.constant, str) or name in op.constant or position in op.unpromoted:
+    if isinstance(op.constant, str) or name in op.constant or position in op.keeps_dtype:
         return "constant"
     return "refused"
 

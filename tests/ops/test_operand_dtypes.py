@@ -93,7 +93,7 @@ def test_operands_without_elements_or_dims(op: Op) -> None:
 
 def several(op: Op) -> bool:
     """Whether an operation computes with several tensors together and does not promote them by a rule."""
-    return op.kind not in ("elementwise", "composite") and len(set(op.tensors) - op.unpromoted) > 1
+    return op.kind not in ("elementwise", "composite") and len(set(op.tensors) - op.keeps_dtype) > 1
 
 
 def test_what_becomes_of_mixed_dtypes_is_declared() -> None:

@@ -153,7 +153,7 @@ class BatchedBackend(BatchedKernels, Backend):
 def _takes_sequence(name: str) -> bool:
     from gradcore.ops.table import OPS
 
-    return name in OPS and OPS[name].sequence
+    return name in OPS and bool(OPS[name].sequences)
 
 
 # -- methods of the class, for the kernels that run as they are in the backend inside ------------------------------
