@@ -16,6 +16,7 @@ from gradcore import distributions as distributions
 from gradcore import errors as errors
 from gradcore import fft as fft
 from gradcore import func as func
+from gradcore import functional as functional
 from gradcore import functorch as functorch
 from gradcore import futures as futures
 from gradcore import hub as hub

@@ -19,7 +19,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.ops.table import OPS
 from gradcore.tensor import Tensor
 
@@ -127,7 +127,7 @@ def _function(packet: str) -> Any:
     """The first of the functions that an operation stands for; None if there is none."""
     for name in (packet, *sorted(_names(packet) - {packet})):
         if name.rstrip("_") in OPS:
-            return getattr(TENSORS, name)
+            return getattr(functional, name)
         if hasattr(Tensor, name):
             return getattr(Tensor, name)
     return None

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import view_of
@@ -69,21 +68,21 @@ def getitem(self: Any, key: Any) -> Any:
                 raise out_of_bounds(key, 0, array.shape) from None
             return view_of(self, part, SELECT, (0, key), "SelectBackward0", state)
         check_int(key, 0, array.shape)
-        return TENSORS.select(self, 0, key)
+        return functional.select(self, 0, key)
     if kind is slice:
         settings = (0, *bounds(key))
         state = local.state
         if state.mode <= GRAD and self._array.ndim and settings[3] and not self._device.guarded:
             return view_of(self, self._array[key], SLICE, settings, "SliceBackward0", state)
-        return TENSORS.slice_of(self, *settings)
+        return functional.slice_of(self, *settings)
     if key is None:
-        return TENSORS.unsqueeze(self, 0)
+        return functional.unsqueeze(self, 0)
     if kind is tuple:
         plain = as_view_key(key, self._array.shape)
         if plain is not None:
             return viewed(self, *plain)
     if isinstance(key, Variable) and key._dtype is dtypes.int64 and key._array.ndim and self._array.ndim:
-        return TENSORS.index(self, (key,))
+        return functional.index(self, (key,))
     if takes_over(kind) and (found := overloaded((key,))):
         return hand_over(type(self).__getitem__, found, (self, key), {})
     try:
@@ -91,14 +90,14 @@ def getitem(self: Any, key: Any) -> Any:
     except BaseException as error:
         shorten(error)
         raise
-    return base if indices is None else TENSORS.index(base, indices)
+    return base if indices is None else functional.index(base, indices)
 
 
 def viewed(self: Any, key: tuple[Any, ...], name: str) -> Any:
     """The view at a key of ints, slices, None and Ellipsis, as one operation with the name of the last node."""
     state = local.state
     if state.mode > GRAD:
-        return TENSORS.getitem(self, key, name)
+        return functional.getitem(self, key, name)
     return view_of(self, self._device.kernels["getitem"](self._array, key), GETITEM, (key, name), name, state)
 
 
@@ -283,14 +282,14 @@ def _converted(item: Any, like: Any) -> Any:
     if isinstance(item, slice):
         return slice(*bounds(item))
     if isinstance(item, (bool, np.bool_)):
-        return _Truth(TENSORS.index_tensor([bool(item)], like))
+        return _Truth(functional.index_tensor([bool(item)], like))
     if not isinstance(item, Variable):
         if isinstance(item, (np.ndarray, list, tuple, range)):
-            item = TENSORS.index_tensor(item, like)
+            item = functional.index_tensor(item, like)
         elif hasattr(item, "__index__"):
             return operator.index(item)
         elif hasattr(item, "__array__"):  # a Series of pandas, say
-            item = TENSORS.index_tensor(np.asarray(item), like)
+            item = functional.index_tensor(np.asarray(item), like)
         else:
             error = TypeError if isinstance(item, str) else IndexError
             raise error(f"{_VALID} (got {type(item).__name__})")
@@ -301,11 +300,11 @@ def _converted(item: Any, like: Any) -> Any:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if item._dtype is dtypes.uint8:
         warn(BYTES)
-        item = TENSORS.ne(item, 0)
+        item = functional.ne(item, 0)
     if item._array.ndim or (item._device.levels and item._dtype is not dtypes.bool_):
         return item
     if item._dtype is dtypes.bool_:
-        return _Truth(TENSORS.reshape(item, (1,)))
+        return _Truth(functional.reshape(item, (1,)))
     return operator.index(item)
 
 
@@ -321,20 +320,17 @@ def _check_mask(mask: Any, dim: int, shape: Sequence[int]) -> None:
 def index_tensor(values: Any, like: Any) -> Any:
     """Indices or bools, as lists or arrays, as a tensor on the device of another one."""
     if isinstance(values, (list, tuple)):
-        values = [v.item() if TENSORS.is_tensor(v) else v for v in values]
+        values = [v.item() if functional.is_tensor(v) else v for v in values]
     array = np.asarray(values)
     if not array.size and array.dtype.kind == "f":
         array = array.astype("int64")
     where = like._device.real
     if where.type in ("cpu", "meta") or array.nbytes > _MOST_KEPT:
-        return TENSORS.as_tensor(array, device=like._device)
+        return functional.as_tensor(array, device=like._device)
     with where.backend.use_index(where.index):
         kept = wrap(on_device(where.backend.xp, array), where)
-    return TENSORS.as_tensor(kept, device=like._device)
+    return functional.as_tensor(kept, device=like._device)
 
 
 #: Bytes of tables of indices that devices keep.
 _MOST_KEPT = 1 << 14
-
-TENSORS.index_tensor = index_tensor
-TENSORS.is_tensor = lambda value: isinstance(value, Variable)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradcore import dispatch, indexing, setitem
+from gradcore import dispatch, functional, indexing, setitem
 from gradcore.autograd import forward, views
-from gradcore.autograd.derivatives import TENSORS, node_class
+from gradcore.autograd.derivatives import node_class
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, bump, new
 from gradcore.errors import warn_once
@@ -44,7 +44,7 @@ def transpose_all(self: Any) -> Tensor:
             "dimensions of a tensor."
         )
     _scalar(self, "T", _IDENTITY)
-    return TENSORS.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))  # type: ignore[no-any-return]
+    return functional.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))  # type: ignore[no-any-return]
 
 
 def transpose_matrix(self: Any) -> Tensor:
@@ -52,22 +52,22 @@ def transpose_matrix(self: Any) -> Tensor:
     _matrix(self, "mT", True)
     _scalar(self, "mT", _IDENTITY)
     if not self._array.ndim:
-        return TENSORS.permute(self, ())  # type: ignore[no-any-return]
-    return TENSORS.transpose(self, -2, -1)  # type: ignore[no-any-return]
+        return functional.permute(self, ())  # type: ignore[no-any-return]
+    return functional.transpose(self, -2, -1)  # type: ignore[no-any-return]
 
 
 def adjoint_matrix(self: Any) -> Tensor:
     """The conjugate transpose of a matrix."""
     _matrix(self, "H", False)
     _scalar(self, "H", _CONJUGATE)
-    return TENSORS.adjoint(self)  # type: ignore[no-any-return]
+    return functional.adjoint(self)  # type: ignore[no-any-return]
 
 
 def adjoint_matrices(self: Any) -> Tensor:
     """The conjugate transposes of a batch of matrices."""
     _matrix(self, "mH", True)
     _scalar(self, "mH", _CONJUGATE)
-    return TENSORS.adjoint(self)  # type: ignore[no-any-return]
+    return functional.adjoint(self)  # type: ignore[no-any-return]
 
 
 # -- in place ---------------------------------------------------------------------------------------------------------

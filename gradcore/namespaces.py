@@ -7,10 +7,13 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from gradcore import dispatch, ops, paths
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import creation, dispatch, functional, indexing, ops, paths, predicates, random, setitem, tensor, to
+from gradcore.autograd import batch_dims
+from gradcore.creation.filled import new_zeros, number_as_tensor
 from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
 from gradcore.ops.table import OPS, Op
+from gradcore.random.drawing import drawn_like
+from gradcore.random.functions import bernoulli_mask, log_standard_gamma
 from gradcore.tensor import Tensor
 
 __all__ = ["OPERATORS", "functions", "install", "looked_up", "operand", "register_op"]
@@ -27,6 +30,15 @@ OPERATORS = (
     ("__abs__", "abs", None), ("__invert__", "bitwise_not", None),
 )  # fmt: skip
 
+#: What formulas, composites and modules call besides the operations.
+BESIDES = (
+    batch_dims.has_batches_of, batch_dims.repeated, creation.as_tensor, creation.empty, creation.empty_like,
+    creation.full, creation.full_like, number_as_tensor, creation.ones, creation.ones_like, creation.tensor,
+    creation.zeros, creation.zeros_like, indexing.index_tensor, predicates.broadcast_shapes, predicates.holds_anywhere,
+    predicates.is_tensor, bernoulli_mask, drawn_like, log_standard_gamma, random.rand,
+    random.randn, setitem.copy_, setitem.fill_, setitem.zero_, tensor.is_differentiated, Tensor.detach, to.to,
+)  # fmt: skip
+
 
 def _load_declarations() -> None:
     """Import every module of declarations."""
@@ -36,6 +48,8 @@ def _load_declarations() -> None:
 
 def install() -> None:
     """Give tensors and formulas the operations of all declarations."""
+    vars(functional).update({function.__name__: function for function in BESIDES})
+    functional.new_zeros = lambda input, size: new_zeros(input, tuple(size))
     _load_declarations()
     for op in OPS.values():
         _register(op)
@@ -78,9 +92,9 @@ def register_op(op: Op) -> Callable[..., Any]:
 def _register(op: Op) -> None:
     """Say how the function and the methods are made; that is done when they are first looked up."""
     op.make = partial(_function, op)
-    TENSORS.later[op.name] = lambda: op.call
+    functional.makers[op.name] = lambda: op.call
     if op.inplace:
-        TENSORS.later[op.name + "_"] = partial(dispatch.make_inplace, op)
+        functional.makers[op.name + "_"] = partial(dispatch.make_inplace, op)
     if op.attribute:
         method = dispatch.make_function(op, method=True)
         setattr(Tensor, op.name, property(method, _copy_into(method)))
@@ -91,9 +105,9 @@ def _register(op: Op) -> None:
         for each in (name, *aliases):
             _Later(each, make)
             if op.inplace and "." not in op.path:
-                _Later(each + "_", partial(getattr, TENSORS, op.name + "_"))
+                _Later(each + "_", partial(getattr, functional, op.name + "_"))
     elif op.inplace and "." not in op.path:
-        _Later(op.name + "_", partial(getattr, TENSORS, op.name + "_"))
+        _Later(op.name + "_", partial(getattr, functional, op.name + "_"))
 
 
 def _function(op: Op) -> Callable[..., Any]:
@@ -129,7 +143,7 @@ def _copy_into(method: Callable[..., Any]) -> Callable[[Any, Any], None]:
     """The setter of an attribute that is a view."""
 
     def assign(self: Any, value: Any) -> None:
-        TENSORS.copy_(method(self), value)
+        functional.copy_(method(self), value)
 
     return assign
 
@@ -181,10 +195,10 @@ def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> 
         if op_name in _COMMUTES:
             return method(self, other)
         if not isinstance(other, Tensor):
-            reverse = getattr(TENSORS, f"r{op_name}", None)
+            reverse = getattr(functional, f"r{op_name}", None)
             if reverse is not None:
                 return reverse(self, other)
-            other = TENSORS.number_as_tensor(other, self)
+            other = functional.number_as_tensor(other, self)
         return method(other, self)
 
     call.__name__, call.__qualname__ = name, f"Tensor.{name}"
@@ -203,7 +217,7 @@ def operand(value: Any, like: Any = None) -> Any:
     if takes_over(type(value)):
         return None
     if hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__"):
-        return TENSORS.as_tensor(value)
+        return functional.as_tensor(value)
     return None
 
 
@@ -228,10 +242,10 @@ def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
             for each in (op.path, *op.aliases):
                 where, dot, name = each.rpartition(".")
                 if (where if dot else home) == path:
-                    found[name] = partial(getattr, TENSORS, op.name)
+                    found[name] = partial(getattr, functional, op.name)
                     alone = op.kind == "elementwise" and len(op.names) == 1
                     if path in ("", "nn.functional") and op.inplace and (alone or op.inplace == "function"):
-                        found[name + "_"] = partial(getattr, TENSORS, op.name + "_")
+                        found[name + "_"] = partial(getattr, functional, op.name + "_")
     return found
 
 

@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import arange, from_numpy
 from gradcore.tensor import Tensor
 
@@ -49,7 +49,7 @@ def _einops(backends: Any) -> None:
             return getattr(x, name)(tuple(axes))  # type: ignore[no-any-return]
 
         def stack_on_zeroth_dimension(self, tensors: list[Tensor]) -> Tensor:
-            return TENSORS.stack(tensors)  # type: ignore[no-any-return]
+            return functional.stack(tensors)  # type: ignore[no-any-return]
 
         def add_axis(self, x: Tensor, new_position: int) -> Tensor:
             return x.unsqueeze(new_position)
@@ -58,13 +58,13 @@ def _einops(backends: Any) -> None:
             return x.repeat(repeats)
 
         def concat(self, tensors: list[Tensor], axis: int) -> Tensor:
-            return TENSORS.cat(tensors, axis)  # type: ignore[no-any-return]
+            return functional.cat(tensors, axis)  # type: ignore[no-any-return]
 
         def is_float_type(self, x: Tensor) -> bool:
             return x.is_floating_point()
 
         def einsum(self, pattern: str, *x: Tensor) -> Tensor:
-            return TENSORS.einsum(pattern, *x)  # type: ignore[no-any-return]
+            return functional.einsum(pattern, *x)  # type: ignore[no-any-return]
 
     backends.GradcoreBackend = Backend  # einops looks among the subclasses, which are weak references
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.ops.table import OPS
 from gradcore.predicates import result_type
@@ -61,18 +61,20 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], named: dict[str, 
         if name == "divmod":
             return ufunc(np.floor_divide, method, inputs, {}), ufunc(np.remainder, method, inputs, {})
         if name == "modf":
-            return TENSORS.frac(*inputs), TENSORS.trunc(*inputs)
+            return functional.frac(*inputs), functional.trunc(*inputs)
         if _OPERATIONS.get(name):
             op = OPS[_OPERATIONS[name]]
             operands = _operands(op, inputs if method == "__call__" else _outer(*inputs))
             return op.call(*operands)
     if (name, method) in _METHODS and named.keys() <= {"axis", "keepdims"} and isinstance(inputs[0], Tensor):
-        return getattr(TENSORS, _METHODS[name, method])(*inputs, **{"axis": 0, **named} if len(inputs) < 2 else named)
+        return getattr(functional, _METHODS[name, method])(
+            *inputs, **{"axis": 0, **named} if len(inputs) < 2 else named
+        )
     _refuse_history(function, (inputs, named), "numpy." + name)
     result = getattr(function, method)(*_arrays(inputs), **_arrays(named))
     if "out" in named or result is None:
         return result
-    return tuple(map(TENSORS.as_tensor, result)) if isinstance(result, tuple) else TENSORS.as_tensor(result)
+    return tuple(map(functional.as_tensor, result)) if isinstance(result, tuple) else functional.as_tensor(result)
 
 
 def _operands(op: Any, values: tuple[Any, ...]) -> list[Any]:
@@ -83,17 +85,17 @@ def _operands(op: Any, values: tuple[Any, ...]) -> list[Any]:
         if isinstance(x, Tensor):
             operands.append(x)
         elif getattr(x, "ndim", 0) or not np.isscalar(x):
-            operands.append(TENSORS.as_tensor(x))
+            operands.append(functional.as_tensor(x))
         else:
             number = x.item() if isinstance(x, np.generic) else x
             taken = i in op.accepts_scalars
-            operands.append(number if taken else TENSORS.full((), number, dtype=result_type(like, number)))
+            operands.append(number if taken else functional.full((), number, dtype=result_type(like, number)))
     return operands
 
 
 def _outer(a: Any, b: Any) -> tuple[Any, Any]:
     """Operands of which each element of the first meets each of the second."""
-    a, b = (x if isinstance(x, Tensor) else TENSORS.as_tensor(np.asarray(x)) for x in (a, b))
+    a, b = (x if isinstance(x, Tensor) else functional.as_tensor(np.asarray(x)) for x in (a, b))
     return a.reshape(*a.shape, *(1,) * b.ndim), b
 
 
@@ -155,7 +157,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 def _as_tensors(value: Any) -> Any:
     """Nested containers with tensors in the place of arrays."""
     if isinstance(value, np.ndarray):
-        return TENSORS.as_tensor(value)
+        return functional.as_tensor(value)
     if isinstance(value, (list, tuple)):
         return type(value)([_as_tensors(each) for each in value])
     return {key: _as_tensors(each) for key, each in value.items()} if isinstance(value, dict) else value

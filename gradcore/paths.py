@@ -102,9 +102,6 @@ distributions.weibull: Weibull
 distributions.wishart: Wishart
 functorch.experimental < func: functionalize
 fx < compiler: wrap=_unchanged
-functional < gradcore: atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod
-functional < gradcore: cdist chain_matmul einsum istft lu meshgrid norm pca_lowrank split stft svd_lowrank tensordot
-functional < gradcore: unique unique_consecutive unravel_index
 nn.functional < nn: _Reduction=_reduction grad
 nn.functional < nn.sizes: _list_with_default _pair _single _triple
 nn.functional < overrides: handle_torch_function has_torch_function has_torch_function_unary

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.variables import Meta, new, tensor_type, version_counter, wrap
 from gradcore.backends.registry import resolve
 
@@ -79,7 +79,7 @@ def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: d
     """A tensor from its pickle, on the device it was on (or where the fall-back leads)."""
     place = resolve(where)
     if array is None:
-        out = TENSORS.empty(shape, dtype=dtype, device=place)
+        out = functional.empty(shape, dtype=dtype, device=place)
     else:
         if not array.flags.writeable:
             array = array.copy()

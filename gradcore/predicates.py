@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.backends.vmap import all_samples
 from gradcore.dispatch.torch_function import overridable
 from gradcore.size import Size
@@ -37,9 +36,6 @@ def holds_anywhere(mask: Tensor) -> bool:
     where = mask._device.real
     with where.backend.use_index(where.index):
         return bool(where.backend.number(all_samples(mask._array).any()))
-
-
-TENSORS.holds_anywhere = holds_anywhere
 
 
 def is_tensor(obj: Any) -> bool:

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dispatch
+from gradcore import dispatch, functional
 from gradcore.autograd import views
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Subclasses, Variable, bump
@@ -72,7 +71,7 @@ def fill_(self: Any, value: Any) -> Any:
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value._array.ndim} dimensions."
         )
-    value = TENSORS.to(value, self._device)
+    value = functional.to(value, self._device)
     return overwrite(OPS["fill_tensor_"], self, "copy_into", (_cast(value, self),), (value,))
 
 
@@ -103,13 +102,13 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     if src.__class__ not in Subclasses.plain and (found := overloaded((src,))):
         return hand_over(type(self).copy_, found, (self, src), {})
     if isinstance(src, dispatch.Number):
-        src = TENSORS.full((), src, dtype=_python_type(src), device=self._device)
+        src = functional.full((), src, dtype=_python_type(src), device=self._device)
     elif not isinstance(src, Variable):
-        src = TENSORS.as_tensor(src, device=self._device)
+        src = functional.as_tensor(src, device=self._device)
     if src._array.shape != self._array.shape:
         expanded(src._array.shape, self._array.shape)
     if src._device.real is not self._device.real:
-        src = TENSORS.to(src, self._device, non_blocking=non_blocking)
+        src = functional.to(src, self._device, non_blocking=non_blocking)
     return overwrite(OPS["copy"], self, "copy_into", (_cast(src, self),), (src, non_blocking))
 
 
@@ -129,8 +128,8 @@ def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -
             f"Index put requires the source and destination dtypes match, got {self._dtype.scalar_name} for the "
             f"destination and {values._dtype.scalar_name} for the source."
         )
-    indices = as_indices(TENSORS, indices)
-    values = TENSORS.to(values, self._device)
+    indices = as_indices(functional, indices)
+    values = functional.to(values, self._device)
     arrays = tuple(dispatch.index_array(i, self._device) for i in indices)
     return overwrite(
         OPS["index_write"],
@@ -159,7 +158,7 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         part, indices = resolve(self, key)
     if value.__class__ not in Subclasses.plain:
         if isinstance(value, (np.ndarray, np.generic)):
-            value = TENSORS.as_tensor(value, device=self._device)
+            value = functional.as_tensor(value, device=self._device)
         elif found := overloaded((value,)):
             hand_over(type(self).__setitem__, found, (self, key, value), {})
             return
@@ -172,7 +171,7 @@ def setitem(self: Any, key: Any, value: Any) -> None:
             _write_view(part, value)
             return
         if not isinstance(value, Variable):
-            value = TENSORS.full((), fitting(value, self._dtype), dtype=self._dtype, device=self._device)
+            value = functional.full((), fitting(value, self._dtype), dtype=self._dtype, device=self._device)
         index_put_(part, indices, _without_leading_ones(value, part._array.ndim))
     except BaseException as error:
         shorten(error)
@@ -239,7 +238,7 @@ def _without_leading_ones(value: Any, ndim: int) -> Any:
     shape = value._array.shape
     extra = len(shape) - ndim
     if extra > 0 and all(n == 1 for n in shape[:extra]):
-        return TENSORS.reshape(value, shape[extra:])
+        return functional.reshape(value, shape[extra:])
     return value
 
 
@@ -260,15 +259,11 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
         if len(set(shape)) != 1:
             raise RuntimeError("all dimensions of input must be of equal length")
         size, stride = shape[0], sum(self.stride())
-        TENSORS.as_strided(self, (size,), (stride,), self.storage_offset()).fill_(fill_value)
+        functional.as_strided(self, (size,), (stride,), self.storage_offset()).fill_(fill_value)
         return self
-    TENSORS.diagonal(self).fill_(fill_value)
+    functional.diagonal(self).fill_(fill_value)
     rows, columns = shape
     if wrap:
         for start in range(columns + 1, rows, columns + 1):
-            TENSORS.diagonal(TENSORS.slice_of(self, 0, start)).fill_(fill_value)
+            functional.diagonal(functional.slice_of(self, 0, start)).fill_(fill_value)
     return self
-
-
-for _function in (copy_, fill_, zero_):
-    setattr(TENSORS, _function.__name__, _function)

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.variables import version_counter, wrap
@@ -326,7 +325,7 @@ def located(source: Any, dtype: dtypes.dtype, storage_offset: Any, size: Any, st
     offset = operator.index(storage_offset)
     shape = (max(flat.numel() - offset, 0),) if size is None else each(size)
     stride = contiguous_strides(shape) if stride is None else each(stride)
-    return TENSORS.as_strided(flat.detach(), shape, stride, offset)  # type: ignore[no-any-return]
+    return functional.as_strided(flat.detach(), shape, stride, offset)  # type: ignore[no-any-return]
 
 
 for _method in (storage, untyped_storage, storage_type):

@@ -11,8 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import namespaces
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional, namespaces
 from gradcore.autograd.variables import Subclasses, retyped
 from gradcore.dispatch.foreign import refuse_function
 from gradcore.dispatch.torch_function import (
@@ -81,7 +80,7 @@ def as_subclass(self: Tensor, cls: type) -> Any:
     if not issubclass(cls, Tensor):
         raise RuntimeError(f"as_subclass expects a subclass of Tensor, but got {cls.__name__}")
     with DisableTorchFunction():
-        return retyped(TENSORS.alias(self), cls)
+        return retyped(functional.alias(self), cls)
 
 
 def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:

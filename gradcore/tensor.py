@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from gradcore import dtypes, pickling, to
+from gradcore import dtypes, functional, pickling, to
 from gradcore.autograd import attributes, edges, gradients, tensor_hooks
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import chain_of, gradient_edge, replay
 from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.hooks import RemovableHandle
@@ -399,7 +398,7 @@ class Tensor(Variable, Methods):
             raise
 
     def __round__(self, ndigits: int | None = None) -> Tensor:
-        return TENSORS.round(self, decimals=ndigits or 0)  # type: ignore[no-any-return]
+        return functional.round(self, decimals=ndigits or 0)  # type: ignore[no-any-return]
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         return self // other, self % other
@@ -508,10 +507,10 @@ class Tensor(Variable, Methods):
     def __iter__(self) -> Iterator[Tensor]:
         if not self._array.ndim:
             raise TypeError("iteration over a 0-d tensor")
-        return iter(TENSORS.unbind(self, 0))
+        return iter(functional.unbind(self, 0))
 
     def __reversed__(self) -> Tensor:
-        return TENSORS.flip(self, tuple(range(self.ndim))) if self.ndim else self
+        return functional.flip(self, tuple(range(self.ndim))) if self.ndim else self
 
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, (Tensor, bool, int, float, complex)):
@@ -608,6 +607,3 @@ def _detach(t: Any) -> Any:
 
 tensor_type.cls = Tensor
 Subclasses.plain.add(Tensor)
-TENSORS.to = to.to
-TENSORS.detach = Tensor.detach
-TENSORS.is_differentiated = is_differentiated

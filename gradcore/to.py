@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import dtypes
+from gradcore import dtypes, functional
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.batch_dims import broadcast_to_batch
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import Node
 from gradcore.autograd.metadata import kind_of
@@ -61,7 +60,7 @@ class ToCopyBackward0(Node):
                 grads = grads.real
             return [local.state.run(grads.astype, self.dtype.numpy)]
         if grads._dtype.is_complex and not self.dtype.is_complex:
-            grads = TENSORS.real(grads)
+            grads = functional.real(grads)
         return [to(grads, self.dtype)]
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcore import Tensor, cuda
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import Tensor, cuda, functional
 from gradcore.backends import registry
 from gradcore.backends.base import Backend
 from gradcore.errors import DeviceFallbackWarning
@@ -50,7 +49,7 @@ def run_script(code, names, where, capsys):
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """What a document declares (operations, methods, backends) is gone when it ends."""
-    tables = [OPS, Backend.bodies, vars(TENSORS), TENSORS.later, registry._factories, registry._backends]
+    tables = [OPS, Backend.bodies, vars(functional), functional.makers, registry._factories, registry._backends]
     before, methods = [dict(table) for table in tables], set(vars(Tensor))
     yield
     for table, content in zip(tables, before, strict=True):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore import dtypes
+from gradcore import dtypes, functional
 from gradcore.amp.policies import CONDITIONS, FLOAT32, LOWER, POLICIES, REFUSED
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
 from gradcore.autograd.variables import Variable
@@ -70,12 +69,12 @@ class Casting:
         if not _eligible(value, device_type) or value._dtype is target:
             return value
         if not self.cache_enabled or not _is_parameter(value) or target is not self.dtypes[device_type]:
-            return TENSORS.to(value, target)
+            return functional.to(value, target)
         key = id(value), target, local.state.mode & GRAD
         version = 0 if value._vc is None else value._vc.version
         known = self.cache.get(key)
         if known is None or known[1] != version:
-            known = self.cache[key] = value, version, TENSORS.to(value, target)
+            known = self.cache[key] = value, version, functional.to(value, target)
         return known[2]
 
 

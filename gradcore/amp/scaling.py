@@ -10,8 +10,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.backends import registry
@@ -131,8 +130,8 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def _make_scale(self, device: Any) -> None:
-        self._scale = TENSORS.full((), self._init_scale, dtype=dtypes.float32, device=device)
-        self._growth_tracker = TENSORS.full((), self._init_growth_tracker, dtype=dtypes.int32, device=device)
+        self._scale = functional.full((), self._init_scale, dtype=dtypes.float32, device=device)
+        self._growth_tracker = functional.full((), self._init_growth_tracker, dtype=dtypes.int32, device=device)
 
     def _require_scale(self, name: str) -> None:
         if self._scale is None:
@@ -271,13 +270,13 @@ class GradScaler:
             bump_all(tensors[:2])
             return
         bad = found_inf > 0
-        steps = TENSORS.where(bad, 0, self._growth_tracker + 1)
+        steps = functional.where(bad, 0, self._growth_tracker + 1)
         grows = steps >= self._growth_interval
         grown = self._scale * self._growth_factor
-        grown = TENSORS.where(TENSORS.isfinite(grown), grown, self._scale)
-        larger = TENSORS.where(grows, grown, self._scale)
-        self._scale.copy_(TENSORS.where(bad, self._scale * self._backoff_factor, larger))
-        self._growth_tracker.copy_(TENSORS.where(grows, 0, steps))
+        grown = functional.where(functional.isfinite(grown), grown, self._scale)
+        larger = functional.where(grows, grown, self._scale)
+        self._scale.copy_(functional.where(bad, self._scale * self._backoff_factor, larger))
+        self._growth_tracker.copy_(functional.where(grows, 0, steps))
 
     # -- settings ---------------------------------------------------------------------------------------------------
 

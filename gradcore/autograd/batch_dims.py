@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, forward
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
@@ -126,9 +125,6 @@ def repeated(t: Any, device: Any) -> Any:
 def has_batches_of(t: Any, other: Any) -> bool:
     """Whether the memory of `t` has a place for every sample of `other`."""
     return set(other._device.levels) <= set(t._device.levels)
-
-
-TENSORS.repeated, TENSORS.has_batches_of = repeated, has_batches_of
 
 
 @contextmanager

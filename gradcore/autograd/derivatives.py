@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore import dtypes
+from gradcore import dtypes, functional
 from gradcore.autograd.connected import connected
 from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
 from gradcore.autograd.node import AccumulateGrad
@@ -19,7 +19,6 @@ from gradcore.tracebacks import generated_file
 __all__ = [
     "LEAF",
     "PLANS",
-    "TENSORS",
     "UNCHANGED",
     "all_gradients",
     "are_real",
@@ -28,24 +27,6 @@ __all__ = [
     "saving_of",
     "widened",
 ]
-
-
-class Namespace:
-    """``F`` for tensors: every operation as a function that records. Filled by the layer above."""
-
-    def __init__(self) -> None:
-        #: What makes functions that few programs use, by name.
-        self.later: dict[str, Callable[[], Any]] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self.later:
-            raise AttributeError(f"there is no operation named {name!r}")
-        function = self.later[name]()
-        setattr(self, name, function)
-        return function
-
-
-TENSORS: Any = Namespace()
 
 
 # -- what a formula reads -----------------------------------------------------------------------------------------
@@ -345,7 +326,7 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
             return pieces
     elif grads is None:
         return pieces
-    F = backend if raw else TENSORS
+    F = backend if raw else functional
     needed = [edge is not None and (wanted is None or wanted[i]) for i, edge in enumerate(edges)]
     if raw and F.fuses and op.kind == "elementwise":
         fused = _fused_gradients(node, grads, F, needed)
@@ -456,7 +437,7 @@ def _materialised(node: Any, grads: list[Any], backend: Any) -> Any:
                 with backend.use_index(node._device.index):
                     picked[k] = backend.xp.zeros(shape, dtype)
             else:
-                picked[k] = TENSORS.zeros(shape, dtype=dtypes.from_numpy(dtype), device=node._device)
+                picked[k] = functional.zeros(shape, dtype=dtypes.from_numpy(dtype), device=node._device)
     return picked if op.variadic or len(op.differentiable) > 1 else picked[0]
 
 
@@ -483,7 +464,7 @@ def widened(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(widened(v) for v in value)
     is_half = isinstance(value, Variable) and value._dtype.is_reduced
-    return TENSORS.to(value, dtypes.float32) if is_half else value
+    return functional.to(value, dtypes.float32) if is_half else value
 
 
 def _reduced(grads: Any) -> bool:

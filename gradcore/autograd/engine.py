@@ -14,8 +14,9 @@ from heapq import heappop, heappush
 from operator import add, iadd
 from typing import Any
 
+from gradcore import functional
 from gradcore.autograd import anomaly_mode, reentrant
-from gradcore.autograd.derivatives import LEAF, PLANS, TENSORS, UNCHANGED, all_gradients, are_real, fit
+from gradcore.autograd.derivatives import LEAF, PLANS, UNCHANGED, all_gradients, are_real, fit
 from gradcore.autograd.input_buffer import PerDevice, count_leaves
 from gradcore.autograd.leaves import accumulate
 from gradcore.autograd.messages import FREED
@@ -278,7 +279,7 @@ class _Task(ObservedGradients):
         """With what to run the nodes of a device: ``F``, the plans of those that are plain, the class of gradients."""
         if not self.raw:
             plans = {} if self.watch or Subclasses.used else PLANS["tensors"]
-            return TENSORS, plans, tensor_type.cls
+            return functional, plans, tensor_type.cls
         backend = self.place(device).backend
         if self.watch or (STREAMS.used and device.type == "cuda"):
             return backend, {}, backend.array_type

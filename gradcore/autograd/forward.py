@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from numbers import Number
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS, widened
+from gradcore import functional
+from gradcore.autograd.derivatives import widened
 from gradcore.autograd.edges import chain_of, gradient_edge, replay, requires_grad
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import DUAL, GRAD, local
@@ -221,9 +222,9 @@ def laid_out(t: Any, array: Any) -> Any:
     """A copy of `t` whose elements lie in memory in the order of those of `array`, which has its shape."""
     order = sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
     if order == list(range(array.ndim)):
-        return TENSORS.clone(t, memory_format="contiguous")
+        return functional.clone(t, memory_format="contiguous")
     back = sorted(range(array.ndim), key=order.__getitem__)
-    return TENSORS.permute(TENSORS.clone(TENSORS.permute(t, order), memory_format="contiguous"), back)
+    return functional.permute(functional.clone(functional.permute(t, order), memory_format="contiguous"), back)
 
 
 def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any]) -> None:
@@ -263,19 +264,19 @@ def _converted(dual: Any, dtype: Any) -> Any:
     state = local.state
     before, state.mode = state.mode, state.mode & ~GRAD
     try:
-        return TENSORS.to(dual, dtype)
+        return functional.to(dual, dtype)
     finally:
         state.mode = before
 
 
 def _fitted(tangent: Any, out: Any) -> Any:
     if tangent._array.shape != out._array.shape:
-        tangent = TENSORS.expand(tangent, out._array.shape)
+        tangent = functional.expand(tangent, out._array.shape)
     if tangent._dtype is not out._dtype:
         if tangent._dtype.is_complex and not out._dtype.is_complex:
-            tangent = TENSORS.real(tangent)
-        tangent = TENSORS.to(tangent, out._dtype)
-    return tangent if tangent._device is out._device else TENSORS.to(tangent, out._device)
+            tangent = functional.real(tangent)
+        tangent = functional.to(tangent, out._dtype)
+    return tangent if tangent._device is out._device else functional.to(tangent, out._device)
 
 
 def _tangents(
@@ -298,7 +299,7 @@ def _tangents(
             values = _values(op, formula, primals, outs)
             if op.wide:
                 t, values = widened(t), widened(values)
-            part = formula.function(TENSORS, t, *values)
+            part = formula.function(functional, t, *values)
             total = part if total is None else _plus(total, part)
         if total is None:
             return [None] * (len(outs) if op.variadic else len(op.differentiable))
@@ -336,11 +337,11 @@ def _plus(a: Any, b: Any) -> Any:
 
 def _promoted(t: Any, out: Any) -> Any:
     wanted = out._dtype
-    return TENSORS.to(t, wanted) if wanted.category > t._dtype.category or wanted is not t._dtype else t
+    return functional.to(t, wanted) if wanted.category > t._dtype.category or wanted is not t._dtype else t
 
 
 def _or_zeros(tangent: Any, t: Any) -> Any:
-    return TENSORS.zeros_like(t) if tangent is None else tangent
+    return functional.zeros_like(t) if tangent is None else tangent
 
 
 def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any]) -> list[Any]:
@@ -352,7 +353,7 @@ def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any])
         elif name in op.position:
             value = primals[op.position[name]]
             if isinstance(value, Number) and op.position[name] in op.tensors:
-                value = TENSORS.full((), value, dtype=outs[0]._dtype, device=outs[0]._device)
+                value = functional.full((), value, dtype=outs[0]._dtype, device=outs[0]._device)
             values.append(value)
         elif name == "needs":
             values.append(tuple(isinstance(t, Variable) for t in _flat(op, primals)))
@@ -371,7 +372,7 @@ def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
     state = local.state
     before, state.mode = state.mode, state.mode | GRAD
     try:
-        cotangents = [TENSORS.zeros_like(outs[i]).requires_grad_() for i in chosen]
+        cotangents = [functional.zeros_like(outs[i]).requires_grad_() for i in chosen]
         grads = list(cotangents) if op.variadic or len(chosen) > 1 else cotangents[0]
         total = None
         for key, formula in op.vjps.items():
@@ -382,7 +383,7 @@ def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
             if "needs" in formula.names:
                 flags = tuple(not _none(args[p], level) for p in op.tensors)
                 values[formula.names.index("needs")] = flags
-            pieces = formula.function(TENSORS, grads, *values)
+            pieces = formula.function(functional, grads, *values)
             if len(names) == 1 and not (op.sequences and names[0] == op.names[0]):
                 pieces = (pieces,)
             inputs = args[0] if op.sequences and names[0] == op.names[0] else [args[op.position[n]] for n in names]
@@ -391,9 +392,9 @@ def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
                 if tangent is None or piece is None or not requires_grad(piece):
                     continue
                 if piece.shape != tangent.shape:
-                    piece = TENSORS.sum_to_size(piece, tangent.shape)
-                product = TENSORS.conj(piece) * tangent
-                part = (TENSORS.real(product) if product._dtype.is_complex else product).sum()
+                    piece = functional.sum_to_size(piece, tangent.shape)
+                product = functional.conj(piece) * tangent
+                part = (functional.real(product) if product._dtype.is_complex else product).sum()
                 total = part if total is None else total + part
     finally:
         state.mode = before
@@ -404,7 +405,7 @@ def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
         captures.setdefault(gradient_edge(cotangent)[0], []).append((0, key_))  # type: ignore[index]
     node, number = total._edge
     found = run_backward(
-        [(node, number, TENSORS.ones_like(total))],
+        [(node, number, functional.ones_like(total))],
         retain_graph=True,
         create_graph=bool(before & GRAD) or bool(before & DUAL),
         captures=captures,
@@ -429,21 +430,21 @@ def write_tangents(self: Any, result: Any) -> None:
         tangent, before = tangent_of(result, level), tangent_of(self, level)
         base = None if self._meta is None else self._meta.base
         if before is None and tangent is not None and base is not None and tangent_of(base, level) is None:
-            attach(base, level, laid_out_as(TENSORS.zeros_like(base), base))
+            attach(base, level, laid_out_as(functional.zeros_like(base), base))
             before = tangent_of(self, level)
         more = () if before is None or tangent is None else _more_levels(before, tangent)
         if more:  # samples that shared memory get memory of their own
             owner = self if base is None else base
             tangents_of(self).pop(level, None)
             shared = tangent_of(owner, level) if base is not None else before
-            attach(owner, level, laid_out_as(TENSORS.repeated(shared, batched_device(more, shared._device)), owner))
+            attach(owner, level, laid_out_as(functional.repeated(shared, batched_device(more, shared._device)), owner))
             before = tangent_of(self, level)
         if tangent is None:
             if before is not None:
-                TENSORS.zero_(before)
+                functional.zero_(before)
         elif before is None:
             attach(self, level, laid_out(tangent, self._array))
         elif repeats(before._array):  # only a number can have been written there
-            TENSORS.zero_(before)
+            functional.zero_(before)
         else:
-            TENSORS.copy_(before, tangent)
+            functional.copy_(before, tangent)

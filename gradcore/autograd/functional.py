@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradcore import functional
 from gradcore.autograd.batch_dims import BatchBackward0, basis, mapped
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradcheck.jacobians import unit
@@ -48,7 +48,7 @@ def _inputs(tensors: Tensors, create_graph: bool) -> Tensors:
             "it has no derivative."
         )
     return tuple(
-        TENSORS.view_as(t, t) if create_graph and requires_grad(t) else t.detach().requires_grad_() for t in tensors
+        functional.view_as(t, t) if create_graph and requires_grad(t) else t.detach().requires_grad_() for t in tensors
     )
 
 
@@ -62,7 +62,7 @@ def _vector(v: Any, like: Tensors, several: bool, where: str, missing: str) -> T
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(f"The vector v can only be None if {missing} a single Tensor with a single element.")
-        return (TENSORS.ones_like(like[0]),)
+        return (functional.ones_like(like[0]),)
     _, vs = _tensors(v, "v", where)
     if len(vs) != len(like):
         if several:
@@ -118,7 +118,7 @@ def _filled(
             raise RuntimeError(
                 f"{derivative} is independent of input {i}. This is not allowed in strict mode when create_graph=True."
             )
-    return [TENSORS.zeros_like(ref) if t is None else t for t, ref in zip(found, like, strict=True)]
+    return [functional.zeros_like(ref) if t is None else t for t, ref in zip(found, like, strict=True)]
 
 
 def _check_gradient(found: Sequence[Any], strict: bool) -> None:
@@ -222,7 +222,7 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         ins = _inputs(ins, create_graph)
         many, outs = _tensors(func(*ins), "outputs of the user-provided function", "jvp")
         _check_outputs(outs, strict)
-        upstream = tuple(TENSORS.zeros_like(out).requires_grad_() for out in outs)
+        upstream = tuple(functional.zeros_like(out).requires_grad_() for out in outs)
         pulled = _pulled(outs, ins, upstream, True)
         _filled(pulled, ins, strict, False, OUTPUT)
         found = _filled(_pulled(pulled, upstream, v, create_graph), outs, strict, create_graph, BACK_TRICK, JACOBIAN)
@@ -301,7 +301,7 @@ def _second(
         if backwards or (not strict and _is_symmetric(outs, ins)):
             found = _filled(_pulled(first, ins, v, create_graph), ins, strict, create_graph, JACOBIAN, HESSIAN)
         else:
-            upstream = tuple(TENSORS.zeros_like(t).requires_grad_() for t in ins)
+            upstream = tuple(functional.zeros_like(t).requires_grad_() for t in ins)
             pulled = _pulled(first, ins, upstream, True)
             _filled(pulled, ins, strict, False, JACOBIAN)
             found = _pulled(pulled, upstream, v, create_graph)
@@ -398,13 +398,13 @@ def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool,
     for start in range(0, count, step or max(count, 1)):
         stop = min(start + (step or count), count)
         if step == 1:
-            chunks.append([TENSORS.unsqueeze(t, 0) for t in pull(unit(out, start))])
+            chunks.append([functional.unsqueeze(t, 0) for t in pull(unit(out, start))])
         else:
             chunks.append(mapped(pull, [basis(out, start, stop)], stop - start))
     return [
-        TENSORS.reshape(TENSORS.cat([chunk[k] for chunk in chunks]), (*out.shape, *t.shape))
+        functional.reshape(functional.cat([chunk[k] for chunk in chunks]), (*out.shape, *t.shape))
         if chunks
-        else TENSORS.new_zeros(t, (*out.shape, *t.shape))
+        else functional.new_zeros(t, (*out.shape, *t.shape))
         for k, t in enumerate(ins)
     ]
 
@@ -483,7 +483,7 @@ def hessian(
         many, outs = _tensors(func(*args), "outputs of the user-provided function", "hessian")
         _check_outputs(outs, strict)
         _scalar(outs, many, "hessian")
-        return TENSORS.reshape(outs[0], ())
+        return functional.reshape(outs[0], ())
 
     def gradient(*args: Any) -> Any:
         if outer_jacobian_strategy == "forward-mode":

@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from gradcore import functional
 from gradcore.autograd import reentrant
 from gradcore.autograd.batch_dims import mapped
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.engine import run_backward
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.node import Node
@@ -320,7 +320,7 @@ def _with_zeros(results: list[Any], inputs: Iterable[Any], recording: bool) -> l
     pairs = list(zip(inputs, results, strict=True))
     if any(g is None and not isinstance(t, Variable) for t, g in pairs):
         raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
-    return [TENSORS.zeros_like(t, requires_grad=recording) if g is None else g for t, g in pairs]
+    return [functional.zeros_like(t, requires_grad=recording) if g is None else g for t, g in pairs]
 
 
 def _batched(

@@ -8,7 +8,7 @@ from heapq import heapify, heappush
 from operator import add, iadd
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.modes import local
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import repeats, wrap
@@ -186,7 +186,7 @@ class PendingGradients:
             if part is None:
                 continue
             if place is not device:
-                part = TENSORS.to(self.as_tensor(part, place), device)
+                part = functional.to(self.as_tensor(part, place), device)
                 part = part._array if self.raw else part
             total = part if total is None else total + part
         return total
@@ -202,7 +202,7 @@ class PendingGradients:
         if t is None:
             return None
         writable = getattr(getattr(t._array, "flags", None), "writeable", True)
-        return t if writable and not repeats(t._array) else TENSORS.clone(t, memory_format="contiguous")
+        return t if writable and not repeats(t._array) else functional.clone(t, memory_format="contiguous")
 
     def as_carried(self, grad: Any) -> Any:
         return grad._array if self.raw and grad is not None else grad

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import iadd
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, Order, bump, wrap
 from gradcore.backends.vmap import BatchedArray
@@ -65,7 +65,7 @@ def accumulate(node: Any, grad: Any, raw: bool, own: bool = False, batched: bool
 
 def _recorded(meta: Meta, grad: Any) -> Any:
     """``.grad`` gets a history: a new tensor."""
-    meta.grad = TENSORS.clone(grad) if meta.grad is None else meta.grad + grad
+    meta.grad = functional.clone(grad) if meta.grad is None else meta.grad + grad
     return grad
 
 
@@ -112,7 +112,7 @@ def keep(tensor: Any, grad: Any) -> None:
     if tensor._meta is None:
         tensor._meta = Meta()
     before = tensor._meta.grad
-    tensor._meta.grad = TENSORS.clone(grad) if before is None else before + grad
+    tensor._meta.grad = functional.clone(grad) if before is None else before + grad
 
 
 def fitted(grad: Any, shape: tuple[int, ...], node: Any) -> Any:
@@ -131,14 +131,14 @@ def fitted(grad: Any, shape: tuple[int, ...], node: Any) -> Any:
             f"Function {node.name()} got an invalid gradient at index 0 - got {list(given)} but expected shape "
             f"compatible with {list(shape)}: the tensor got another shape after it was recorded"
         )
-    return TENSORS.sum_to_size(grad, shape)
+    return functional.sum_to_size(grad, shape)
 
 
 def cast(grad: Any, dtype: Any, raw: bool) -> Any:
     """A gradient, as a raw array or a tensor, in the dtype that its leaf asks for, if it does for any."""
     if dtype is None or grad.dtype == (dtype.numpy if raw else dtype):
         return grad
-    return local.state.run(grad.astype, dtype.numpy) if raw else TENSORS.to(grad, dtype)
+    return local.state.run(grad.astype, dtype.numpy) if raw else functional.to(grad, dtype)
 
 
 def laid_out_as(like: Any, array: Any) -> Any:

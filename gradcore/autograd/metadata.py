@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import local
 from gradcore.autograd.node import Node
@@ -162,7 +161,7 @@ def _on_meta(node: Any, kinds: Sequence[Kind | None]) -> Any:
     try:
         device = node._device if node.op.data_dependent else "meta"
         tensors = [
-            None if kind is None else TENSORS.zeros(kind.shape, dtype=kind.dtype, device=device) for kind in kinds
+            None if kind is None else functional.zeros(kind.shape, dtype=kind.dtype, device=device) for kind in kinds
         ]
         args = list(node.saved)
         if node.op.sequences:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, wrap
@@ -101,4 +101,4 @@ def _checked(kind: tuple[Any, ...], grad: Any, i: int) -> Any:
         )
     if grad._device.real is not device.real:
         raise RuntimeError(f"grad_output[{i}] lies on {grad._device} and output[{i}] on {device}; move it with .to()")
-    return grad if grad._dtype is dtype else TENSORS.to(grad, dtype)
+    return grad if grad._dtype is dtype else functional.to(grad, dtype)

@@ -6,8 +6,8 @@ import functools
 import weakref
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS, all_gradients, node_class
+from gradcore import dtypes, functional
+from gradcore.autograd.derivatives import all_gradients, node_class
 from gradcore.autograd.edges import (
     Chosen,
     chain_of,
@@ -239,17 +239,17 @@ class CopySlices(Node):
             pieces = self._through(part.copy(), True)
             self._device.kernels["copy_into"](part, 0 if pieces[own] is None else pieces[own])
         else:
-            result = self._laid_out(grads, _contiguous_clone, TENSORS.permute)
+            result = self._laid_out(grads, _contiguous_clone, functional.permute)
             part = replay(result, self.chain)
-            pieces = self._through(TENSORS.clone(part), False)
+            pieces = self._through(functional.clone(part), False)
             filled = repeats(part._array)  # nothing else can be written there
-            written = TENSORS.zeros_like(part) if pieces[own] is None or filled else pieces[own]
+            written = functional.zeros_like(part) if pieces[own] is None or filled else pieces[own]
             more = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
             if more:  # samples that shared memory get memory of their own
-                apart = TENSORS.repeated(result, batched_device(more, result._device))
-                result = self._laid_out(apart, _contiguous_clone, TENSORS.permute)
+                apart = functional.repeated(result, batched_device(more, result._device))
+                result = self._laid_out(apart, _contiguous_clone, functional.permute)
                 part = replay(result, self.chain)
-            TENSORS.zero_(part) if filled else TENSORS.copy_(part, written)
+            functional.zero_(part) if filled else functional.copy_(part, written)
         return _replaced(pieces, own, result)
 
     def _laid_out(self, grads: Any, copy: Any, permute: Any) -> Any:
@@ -275,7 +275,7 @@ def _memory_order(array: Any) -> tuple[int, ...] | None:
 
 
 def _contiguous_clone(t: Any) -> Any:
-    return TENSORS.clone(t, memory_format="contiguous")
+    return functional.clone(t, memory_format="contiguous")
 
 
 def _replaced(values: Any, position: int, value: Any) -> tuple[Any, ...]:

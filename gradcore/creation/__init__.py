@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation.data import as_tensor, asarray, from_dlpack, from_numpy, frombuffer, new_tensor, tensor
 from gradcore.creation.filled import (
     empty,
@@ -14,7 +13,6 @@ from gradcore.creation.filled import (
     new_full,
     new_ones,
     new_zeros,
-    number_as_tensor,
     ones,
     ones_like,
     scalar_tensor,
@@ -52,18 +50,3 @@ __all__ = [
 
 for _method in (new_empty, new_full, new_ones, new_tensor, new_zeros):
     setattr(Tensor, _method.__name__, _method)
-for _function in (
-    as_tensor,
-    empty,
-    empty_like,
-    full,
-    full_like,
-    number_as_tensor,
-    ones,
-    ones_like,
-    tensor,
-    zeros,
-    zeros_like,
-):
-    setattr(TENSORS, _function.__name__, _function)
-TENSORS.new_zeros = lambda input, size: new_zeros(input, tuple(size))

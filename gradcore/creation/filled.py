@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.variables import Subclasses, wrap
 from gradcore.backends.registry import resolve
@@ -89,7 +88,7 @@ def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires
 
 def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
     if local.state.mode & FUNCTIONS or (input.__class__ not in Subclasses.plain and overloaded((input,))):
-        function = getattr(TENSORS, f"{maker}_like")
+        function = getattr(functional, f"{maker}_like")
         return created(function, input, *value, dtype=dtype, device=device, requires_grad=requires_grad)
     if not isinstance(input, Tensor):
         raise TypeError(f"{maker}_like(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
@@ -231,7 +230,7 @@ def empty_strided(
         )
     reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
     flat = empty(max(reach, 0), dtype=dtype, device=device)
-    placed = TENSORS.as_strided(flat, size, stride)
+    placed = functional.as_strided(flat, size, stride)
     return finished(wrap(placed._array, flat._device, flat._dtype), requires_grad)  # type: ignore[no-any-return]
 
 

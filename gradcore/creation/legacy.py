@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.variables import new
 from gradcore.creation.data import tensor
@@ -53,7 +52,7 @@ def _of_one(data: Any, dtype: Any, device: Any) -> Any:
             raise TypeError(
                 f"new(): expected a tensor of dtype {dtype.name}, but got one of {data._dtype.name}: use to()"
             )
-        return TENSORS.view_as(data, data)
+        return functional.view_as(data, data)
     if isinstance(data, Size):
         return empty(data, dtype=dtype, device=device)
     if isinstance(data, (str, bytes)):

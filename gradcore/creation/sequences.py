@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.backends.registry import resolve
 from gradcore.creation.filled import filled
@@ -233,7 +232,7 @@ def logspace(
     tensor([  1.,  10., 100.])
     """
     if _differentiated(start, end):
-        powers = TENSORS.pow(base, _moving(start, end, steps, dtype, device, None))
+        powers = functional.pow(base, _moving(start, end, steps, dtype, device, None))
         return powers if out is None else into(out, powers)
     start, end = _numbers(start, end)
     wanted = _default_spaced(start, end, dtype)

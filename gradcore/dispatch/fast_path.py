@@ -59,8 +59,8 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS, node_class
+from gradcore import dtypes, functional
+from gradcore.autograd.derivatives import node_class
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import local
@@ -101,7 +101,7 @@ def lines_of(op: Op) -> list[str]:
     first = op.tensors[0] if op.kind == "composite" else _together(op)[0]
     lines = ["state = local.state", f"if state.mode > 1 or {' or '.join(_tests(op, first))}:", leave, *_settled(op)]
     if op.kind == "composite":
-        result = f"body(TENSORS, *{call})" if len(op.names) > 6 else f"body(TENSORS, {call[1:-1]})"
+        result = f"body(functional, *{call})" if len(op.names) > 6 else f"body(functional, {call[1:-1]})"
         return [*lines, f"return {result}" if op.output_type is None else f"return output_type(*{result})"]
     lines += [*_operands(op, first, leave), *_result(op, first)]
     result = "out" if _single(op) else "tuple(outs)" if op.output_type is None else "output_type(*outs)"
@@ -122,7 +122,7 @@ def scope_of(op: Op, general: Any) -> dict[str, Any]:
         "kernel_errors": KERNEL_ERRORS,
         "new": new, "saved_result": saved_result, "shape_error": shape_error, "tick": tick, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
-        "output_type": OUTPUT_TYPES.get(op.output_type or ""), "TENSORS": TENSORS, "numbers": frozenset(NUMBERS),
+        "output_type": OUTPUT_TYPES.get(op.output_type or ""), "functional": functional, "numbers": frozenset(NUMBERS),
         "body": op.body, "node_name": name, "dtype_class": dtypes.dtype,
         **{f"take{i}": setting.take for i, setting in settings_of(op).items()},
     }  # fmt: skip

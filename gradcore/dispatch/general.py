@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import dtypes
+from gradcore import dtypes, functional
 from gradcore.autograd import anomaly_mode, forward
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PLAINLY, State, local
 from gradcore.autograd.variables import Subclasses, Variable, wrap
@@ -148,7 +147,7 @@ def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     dtype = op.mixed(op, args)  # type: ignore[misc]
     if dtype is None:
         return None
-    return tuple(TENSORS.to(a, dtype) if p in together else a for p, a in enumerate(args))
+    return tuple(functional.to(a, dtype) if p in together else a for p, a in enumerate(args))
 
 
 def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
@@ -274,7 +273,7 @@ def _as_computed(t: Any, compute: dtypes.dtype) -> Any:
     """The operand in the dtype that the operation computed in, for the derivative's formula."""
     if t._dtype is compute or getattr(t, "_constant", False):
         return t
-    return TENSORS.to(t, compute)
+    return functional.to(t, compute)
 
 
 def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
@@ -296,7 +295,7 @@ def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
 def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
     args = settled(op, args)
     try:
-        results = op.body(TENSORS, *args)  # type: ignore[misc]
+        results = op.body(functional, *args)  # type: ignore[misc]
     except AttributeError:
         _check_tensors(op, args)
         raise

@@ -8,9 +8,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore import dtypes
+from gradcore import dtypes, functional
 from gradcore.autograd import forward, views
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, PROFILE, State, local
 from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, repeats, version_counter
@@ -62,7 +61,7 @@ def write(self: Any, result: Any, state: State | None = None, fills: bool = Fals
     if (recorded and result._dtype is not self._dtype and self._is_view()) or (
         not recorded and state.mode & GRAD and requires_grad(self)
     ):
-        return TENSORS.copy_(self, result)
+        return functional.copy_(self, result)
     self._device.kernels["copy_into"](self._array, result._array)
     edge = result._edge if recorded else None
     bump(self)
@@ -73,7 +72,7 @@ def write(self: Any, result: Any, state: State | None = None, fills: bool = Fals
             if not node.packed:
                 node.results = ((self._array, vc, vc.version, node.results[0][3]), *node.results[1:])
         if result._dtype is not self._dtype:
-            edge = TENSORS.to(result, self._dtype)._edge
+            edge = functional.to(result, self._dtype)._edge
         views.rebase(self, edge)
     if state.mode & DUAL:
         forward.write_tangents(self, result)
@@ -104,7 +103,7 @@ def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
     if state.mode & FUNCTIONS or overloaded(args):
         # Operations with a number and with a tensor (`fill_number_`, `fill_tensor_`) are one function for users.
         name = op.name.removesuffix("_").removesuffix("_number").removesuffix("_tensor")
-        return routed(op, args, getattr(TENSORS, f"{name}_"))
+        return routed(op, args, getattr(functional, f"{name}_"))
     with _uncast(state):
         if state.mode & PROFILE:
             return state.profiler.call(f"{op.name}_", args, _write_result, op, args, state)
@@ -192,7 +191,7 @@ def _original(self: Any) -> Any:
     for level in local.state.levels:  # tangents are overwritten too
         tangent = forward.tangent_of(self, level)
         if tangent is not None:
-            forward.attach(out, level, TENSORS.clone(tangent))
+            forward.attach(out, level, functional.clone(tangent))
     return out
 
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable, new, tensor_type
 from gradcore.backends.registry import CPU
@@ -127,7 +126,7 @@ def index_array(index: Any, device: Any) -> Any:
     """The array of an index tensor on `device`; indices come from anywhere."""
     if not isinstance(index, Variable):
         return index
-    return index._array if index._device.real is device.real else TENSORS.to(index, device)._array
+    return index._array if index._device.real is device.real else functional.to(index, device)._array
 
 
 #: What array libraries raise where they have no loop for a dtype, or no memory.

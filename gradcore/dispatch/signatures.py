@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable
 from gradcore.dispatch.fast_path import has_plain_call, lines_of, scope_of
@@ -248,7 +248,7 @@ def _of_any_number(op: Op) -> Callable[..., Any]:
     @overridable
     def call(*args: Any, **settings: Any) -> Any:
         def run(op: Op, args: tuple[Any, ...], state: Any) -> Any:
-            return op.body(TENSORS, *args, **settings)  # type: ignore[misc]
+            return op.body(functional, *args, **settings)  # type: ignore[misc]
 
         state = local.state
         return run(op, args, state) if state.mode <= GRAD else intercepted(op, args, run, state)

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.creation import arange, eye, full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.discrete import Binomial
@@ -114,7 +113,7 @@ class Categorical(OfCategories):
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._checked(value).long().unsqueeze(-1)
-        value, logs = TENSORS.broadcast_tensors(value, self.logits)
+        value, logs = functional.broadcast_tensors(value, self.logits)
         return logs.gather(-1, value[..., :1]).squeeze(-1)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
@@ -251,8 +250,8 @@ class Multinomial(OfCategories):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         drawn = self._categorical.sample((self.total_count, *sample_shape)).movedim(0, -1)
-        counts = TENSORS.zeros(self._extended_shape(sample_shape), dtype=self._param.dtype, device=drawn.device)
-        return counts.scatter_add_(-1, drawn, TENSORS.ones_like(drawn, dtype=counts.dtype))  # type: ignore[no-any-return]
+        counts = functional.zeros(self._extended_shape(sample_shape), dtype=self._param.dtype, device=drawn.device)
+        return counts.scatter_add_(-1, drawn, functional.ones_like(drawn, dtype=counts.dtype))  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, self._checked(value))

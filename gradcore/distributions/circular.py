@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import open_uniform
@@ -72,16 +71,16 @@ class VonMises(Distribution):
             k = self.concentration.to(dtypes.float64).expand(shape)
             tau = 1 + (1 + 4 * k**2).sqrt()
             rho = (tau - (2 * tau).sqrt()) / (2 * k)
-            r = TENSORS.where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
-            angle = TENSORS.zeros_like(k)
-            todo = TENSORS.ones_like(k, dtype=dtypes.bool_)
+            r = functional.where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
+            angle = functional.zeros_like(k)
+            todo = functional.ones_like(k, dtype=dtypes.bool_)
             while bool(todo.any()):
-                u1, u2, u3 = TENSORS.rand(3, *shape, dtype=k.dtype, device=k.device).clamp(min=1e-300)
+                u1, u2, u3 = functional.rand(3, *shape, dtype=k.dtype, device=k.device).clamp(min=1e-300)
                 z = (math.pi * u1).cos()
                 f = ((1 + r * z) / (r + z)).clamp(-1, 1)
                 c = k * (r - f)
                 accepted = (c * (2 - c) - u2 > 0) | ((c / u2).log() + 1 - c >= 0)
-                angle = TENSORS.where(todo & accepted, (u3 - 0.5).sign() * f.acos(), angle)
+                angle = functional.where(todo & accepted, (u3 - 0.5).sign() * f.acos(), angle)
                 todo = todo & ~accepted
             turned = (angle + math.pi + self.loc) % (2 * math.pi) - math.pi
             return turned.to(self.loc.dtype)  # type: ignore[no-any-return]
@@ -133,7 +132,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
     @property
     def _cut(self) -> Tensor:
         """The parameter where the formulas hold, another one where they do not."""
-        return TENSORS.where(self._outside, self._p, self._lims[0])  # type: ignore[no-any-return]
+        return functional.where(self._outside, self._p, self._lims[0])  # type: ignore[no-any-return]
 
     @property
     def _log_odds(self) -> Tensor:
@@ -141,7 +140,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         return p.log() - (-p).log1p()
 
     def _choose(self, formula: Tensor, series: Tensor) -> Tensor:
-        return TENSORS.where(self._outside, formula, series)  # type: ignore[no-any-return]
+        return functional.where(self._outside, formula, series)  # type: ignore[no-any-return]
 
     def _log_norm(self) -> Tensor:
         """The logarithm of the density's constant."""
@@ -170,7 +169,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
     def cdf(self, value: Tensor) -> Tensor:
         odds, x = self._log_odds, self._checked(value)
         found = self._choose((odds * x).expm1() / odds.expm1(), x + self._small_odds * x * (x - 1) / 2)
-        return TENSORS.where(x <= 0, 0.0, TENSORS.where(x >= 1, 1.0, found))  # type: ignore[no-any-return]
+        return functional.where(x <= 0, 0.0, functional.where(x >= 1, 1.0, found))  # type: ignore[no-any-return]
 
     def icdf(self, value: Tensor) -> Tensor:
         odds = self._log_odds
@@ -192,5 +191,5 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
 
     def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
         near = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
-        cut = TENSORS.where(near, x, self._lims[0] - 0.5)
-        return TENSORS.where(near, (cut.exp() - 1).abs().log() - cut.abs().log(), 0.5 * x + x.pow(2) / 24)  # type: ignore[no-any-return]
+        cut = functional.where(near, x, self._lims[0] - 0.5)
+        return functional.where(near, (cut.exp() - 1).abs().log() - cut.abs().log(), 0.5 * x + x.pow(2) / 24)  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.distributions import constraints
 from gradcore.distributions.categorical import Categorical
@@ -208,7 +208,7 @@ class MixtureSameFamily(Distribution):
             events = len(self._event_shape)
             index = chosen.reshape(*chosen.shape, *(1,) * (events + 1))
             index = index.expand(*chosen.shape, 1, *self._event_shape)
-            return TENSORS.gather(values, chosen.ndim, index).squeeze(chosen.ndim)  # type: ignore[no-any-return]
+            return functional.gather(values, chosen.ndim, index).squeeze(chosen.ndim)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"MixtureSameFamily(\n  {self._mixture_distribution},\n  {self._component_distribution})"

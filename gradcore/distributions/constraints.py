@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.linalg import cholesky_ex
 from gradcore.tensor import Tensor
 
@@ -433,22 +432,22 @@ def _is_corr_cholesky(x: Tensor) -> Tensor:
 
 
 def _is_square(x: Tensor) -> Tensor:
-    return TENSORS.full(x.shape[:-2], x.shape[-2] == x.shape[-1], dtype=dtypes.bool_, device=x.device)  # type: ignore[no-any-return]
+    return functional.full(x.shape[:-2], x.shape[-2] == x.shape[-1], dtype=dtypes.bool_, device=x.device)  # type: ignore[no-any-return]
 
 
 def _is_symmetric(x: Tensor) -> Tensor:
     square = _is_square(x)
-    return TENSORS.isclose(x, x.mT, atol=1e-6).flatten(-2).all(-1) if square.all() else square
+    return functional.isclose(x, x.mT, atol=1e-6).flatten(-2).all(-1) if square.all() else square
 
 
 def _is_positive_semidefinite(x: Tensor) -> Tensor:
     symmetric = _is_symmetric(x)
-    return symmetric if TENSORS.holds_anywhere(~symmetric) else TENSORS.linalg_eigvalsh(x).ge(0).all(-1)
+    return symmetric if functional.holds_anywhere(~symmetric) else functional.linalg_eigvalsh(x).ge(0).all(-1)
 
 
 def _is_positive_definite(x: Tensor) -> Tensor:
     symmetric = _is_symmetric(x)
-    return symmetric if TENSORS.holds_anywhere(~symmetric) else cholesky_ex(x).info.eq(0)
+    return symmetric if functional.holds_anywhere(~symmetric) else cholesky_ex(x).info.eq(0)
 
 
 def _is_one_hot(x: Tensor) -> Tensor:
@@ -503,7 +502,7 @@ class cat(_Parts):
     def check(self, value: Tensor) -> Tensor:
         """Which parts belong to their sets."""
         parts = value.split(self.lengths, self.dim)
-        return TENSORS.cat([c.check(part) for c, part in zip(self.cseq, parts, strict=True)], self.dim)  # type: ignore[no-any-return]
+        return functional.cat([c.check(part) for c, part in zip(self.cseq, parts, strict=True)], self.dim)  # type: ignore[no-any-return]
 
 
 class stack(_Parts):
@@ -533,7 +532,7 @@ class stack(_Parts):
     def check(self, value: Tensor) -> Tensor:
         """Which slices belong to their sets."""
         slices = value.unbind(self.dim)
-        return TENSORS.stack([c.check(part) for c, part in zip(self.cseq, slices, strict=True)], self.dim)  # type: ignore[no-any-return]
+        return functional.stack([c.check(part) for c, part in zip(self.cseq, slices, strict=True)], self.dim)  # type: ignore[no-any-return]
 
 
 _Simplex = _vectors("Simplex", 1, _is_on_simplex)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import LOG_2PI, Distribution, ExponentialFamily, Parameter, broadcast_all
@@ -20,7 +20,7 @@ __all__ = ["Cauchy", "Exponential", "GeneralizedPareto", "Laplace", "Normal", "U
 def random(kind: str, distribution: Distribution, sample_shape: Sequence[int], like: Tensor) -> Tensor:
     """Uniform (``"rand"``) or normal (``"randn"``) numbers in the shape of a distribution's samples."""
     shape = distribution._extended_shape(sample_shape)
-    return getattr(TENSORS, kind)(*shape, dtype=like.dtype, device=like.device)  # type: ignore[no-any-return]
+    return getattr(functional, kind)(*shape, dtype=like.dtype, device=like.device)  # type: ignore[no-any-return]
 
 
 def open_uniform(distribution: Distribution, sample_shape: Sequence[int], like: Tensor) -> Tensor:
@@ -239,7 +239,7 @@ class Exponential(ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        return TENSORS.zeros_like(self.rate)  # type: ignore[no-any-return]
+        return functional.zeros_like(self.rate)  # type: ignore[no-any-return]
 
     @property
     def stddev(self) -> Tensor:
@@ -251,7 +251,7 @@ class Exponential(ExponentialFamily):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        return TENSORS.empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate  # type: ignore[no-any-return]
+        return functional.empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         return self.rate.log() - self.rate * self._checked(value)
@@ -370,7 +370,7 @@ class GeneralizedPareto(Distribution):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        upper = TENSORS.where(
+        upper = functional.where(
             self.concentration < 0, self.loc - self.scale / self.concentration, full_like(self.loc, math.inf)
         )
         return constraints.interval(self.loc, upper)
@@ -378,13 +378,13 @@ class GeneralizedPareto(Distribution):
     @property
     def _is_exponential(self) -> Tensor:
         """Where the tail is that of an exponential distribution."""
-        return TENSORS.isclose(self.concentration, TENSORS.zeros_like(self.concentration))  # type: ignore[no-any-return]
+        return functional.isclose(self.concentration, functional.zeros_like(self.concentration))  # type: ignore[no-any-return]
 
     def _of(self, limit: Tensor, slope: Tensor, formula: Any) -> Tensor:
         """A formula of the concentration; where that is nearly zero, its limit there and its slope."""
-        k = TENSORS.where(self._is_exponential, TENSORS.ones_like(self.concentration), self.concentration)
+        k = functional.where(self._is_exponential, functional.ones_like(self.concentration), self.concentration)
         near = limit + self.concentration * slope
-        return TENSORS.where(self._is_exponential, near, formula(k))  # type: ignore[no-any-return]
+        return functional.where(self._is_exponential, near, formula(k))  # type: ignore[no-any-return]
 
     def _z(self, x: Tensor) -> Tensor:
         return (x - self.loc) / self.scale
@@ -415,15 +415,15 @@ class GeneralizedPareto(Distribution):
     @property
     def mean(self) -> Tensor:
         k = self.concentration
-        inside = TENSORS.where(k < 1, k, TENSORS.zeros_like(k))
-        return TENSORS.where(k < 1, self.loc + self.scale / (1 - inside), full_like(k, math.inf))  # type: ignore[no-any-return]
+        inside = functional.where(k < 1, k, functional.zeros_like(k))
+        return functional.where(k < 1, self.loc + self.scale / (1 - inside), full_like(k, math.inf))  # type: ignore[no-any-return]
 
     @property
     def variance(self) -> Tensor:
         k = self.concentration
-        inside = TENSORS.where(k < 0.5, k, TENSORS.zeros_like(k))
+        inside = functional.where(k < 0.5, k, functional.zeros_like(k))
         found = self.scale**2 / ((1 - inside) ** 2 * (1 - 2 * inside))
-        return TENSORS.where(k < 0.5, found, full_like(k, math.inf))  # type: ignore[no-any-return]
+        return functional.where(k < 0.5, found, full_like(k, math.inf))  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import ExponentialFamily, Parameter, broadcast_all
 from gradcore.distributions.probabilities import WithProbabilities
@@ -74,7 +74,7 @@ class Bernoulli(WithProbabilities, ExponentialFamily):
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
-        return (TENSORS.logit(self.probs),)
+        return (functional.logit(self.probs),)
 
     def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return x.exp().log1p()
@@ -103,7 +103,7 @@ class Geometric(WithProbabilities):
 
     def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
         self._of_probabilities(probs, logits, validate_args)
-        if self._validate_args and probs is not None and TENSORS.holds_anywhere(~(self.probs > 0)):
+        if self._validate_args and probs is not None and functional.holds_anywhere(~(self.probs > 0)):
             raise ValueError(
                 f"Expected parameter probs (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r} to be "
                 f"positive but found invalid values:\n{self.probs!r}"
@@ -115,7 +115,7 @@ class Geometric(WithProbabilities):
 
     @property
     def mode(self) -> Tensor:
-        return TENSORS.zeros_like(self.probs)  # type: ignore[no-any-return]
+        return functional.zeros_like(self.probs)  # type: ignore[no-any-return]
 
     @property
     def variance(self) -> Tensor:
@@ -123,12 +123,12 @@ class Geometric(WithProbabilities):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         probs = self.probs.detach()
-        u = TENSORS.rand(*self._extended_shape(sample_shape), dtype=probs.dtype, device=probs.device)
+        u = functional.rand(*self._extended_shape(sample_shape), dtype=probs.dtype, device=probs.device)
         return (u.clamp(min=finfo(probs.dtype).tiny).log() / (-probs).log1p()).floor()  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         value, probs = broadcast_all(self._checked(value), self.probs)
-        return TENSORS.xlog1py(value, -probs.masked_fill((probs == 1) & (value == 0), 0)) + self.probs.log()  # type: ignore[no-any-return]
+        return functional.xlog1py(value, -probs.masked_fill((probs == 1) & (value == 0), 0)) + self.probs.log()  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         return _cross_entropy(self.logits, self.probs) / self.probs  # type: ignore[no-any-return]
@@ -277,7 +277,7 @@ class NegativeBinomial(_OfTrials):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        rate = TENSORS.log_standard_gamma(self.total_count.detach().expand(shape)) + self.logits.detach()
+        rate = functional.log_standard_gamma(self.total_count.detach().expand(shape)) + self.logits.detach()
         return poisson(rate.exp())
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -329,7 +329,7 @@ class Poisson(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         rate, value = broadcast_all(self.rate, self._checked(value))
-        return TENSORS.xlogy(value, rate) - rate - (value + 1).lgamma()  # type: ignore[no-any-return]
+        return functional.xlogy(value, rate) - rate - (value + 1).lgamma()  # type: ignore[no-any-return]
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:

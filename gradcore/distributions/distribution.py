@@ -8,8 +8,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.autograd.gradients import grad
 from gradcore.creation import tensor
@@ -32,7 +31,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     first = next((v for v in values if isinstance(v, Tensor)), None)
     options = {"dtype": dtypes.get_default_dtype()} if first is None else {"dtype": first.dtype, "device": first.device}
     made = [v if isinstance(v, Tensor) else tensor(v, **options) for v in values]
-    return tuple(TENSORS.broadcast_tensors(*made))
+    return tuple(functional.broadcast_tensors(*made))
 
 
 class lazy_property(functools.cached_property):  # type: ignore[type-arg]
@@ -108,7 +107,7 @@ class Distribution(ShortErrors):
             if constraints.is_dependent(constraint) or computed:
                 continue  # cannot be checked, or not given but made of what is
             value = getattr(self, name)
-            if isinstance(value, Tensor) and TENSORS.holds_anywhere(~constraint.check(value)):
+            if isinstance(value, Tensor) and functional.holds_anywhere(~constraint.check(value)):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
                     f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value!r}"
@@ -230,7 +229,7 @@ class Distribution(ShortErrors):
 
     def perplexity(self) -> Tensor:
         """The exponential of the entropy."""
-        return TENSORS.exp(self.entropy())  # type: ignore[no-any-return]
+        return functional.exp(self.entropy())  # type: ignore[no-any-return]
 
     # -- checks ----------------------------------------------------------------------------------------------
 
@@ -258,7 +257,7 @@ class Distribution(ShortErrors):
                 stacklevel=2,
             )
             return
-        if support is not None and TENSORS.holds_anywhere(~support.check(value)):
+        if support is not None and functional.holds_anywhere(~support.check(value)):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
                 f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value!r}"
@@ -323,7 +322,7 @@ class ExponentialFamily(Distribution):
 
 def log_beta(*concentrations: Tensor) -> Tensor:
     """The logarithm of the beta function of two or more numbers."""
-    return sum(TENSORS.lgamma(c) for c in concentrations) - TENSORS.lgamma(sum(concentrations))  # type: ignore[no-any-return]
+    return sum(functional.lgamma(c) for c in concentrations) - functional.lgamma(sum(concentrations))  # type: ignore[no-any-return]
 
 
 LOG_2PI = math.log(2 * math.pi)

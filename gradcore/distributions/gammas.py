@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import random
@@ -24,7 +24,7 @@ __all__ = ["Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "StudentT"]
 
 def log_gammas(concentration: Tensor, shape: Sequence[int]) -> Tensor:
     """Logarithms of gamma numbers of the scale 1, of a shape to which their parameters are expanded."""
-    return TENSORS.log_standard_gamma(concentration.expand(*shape))  # type: ignore[no-any-return]
+    return functional.log_standard_gamma(concentration.expand(*shape))  # type: ignore[no-any-return]
 
 
 class Gamma(ExponentialFamily):
@@ -76,10 +76,10 @@ class Gamma(ExponentialFamily):
     def log_prob(self, value: Tensor) -> Tensor:
         a, rate = self.concentration, self.rate
         self._checked(value)
-        return TENSORS.xlogy(a, rate) + TENSORS.xlogy(a - 1, value) - rate * value - a.lgamma()  # type: ignore[no-any-return]
+        return functional.xlogy(a, rate) + functional.xlogy(a - 1, value) - rate * value - a.lgamma()  # type: ignore[no-any-return]
 
     def cdf(self, value: Tensor) -> Tensor:
-        return TENSORS.igamma(self.concentration, self.rate * self._checked(value))  # type: ignore[no-any-return]
+        return functional.igamma(self.concentration, self.rate * self._checked(value))  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         a = self.concentration
@@ -152,7 +152,7 @@ class Beta(ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        return _mode_of_shares(TENSORS.stack([self.concentration1, self.concentration0], -1))[..., 0]
+        return _mode_of_shares(functional.stack([self.concentration1, self.concentration0], -1))[..., 0]
 
     @property
     def variance(self) -> Tensor:
@@ -168,7 +168,7 @@ class Beta(ExponentialFamily):
     def log_prob(self, value: Tensor) -> Tensor:
         a, b = self.concentration1, self.concentration0
         self._checked(value)
-        return TENSORS.xlogy(a - 1, value) + TENSORS.xlog1py(b - 1, -value) - log_beta(a, b)  # type: ignore[no-any-return]
+        return functional.xlogy(a - 1, value) + functional.xlog1py(b - 1, -value) - log_beta(a, b)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
@@ -188,8 +188,8 @@ def _mode_of_shares(concentration: Tensor) -> Tensor:
     excess = (concentration - 1).clamp(min=0.0)
     mode = excess / excess.sum(-1, True)
     corner = (concentration < 1).all(-1, keepdim=True)
-    all_of_it = TENSORS.zeros_like(mode).scatter(-1, concentration.argmax(-1, keepdim=True), 1.0)
-    return TENSORS.where(corner, all_of_it, mode)  # type: ignore[no-any-return]
+    all_of_it = functional.zeros_like(mode).scatter(-1, concentration.argmax(-1, keepdim=True), 1.0)
+    return functional.where(corner, all_of_it, mode)  # type: ignore[no-any-return]
 
 
 class Dirichlet(ExponentialFamily):
@@ -239,7 +239,7 @@ class Dirichlet(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._checked(value)
-        return TENSORS.xlogy(self.concentration - 1.0, value).sum(-1) - self._log_normalizer(self.concentration)  # type: ignore[no-any-return]
+        return functional.xlogy(self.concentration - 1.0, value).sum(-1) - self._log_normalizer(self.concentration)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         total = self.concentration.sum(-1)
@@ -288,7 +288,7 @@ class StudentT(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return TENSORS.where(self.df > 1, self.loc, full_like(self.loc, math.nan))  # type: ignore[no-any-return]
+        return functional.where(self.df > 1, self.loc, full_like(self.loc, math.nan))  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
@@ -297,8 +297,8 @@ class StudentT(Distribution):
     @property
     def variance(self) -> Tensor:
         finite = self.scale.pow(2) * self.df / (self.df - 2)
-        infinite = TENSORS.where(self.df > 1, full_like(self.df, math.inf), full_like(self.df, math.nan))
-        return TENSORS.where(self.df > 2, finite, infinite)  # type: ignore[no-any-return]
+        infinite = functional.where(self.df > 1, full_like(self.df, math.inf), full_like(self.df, math.nan))
+        return functional.where(self.df > 2, finite, infinite)  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -345,18 +345,18 @@ class FisherSnedecor(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return TENSORS.where(self.df2 > 2, self.df2 / (self.df2 - 2), full_like(self.df2, math.nan))  # type: ignore[no-any-return]
+        return functional.where(self.df2 > 2, self.df2 / (self.df2 - 2), full_like(self.df2, math.nan))  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
         mode = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
-        return TENSORS.where(self.df1 > 2, mode, full_like(mode, math.nan))  # type: ignore[no-any-return]
+        return functional.where(self.df1 > 2, mode, full_like(mode, math.nan))  # type: ignore[no-any-return]
 
     @property
     def variance(self) -> Tensor:
         a, b = self.df1, self.df2
         variance = 2 * b.pow(2) * (a + b - 2) / (a * (b - 2).pow(2) * (b - 4))
-        return TENSORS.where(b > 4, variance, full_like(b, math.nan))  # type: ignore[no-any-return]
+        return functional.where(b > 4, variance, full_like(b, math.nan))  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import arange, full_like
 from gradcore.distributions.categorical import Categorical, OneHotCategorical
 from gradcore.distributions.circular import ContinuousBernoulli
@@ -114,7 +114,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
 
 
 def _infinite_unless(condition: Tensor, value: Tensor) -> Tensor:
-    return TENSORS.where(condition, value, math.inf)  # type: ignore[no-any-return]
+    return functional.where(condition, value, math.inf)  # type: ignore[no-any-return]
 
 
 # -- of one family ----------------------------------------------------------------------------------------------------
@@ -139,10 +139,10 @@ def _of_families(p: Any, q: Any) -> Tensor:
 def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
     one = p.probs * (F.softplus(-q.logits) - F.softplus(-p.logits))
     zero = (1 - p.probs) * (F.softplus(q.logits) - F.softplus(p.logits))
-    one = TENSORS.where(q.probs == 0, math.inf, one)
-    one = TENSORS.where(p.probs == 0, 0.0, one)
-    zero = TENSORS.where(q.probs == 1, math.inf, zero)
-    return one + TENSORS.where(p.probs == 1, 0.0, zero)  # type: ignore[no-any-return]
+    one = functional.where(q.probs == 0, math.inf, one)
+    one = functional.where(p.probs == 0, 0.0, one)
+    zero = functional.where(q.probs == 1, math.inf, zero)
+    return one + functional.where(p.probs == 1, 0.0, zero)  # type: ignore[no-any-return]
 
 
 @register_kl(Beta, Beta)
@@ -163,8 +163,8 @@ def _binomial(p: Binomial, q: Binomial) -> Tensor:
 @register_kl(Categorical, Categorical)
 def _categorical(p: Categorical, q: Categorical) -> Tensor:
     t = p.probs * (p.logits - q.logits)
-    t = TENSORS.where((q.probs == 0).expand(t.shape), math.inf, t)
-    return TENSORS.where((p.probs == 0).expand(t.shape), 0.0, t).sum(-1)  # type: ignore[no-any-return]
+    t = functional.where((q.probs == 0).expand(t.shape), math.inf, t)
+    return functional.where((p.probs == 0).expand(t.shape), 0.0, t).sum(-1)  # type: ignore[no-any-return]
 
 
 @register_kl(OneHotCategorical, OneHotCategorical)
@@ -272,7 +272,7 @@ def _spread(p: Any) -> Tensor:
     """A factor of the covariance, square or wider than high."""
     if isinstance(p, MultivariateNormal):
         return p._unbroadcasted_scale_tril
-    return TENSORS.cat([p.cov_factor, p.cov_diag.sqrt().diag_embed()], -1)  # type: ignore[no-any-return]
+    return functional.cat([p.cov_factor, p.cov_diag.sqrt().diag_embed()], -1)  # type: ignore[no-any-return]
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
@@ -435,8 +435,8 @@ def _pareto_normal(p: Pareto, q: Normal) -> Tensor:
 def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
     a, b = q.concentration1 - 1, q.concentration0 - 1
     width = p.high - p.low
-    below = (TENSORS.xlogy(p.high, p.high) - TENSORS.xlogy(p.low, p.low)) / width - 1
-    rest = (TENSORS.xlogy(1 - p.low, 1 - p.low) - TENSORS.xlogy(1 - p.high, 1 - p.high)) / width - 1
+    below = (functional.xlogy(p.high, p.high) - functional.xlogy(p.low, p.low)) / width - 1
+    rest = (functional.xlogy(1 - p.low, 1 - p.low) - functional.xlogy(1 - p.high, 1 - p.high)) / width - 1
     value = log_beta(q.concentration1, q.concentration0) - width.log() - a * below - b * rest
     return _infinite_unless((p.low >= 0) & (p.high <= 1), value)
 
@@ -449,7 +449,7 @@ def _uniform_exponential(p: Uniform, q: Exponential) -> Tensor:
 @register_kl(Uniform, Gamma)
 def _uniform_gamma(p: Uniform, q: Gamma) -> Tensor:
     width = p.high - p.low
-    mean_log = (TENSORS.xlogy(p.high, p.high) - TENSORS.xlogy(p.low, p.low)) / width - 1
+    mean_log = (functional.xlogy(p.high, p.high) - functional.xlogy(p.low, p.low)) / width - 1
     k = q.concentration
     value = -width.log() + k.lgamma() - k * q.rate.log() + (1 - k) * mean_log + q.rate * p.mean
     return _infinite_unless(p.low >= 0, value)
@@ -464,7 +464,7 @@ def _uniform_gumbel(p: Uniform, q: Gumbel) -> Tensor:
 @register_kl(Uniform, Pareto)
 def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
     width = p.high - p.low
-    mean_log = (TENSORS.xlogy(p.high, p.high) - TENSORS.xlogy(p.low, p.low)) / width - 1
+    mean_log = (functional.xlogy(p.high, p.high) - functional.xlogy(p.low, p.low)) / width - 1
     value = mean_log * (q.alpha + 1) - q.alpha.log() - q.alpha * q.scale.log() - width.log()
     return _infinite_unless(p.low >= q.scale, value)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import arange
 from gradcore.distributions import constraints
@@ -58,10 +58,10 @@ class LKJCholesky(Distribution):
             rows = Beta(before[1:] / 2, like.unsqueeze(-1) + (self.dim - 1 - before[1:]) / 2, validate_args=False)
             squares = rows.sample(sample_shape)
             shape = self._extended_shape(sample_shape)
-            direction = TENSORS.randn(*shape, dtype=like.dtype, device=like.device).tril(-1)[..., 1:, :]
+            direction = functional.randn(*shape, dtype=like.dtype, device=like.device).tril(-1)[..., 1:, :]
             direction = direction / direction.norm(dim=-1, keepdim=True)
             below = squares.sqrt().unsqueeze(-1) * direction
-            factor = TENSORS.zeros(shape, dtype=like.dtype, device=like.device)
+            factor = functional.zeros(shape, dtype=like.dtype, device=like.device)
             factor[..., 1:, :] = below
             diagonal = (1 - factor.square().sum(-1)).clamp(min=finfo(like.dtype).tiny).sqrt()
             return factor + diagonal.diag_embed()  # type: ignore[no-any-return]
@@ -112,7 +112,7 @@ class Wishart(OfCovariance, ExponentialFamily):
     ) -> None:
         name, matrix = the_given(covariance_matrix, precision_matrix, scale_tril)
         check_matrix("scale_tril", matrix)  # whichever it is, as in PyTorch
-        df = df if isinstance(df, Tensor) else TENSORS.as_tensor(df, dtype=matrix.dtype, device=matrix.device)
+        df = df if isinstance(df, Tensor) else functional.as_tensor(df, dtype=matrix.dtype, device=matrix.device)
         batch = broadcast_shapes(matrix.shape[:-2], df.shape)
         self.df = df.expand(batch)
         self._event_shape = matrix.shape[-2:]
@@ -143,7 +143,7 @@ class Wishart(OfCovariance, ExponentialFamily):
         shape = self._extended_shape(sample_shape)
         degrees = self.df.unsqueeze(-1) - arange(n, dtype=self.df.dtype, device=self.df.device)
         diagonal = (0.5 * (log_gammas(degrees / 2, shape[:-1]) + math.log(2))).exp()
-        normal = TENSORS.randn(*shape, dtype=diagonal.dtype, device=diagonal.device)
+        normal = functional.randn(*shape, dtype=diagonal.dtype, device=diagonal.device)
         factor = self._unbroadcasted_scale_tril @ (normal.tril(-1) + diagonal.diag_embed())
         return factor @ factor.mT  # type: ignore[no-any-return]
 
@@ -151,7 +151,7 @@ class Wishart(OfCovariance, ExponentialFamily):
         n, half = self._event_shape[-1], self.df / 2
         self._checked(value)
         normalizer = self.df * (0.5 * n * math.log(2) + half_log_det(self._unbroadcasted_scale_tril)) + half.mvlgamma(n)
-        trace = TENSORS.cholesky_solve(value, self._unbroadcasted_scale_tril).diagonal(0, -2, -1).sum(-1)
+        trace = functional.cholesky_solve(value, self._unbroadcasted_scale_tril).diagonal(0, -2, -1).sum(-1)
         return (half - (n + 1) / 2) * slogdet(value).logabsdet - 0.5 * trace - normalizer  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import eye
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import random
@@ -255,7 +255,7 @@ class LowRankMultivariateNormal(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         rank = self.cov_factor.shape[-1]
         shape = (*sample_shape, *self._batch_shape, rank, 1)
-        shared = TENSORS.randn(*shape, dtype=self.loc.dtype, device=self.loc.device)
+        shared = functional.randn(*shape, dtype=self.loc.dtype, device=self.loc.device)
         own = random("randn", self, sample_shape, self.loc)
         return self.loc + (self.cov_factor @ shared).squeeze(-1) + self.cov_diag.sqrt() * own  # type: ignore[no-any-return]
 

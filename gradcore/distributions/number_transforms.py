@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.distributions.transform import Transform, sum_rightmost, with_dims
@@ -179,7 +179,7 @@ class PowerTransform(Transform):
 
     def __init__(self, exponent: Any, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
-        self.exponent = exponent if isinstance(exponent, Tensor) else TENSORS.as_tensor(exponent)
+        self.exponent = exponent if isinstance(exponent, Tensor) else functional.as_tensor(exponent)
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         return self if self._cache_size == cache_size else PowerTransform(self.exponent, cache_size)
@@ -267,7 +267,7 @@ class AffineTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         scale = self.scale
-        slope = scale.abs().log() if isinstance(scale, Tensor) else TENSORS.full_like(x, math.log(abs(scale)))
+        slope = scale.abs().log() if isinstance(scale, Tensor) else functional.full_like(x, math.log(abs(scale)))
         return sum_rightmost(slope.expand(broadcast_shapes(x.shape, slope.shape)), self._event_dim)  # type: ignore[no-any-return]
 
     def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:

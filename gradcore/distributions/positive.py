@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import Cauchy, Exponential, Normal, Uniform
@@ -134,11 +134,11 @@ class _Half(_OfBase):
 
     @property
     def mode(self) -> Tensor:
-        return TENSORS.zeros_like(self.scale)  # type: ignore[no-any-return]
+        return functional.zeros_like(self.scale)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         logs = self.base_dist.log_prob(self._checked(value)) + math.log(2)
-        return TENSORS.where(TENSORS.as_tensor(value) >= 0, logs, -math.inf)  # type: ignore[no-any-return]
+        return functional.where(functional.as_tensor(value) >= 0, logs, -math.inf)  # type: ignore[no-any-return]
 
     def cdf(self, value: Tensor) -> Tensor:
         return 2 * self.base_dist.cdf(self._checked(value)) - 1  # type: ignore[no-any-return]
@@ -235,7 +235,8 @@ class Gumbel(TransformedDistribution):
         info = finfo(self.loc.dtype)
         base = Uniform(full_like(self.loc, info.tiny), full_like(self.loc, 1 - info.eps), validate_args=validate_args)
         log = ExpTransform().inv
-        steps = [log, AffineTransform(0, -TENSORS.ones_like(self.scale)), log, AffineTransform(self.loc, -self.scale)]
+        flip, shift = AffineTransform(0, -functional.ones_like(self.scale)), AffineTransform(self.loc, -self.scale)
+        steps = [log, flip, log, shift]
         super().__init__(base, steps, validate_args=validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -285,7 +286,7 @@ class InverseGamma(TransformedDistribution):
 
     def __init__(self, concentration: Parameter, rate: Parameter, validate_args: bool | None = None) -> None:
         base = Gamma(concentration, rate, validate_args=validate_args)
-        super().__init__(base, PowerTransform(-TENSORS.ones_like(base.rate)), validate_args=validate_args)
+        super().__init__(base, PowerTransform(-functional.ones_like(base.rate)), validate_args=validate_args)
 
     @property
     def concentration(self) -> Tensor:
@@ -300,7 +301,7 @@ class InverseGamma(TransformedDistribution):
     @property
     def mean(self) -> Tensor:
         a = self.concentration
-        return TENSORS.where(a > 1, self.rate / (a - 1), math.inf)  # type: ignore[no-any-return]
+        return functional.where(a > 1, self.rate / (a - 1), math.inf)  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
@@ -309,7 +310,7 @@ class InverseGamma(TransformedDistribution):
     @property
     def variance(self) -> Tensor:
         a = self.concentration
-        return TENSORS.where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)  # type: ignore[no-any-return]
+        return functional.where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         a = self.concentration
@@ -439,7 +440,7 @@ class Weibull(TransformedDistribution):
 
     def __init__(self, scale: Parameter, concentration: Parameter, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
-        base = Exponential(TENSORS.ones_like(self.scale), validate_args=validate_args)
+        base = Exponential(functional.ones_like(self.scale), validate_args=validate_args)
         steps = [PowerTransform(self.concentration.reciprocal()), AffineTransform(0, self.scale)]
         super().__init__(base, steps, validate_args=validate_args)
 

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.size import Size
@@ -273,7 +273,7 @@ class ComposeTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.parts:
-            return TENSORS.zeros_like(x)  # type: ignore[no-any-return]
+            return functional.zeros_like(x)  # type: ignore[no-any-return]
         points = [x]
         for part in self.parts[:-1]:
             points.append(part(points[-1]))

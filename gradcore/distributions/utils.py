@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.creation import ones, zeros
 from gradcore.distributions.distribution import broadcast_all, lazy_property
 from gradcore.distributions.probabilities import inside as clamp_probs
@@ -106,4 +105,4 @@ def _standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
 
 def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
     """The sum over that many of the last dims."""
-    return value if not dim else TENSORS.sum(value, tuple(range(-dim, 0)))
+    return value if not dim else functional.sum(value, tuple(range(-dim, 0)))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import arange, eye, tril_indices
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
@@ -300,7 +300,7 @@ class CatTransform(_OfParts):
         return x.split(self.lengths, self.dim)
 
     def _join(self, parts: Sequence[Tensor]) -> Tensor:
-        return TENSORS.cat(parts, self.dim)  # type: ignore[no-any-return]
+        return functional.cat(parts, self.dim)  # type: ignore[no-any-return]
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         logs: list[Any] = []
@@ -308,7 +308,7 @@ class CatTransform(_OfParts):
             logs.append(sum_rightmost(t.log_abs_det_jacobian(before, after), self.event_dim - t.event_dim))
         dim = self.dim - x.ndim if self.dim >= 0 else self.dim
         dim += self.event_dim
-        return TENSORS.cat(logs, dim) if dim < 0 else sum(logs)  # type: ignore[no-any-return]
+        return functional.cat(logs, dim) if dim < 0 else sum(logs)  # type: ignore[no-any-return]
 
 
 class StackTransform(_OfParts):
@@ -346,7 +346,7 @@ class StackTransform(_OfParts):
         return x.unbind(self.dim)
 
     def _join(self, parts: Sequence[Tensor]) -> Tensor:
-        return TENSORS.stack(parts, self.dim)  # type: ignore[no-any-return]
+        return functional.stack(parts, self.dim)  # type: ignore[no-any-return]
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         pairs = zip(self.transforms, self._split(x), self._split(y), strict=True)

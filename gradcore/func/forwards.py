@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from gradcore import functional
 from gradcore.autograd.batch_dims import basis, mapped
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.forward import Level, primal, tangent_of
 from gradcore.autograd.forward_ad import make_dual
 from gradcore.creation import zeros_like
@@ -192,8 +192,8 @@ def _last(columns: Tensor | None, out: Tensor, t: Tensor) -> Tensor:
     """The columns of one block of a Jacobian, along the first dim, as a tensor of shape ``out.shape + t.shape``."""
     shape = (*out.shape, *t.shape)
     if columns is None:
-        return TENSORS.new_zeros(out, shape)  # type: ignore[no-any-return]
-    return TENSORS.reshape(TENSORS.movedim(columns, 0, -1), shape)  # type: ignore[no-any-return]
+        return functional.new_zeros(out, shape)  # type: ignore[no-any-return]
+    return functional.reshape(functional.movedim(columns, 0, -1), shape)  # type: ignore[no-any-return]
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_flatten, tree_unflatten
 
@@ -59,7 +59,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
         copies: dict[int, tuple[Tensor, Tensor]] = {}
         for leaf in leaves:
             if isinstance(leaf, Tensor) and id(leaf) not in copies:
-                copies[id(leaf)] = leaf, TENSORS.clone(leaf)
+                copies[id(leaf)] = leaf, functional.clone(leaf)
         own = [copies[id(leaf)][1] if id(leaf) in copies else leaf for leaf in leaves]
         args, kwargs = tree_unflatten(own, structure)
         result = func(*args, **kwargs)

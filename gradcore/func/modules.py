@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _stacked(states: list[Any]) -> dict[str, Tensor]:
         tensors = [state[name] for state in states]
         if len({t.requires_grad for t in tensors}) > 1:
             raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
-        stacked[name] = TENSORS.stack(tensors)
+        stacked[name] = functional.stack(tensors)
         if tensors[0].requires_grad:
             stacked[name] = stacked[name].detach().requires_grad_()
     return stacked

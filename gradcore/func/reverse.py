@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradcore import functional
 from gradcore.autograd.batch_dims import basis, mapped
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.creation import zeros_like
 from gradcore.func.levels import (
     Argnums,
@@ -233,7 +233,7 @@ def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | 
     for start in range(0, count, step):
         rows = basis(out, start, min(start + step, count))
         if chunk_size == 1:  # without a batch: backward may do what a batch cannot
-            chunks.append([TENSORS.unsqueeze(t, 0) for t in pull(TENSORS.select(rows, 0, 0))])
+            chunks.append([functional.unsqueeze(t, 0) for t in pull(functional.select(rows, 0, 0))])
         else:
             chunks.append(mapped(pull, [rows], rows.shape[0], "error"))
     return [list(column) for column in zip(*chunks, strict=True)] if chunks else [[] for _ in ins]
@@ -243,5 +243,5 @@ def _joined(rows: Sequence[Tensor], out: Tensor, t: Tensor) -> Tensor:
     """The rows of one block of a Jacobian as a tensor of shape ``out.shape + t.shape``."""
     shape = (*out.shape, *t.shape)
     if not rows:
-        return TENSORS.new_zeros(t, shape)  # type: ignore[no-any-return]
-    return TENSORS.reshape(rows[0] if len(rows) == 1 else TENSORS.cat(rows), shape)  # type: ignore[no-any-return]
+        return functional.new_zeros(t, shape)  # type: ignore[no-any-return]
+    return functional.reshape(rows[0] if len(rows) == 1 else functional.cat(rows), shape)  # type: ignore[no-any-return]

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from gradcore import functional
 from gradcore.autograd.batch_dims import add_batch_dim, remove_batch_dim, running
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.backends.vmap import VmapLevel
 from gradcore.func.levels import check_randomness
 from gradcore.random import get_rng_state, set_rng_state
@@ -222,7 +222,10 @@ def _chunks(
         if start >= size:
             return
         count = min(chunk_size, size - start)
-        yield [t if d is None else TENSORS.narrow(t, d, start, count) for t, d in zip(flat, dims, strict=True)], count
+        yield (
+            [t if d is None else functional.narrow(t, d, start, count) for t, d in zip(flat, dims, strict=True)],
+            count,
+        )
 
 
 def _rejoined(results: Sequence[Any], out_dims: Any) -> Any:
@@ -232,7 +235,7 @@ def _rejoined(results: Sequence[Any], out_dims: Any) -> Any:
     places = _places(out_dims, structure)
     assert places is not None
     joined = [
-        parts[0] if place is None else TENSORS.cat(list(parts), place)
+        parts[0] if place is None else functional.cat(list(parts), place)
         for place, *parts in zip(places, *(leaves for leaves, _ in flat), strict=True)
     ]
     return tree_unflatten(joined, structure)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.nn import functional as F
 from gradcore.nn.containers import ModuleList, Sequential
 from gradcore.nn.linear import Linear
@@ -118,7 +118,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         column, found = target, []
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
             inside = (target >= low) & (target < high)
-            column = TENSORS.where(inside, self.shortlist_size + i, column)
+            column = functional.where(inside, self.shortlist_size + i, column)
             rows = inside.nonzero().squeeze(1)
             if rows.numel():
                 logs = F.log_softmax(self.tail[i](x.index_select(0, rows)), 1)
@@ -163,7 +163,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         groups = [head[:, : self.shortlist_size]]
         for i, tail in enumerate(self.tail, start=self.shortlist_size):
             groups.append(F.log_softmax(tail(input), 1) + head[:, i : i + 1])
-        return TENSORS.cat(groups, 1)  # type: ignore[no-any-return]
+        return functional.cat(groups, 1)  # type: ignore[no-any-return]
 
     def predict(self, input: Tensor) -> Tensor:
         """The class with the highest probability, for each sample.

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.nn.module_factory import ntuple
 from gradcore.tensor import Tensor
 
@@ -41,7 +41,9 @@ def _of_input(n: int) -> Callable[..., Tensor]:
         groups: int = 1,
     ) -> Tensor:
         settings = _settings(n, stride, padding, dilation)
-        found: Tensor = TENSORS.conv_input(grad_output, TENSORS.conj(weight), tuple(input_size)[2:], *settings, groups)
+        found: Tensor = functional.conv_input(
+            grad_output, functional.conj(weight), tuple(input_size)[2:], *settings, groups
+        )
         return found
 
     return _documented(
@@ -60,7 +62,9 @@ def _of_weight(n: int) -> Callable[..., Tensor]:
         groups: int = 1,
     ) -> Tensor:
         settings = _settings(n, stride, padding, dilation)
-        found: Tensor = TENSORS.conv_weight(TENSORS.conj(input), grad_output, tuple(weight_size)[2:], *settings, groups)
+        found: Tensor = functional.conv_weight(
+            functional.conj(input), grad_output, tuple(weight_size)[2:], *settings, groups
+        )
         return found
 
     return _documented(conv_weight, n, "weight", "input : Tensor\n    weight_size")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import zeros_like
 from gradcore.dispatch.torch_function import overridable
 from gradcore.tensor import Tensor
@@ -43,8 +43,8 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     """
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=3)
-    noise = -TENSORS.empty_like(logits).exponential_().log()
-    soft: Tensor = TENSORS.softmax((logits + noise) / tau, dim)
+    noise = -functional.empty_like(logits).exponential_().log()
+    soft: Tensor = functional.softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
     chosen = soft.detach().argmax(dim, keepdim=True)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from gradcore import creation
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import creation, functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.dispatch.torch_function import overridable
 from gradcore.random import randperm
@@ -337,8 +336,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
     drawn = tensor.new_empty(max(rows, cols), min(rows, cols)).normal_(generator=generator)
-    q, r = TENSORS.linalg_qr(drawn)
-    q = q * TENSORS.sign(TENSORS.diagonal(r))  # else the decomposition's choice of signs would make it not uniform
+    q, r = functional.linalg_qr(drawn)
+    q = q * functional.diagonal(r).sign()  # else the decomposition's choice of signs would make it not uniform
     return tensor.copy_((q.t() if rows < cols else q).reshape(tensor.shape)).mul_(gain)
 
 

@@ -6,8 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import paths
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional, paths
 from gradcore.backends.registry import resolve
 from gradcore.cuda.devices import device_count, is_available
 from gradcore.device import DeviceLike
@@ -111,7 +110,7 @@ def _joined(outputs: Sequence[Any], place: Any, dim: int) -> Any:
                 stacklevel=2,
             )
             outputs = [t.reshape(1) for t in outputs]
-        return TENSORS.cat([t.to(place) for t in outputs], dim)
+        return functional.cat([t.to(place) for t in outputs], dim)
     if first is None:
         return None
     if isinstance(first, dict):

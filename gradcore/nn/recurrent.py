@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import empty, zeros
 from gradcore.errors import caller_depth
 from gradcore.nn import functional as F
@@ -47,8 +47,8 @@ def _gru(inflow: Tensor, recurrent: Tensor, state: States) -> States:
 
 #: By mode: how many times the hidden size the weights have, how many tensors a state is, and the step.
 MODES: dict[str, tuple[int, int, Callable[..., States]]] = {
-    "RNN_TANH": (1, 1, _elman(TENSORS.tanh)),
-    "RNN_RELU": (1, 1, _elman(TENSORS.relu)),
+    "RNN_TANH": (1, 1, _elman(functional.tanh)),
+    "RNN_RELU": (1, 1, _elman(functional.relu)),
     "LSTM": (4, 2, _lstm),
     "GRU": (3, 1, _gru),
 }
@@ -257,7 +257,7 @@ def _of_size(n: int, state: States, first: States, ended: list[States]) -> State
         ended.append(tuple(h[n:] for h in state))
         return tuple(h[:n] for h in state)
     if n > before:
-        return tuple(TENSORS.cat([h, more[before:n]]) for h, more in zip(state, first, strict=True))
+        return tuple(functional.cat([h, more[before:n]]) for h, more in zip(state, first, strict=True))
     return state
 
 
@@ -423,8 +423,8 @@ class RNNBase(_Recurrent):
                 outputs, state = self._run(x, states, weights[number], d == 1, sizes)
                 runs.append(outputs)
                 last.append(state)
-            x = TENSORS.cat(runs, -1) if directions > 1 else runs[0]
-        return x, tuple(TENSORS.stack(states) for states in zip(*last, strict=True))
+            x = functional.cat(runs, -1) if directions > 1 else runs[0]
+        return x, tuple(functional.stack(states) for states in zip(*last, strict=True))
 
     def _first_states(self, x: Tensor, batch: int, hx: Any, batched: bool) -> States:
         layers = self.num_layers * (2 if self.bidirectional else 1)
@@ -461,8 +461,8 @@ class RNNBase(_Recurrent):
                 state = (F.linear(state[0], rest[-1]), *state[1:])
             outputs.append(state[0])
         if ended:
-            state = tuple(TENSORS.cat(parts) for parts in zip(state, *reversed(ended), strict=True))
-        join = TENSORS.stack if sizes is None else TENSORS.cat
+            state = tuple(functional.cat(parts) for parts in zip(state, *reversed(ended), strict=True))
+        join = functional.stack if sizes is None else functional.cat
         return join(outputs[::-1] if backwards else outputs), state
 
     def extra_repr(self) -> str:

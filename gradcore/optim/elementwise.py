@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.creation import full_like, tensor
@@ -154,7 +154,7 @@ class ElementwiseOptimizer(Optimizer):
                 if arrays and state:
                     values.update((name, 1.0) for name in numbers if name.startswith("_"))
                 settings = self.settings(HOST, group, values)
-                type(self).formula(TENSORS, _real(p), _real(p.grad), *map(_real, states), **settings)
+                type(self).formula(functional, _real(p), _real(p.grad), *map(_real, states), **settings)
                 state.update((name, tensor(value)) for name, value in values.items() if not name.startswith("_"))
                 state.update(zip(arrays, states, strict=True))
 
@@ -192,4 +192,4 @@ def _constant(value: Any) -> Any:
 
 
 def _real(t: Any) -> Any:
-    return TENSORS.view_as_real(t) if t.is_complex() else t
+    return functional.view_as_real(t) if t.is_complex() else t

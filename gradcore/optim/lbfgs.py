@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.optim.checks import check_lr
 from gradcore.optim.flat_state import value_of
@@ -88,12 +88,12 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Any:
         """The gradients of all parameters in a row, complex ones as pairs."""
-        return TENSORS.cat([_flat(p.grad if p.grad is not None else TENSORS.zeros_like(p)) for p in self._params])
+        return functional.cat([_flat(p.grad if p.grad is not None else functional.zeros_like(p)) for p in self._params])
 
     def _move(self, step: float, direction: Any) -> None:
         start = 0
         for p in self._params:
-            target = TENSORS.view_as_real(p) if p.is_complex() else p
+            target = functional.view_as_real(p) if p.is_complex() else p
             target += direction[start : start + target.numel()].reshape(target.shape) * step
             start += target.numel()
 
@@ -207,7 +207,7 @@ class LBFGS(Optimizer):
 
 
 def _flat(t: Any) -> Any:
-    return (TENSORS.view_as_real(t) if t.is_complex() else t).reshape(-1)
+    return (functional.view_as_real(t) if t.is_complex() else t).reshape(-1)
 
 
 def _dot(a: Any, b: Any) -> float:

@@ -5,14 +5,10 @@ A seed fixes the numbers: the same seed gives the same bits on the CPU and on CU
 
 from __future__ import annotations
 
-from gradcore.autograd.derivatives import TENSORS
-from gradcore.random.drawing import drawn_like
 from gradcore.random.filling import METHODS
 from gradcore.random.functions import (
     bernoulli,
-    bernoulli_mask,
     binomial,
-    log_standard_gamma,
     multinomial,
     normal,
     poisson,
@@ -62,5 +58,3 @@ __all__ = [
 
 for _name, _method in METHODS.items():
     setattr(Tensor, _name, shortened(_method))
-TENSORS.bernoulli_mask, TENSORS.drawn_like = bernoulli_mask, drawn_like
-TENSORS.rand, TENSORS.randn, TENSORS.log_standard_gamma = rand, randn, log_standard_gamma

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
+from gradcore import dtypes, functional
 from gradcore.autograd.batch_dims import add_batch_dim
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.random import philox
@@ -23,7 +22,7 @@ __all__ = ["all_words", "depending", "different_levels", "draw", "drawn_like", "
 
 def depending(node: str, made: Any, *parameters: Any) -> Any:
     """Numbers that were drawn with these tensors for parameters: a node of that name gives them zero gradients."""
-    return TENSORS.drawn(made, *parameters, name=node) if any(t.requires_grad for t in parameters) else made
+    return functional.drawn(made, *parameters, name=node) if any(t.requires_grad for t in parameters) else made
 
 
 def draw(count: int, where: Any, generator: Generator | None) -> Any:
@@ -89,7 +88,7 @@ def _sample_one(
 ) -> Any:
     count = int(np.prod(shape, dtype=np.int64))
     if where.type == "meta":
-        return TENSORS.empty(shape, dtype=dtype, device=where)
+        return functional.empty(shape, dtype=dtype, device=where)
     with where.backend.use_index(where.index):
         words = philox.word_count(count, dtype.numpy)
         place = where.backend.random_place((generator or default_generator)._state, words)
@@ -124,7 +123,7 @@ def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     check_bounds(low, high, wanted)
     if where.type == "meta":
-        return TENSORS.empty(shape, dtype=wanted, device=where)
+        return functional.empty(shape, dtype=wanted, device=where)
     count = int(np.prod(shape, dtype=np.int64))
     exact = wanted.numpy if wanted.category == 1 else np.dtype(np.int64)
     with where.backend.use_index(where.index):

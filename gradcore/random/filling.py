@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.modes import local
 from gradcore.backends.random import philox
 from gradcore.backends.vmap.messages import RANDOM_INPLACE
@@ -55,7 +54,7 @@ def _filler(
             raise no_kernel(fill.__name__, dtype)
         if dtype.is_complex:
             parts = sample(distribution, (*shape, 2), dtype.to_real(), self._device, generator, *parameters)
-            return _fill(self, TENSORS.view_as_complex(parts), node)
+            return _fill(self, functional.view_as_complex(parts), node)
         return _fill(self, sample(distribution, shape, dtype, self._device, generator, *parameters), node)
 
     fill.__doc__ = doc

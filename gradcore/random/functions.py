@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
+from gradcore import dtypes, functional
 from gradcore.autograd.batch_dims import add_batch_dim, remove_batch_dim
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.random import gammas, philox, sampling
@@ -60,7 +59,7 @@ def _floating(
     if wanted.is_complex:
         real = wanted.to_real()
         pairs = sample(distribution, (*shape, 2), real, where, generator)
-        out = TENSORS.view_as_complex(pairs if name == "rand" else pairs * 0.5**0.5)
+        out = functional.view_as_complex(pairs if name == "rand" else pairs * 0.5**0.5)
     else:
         out = sample(distribution, shape, wanted, where, generator)
     return finished(out, requires_grad)
@@ -226,7 +225,7 @@ def randperm(
     if wanted.category == 1:
         fitting(max(n - 1, 0), wanted)
     if where.type == "meta":
-        return TENSORS.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
+        return functional.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
     with where.backend.use_index(where.index):
         order = sampling.permutation(where.backend.xp, all_words(draw(n, where, generator)))
         made = finished(
@@ -328,7 +327,7 @@ def _refuse_where(wrong: Any, message: str) -> None:
     if where.type != "meta" and where.backend.is_capturing():
         with where.backend.use_index(where.index):
             where.backend.check_bounds(all_samples(wrong._array).astype(np.int64), 1, 0, message=message)
-    elif TENSORS.holds_anywhere(wrong):
+    elif functional.holds_anywhere(wrong):
         raise RuntimeError(message)
 
 
@@ -392,7 +391,7 @@ def multinomial(
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     shape = (*weights.shape[:-1], num_samples)
     if where.type == "meta":
-        return TENSORS.empty(shape, dtype=dtypes.int64, device=where)  # type: ignore[no-any-return]
+        return functional.empty(shape, dtype=dtypes.int64, device=where)  # type: ignore[no-any-return]
     xp = where.backend.xp
     with where.backend.use_index(where.index):
         rows = weights.reshape((1, -1)) if weights.ndim == 1 else weights
@@ -419,7 +418,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """
     check_implemented("poisson_cpu", input, "bi")
     _refuse_capture("poisson", input)
-    if TENSORS.holds_anywhere(~(input >= 0)):
+    if functional.holds_anywhere(~(input >= 0)):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     return depending("PoissonBackward0", _for_each(sampling.poisson, input, generator), input)  # type: ignore[no-any-return]
 
@@ -427,7 +426,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 def log_standard_gamma(shape: Tensor, generator: Generator | None = None) -> Tensor:
     """Logarithms of numbers from gamma distributions of these shapes and the scale 1, which move with the shapes."""
     _refuse_capture("gamma", shape)
-    return TENSORS.log_gamma_drawn(shape, _for_each(gammas.log_gamma, shape, generator))  # type: ignore[no-any-return]
+    return functional.log_gamma_drawn(shape, _for_each(gammas.log_gamma, shape, generator))  # type: ignore[no-any-return]
 
 
 @overridable
@@ -460,19 +459,19 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
             f"{count._dtype.scalar_name} and {prob._dtype.scalar_name}"
         )
     _refuse_capture("binomial", count)
-    n, p = TENSORS.broadcast_tensors(count.detach().to(dtypes.float64), prob.detach().to(dtypes.float64))
-    total = TENSORS.zeros_like(n)
+    n, p = functional.broadcast_tensors(count.detach().to(dtypes.float64), prob.detach().to(dtypes.float64))
+    total = functional.zeros_like(n)
     # The middle one of n uniform numbers has a beta distribution: it says on which side of p half of them lie.
     for _ in range(int(n.max()).bit_length() if n.numel() and not n.is_meta else 0):
-        middle = TENSORS.floor((n + 1) / 2)
-        first = log_standard_gamma(TENSORS.clamp(middle, 1, None), generator)
-        second = log_standard_gamma(TENSORS.clamp(n + 1 - middle, 1, None), generator)
-        cut = TENSORS.sigmoid(first - second)
+        middle = functional.floor((n + 1) / 2)
+        first = log_standard_gamma(functional.clamp(middle, 1, None), generator)
+        second = log_standard_gamma(functional.clamp(n + 1 - middle, 1, None), generator)
+        cut = functional.sigmoid(first - second)
         below = (cut <= p) & (n > 0)
-        total = total + TENSORS.where(below, middle, 0)
+        total = total + functional.where(below, middle, 0)
         n, p = (
-            TENSORS.where(below, n - middle, TENSORS.clamp(middle - 1, 0, None)),
-            TENSORS.clamp(TENSORS.where(below, (p - cut) / (1 - cut), p / cut), 0, 1),
+            functional.where(below, n - middle, functional.clamp(middle - 1, 0, None)),
+            functional.clamp(functional.where(below, (p - cut) / (1 - cut), p / cut), 0, 1),
         )
     return depending("BinomialBackward0", total.to(count._dtype), count, prob)  # type: ignore[no-any-return]
 
@@ -480,7 +479,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator | None) -> Tensor:
     """A number for each parameter in `input`, by a function of random words that asks for as many as it needs."""
     if input.is_meta:
-        return TENSORS.empty_like(input)  # type: ignore[no-any-return]
+        return functional.empty_like(input)  # type: ignore[no-any-return]
     where = input._device
     different = different_levels()
     same = [level for level in where.levels if level not in different]

@@ -8,8 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import dtypes, layouts
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional, layouts
 from gradcore.autograd.variables import retyped, wrap
 from gradcore.creation import empty_strided
 from gradcore.device import device
@@ -71,8 +70,8 @@ class Memory:
         if found is None:
             if conj or neg:
                 plain = self.read_as(dtype)
-                found = TENSORS.conj_physical(plain) if conj else plain
-                found = TENSORS.neg(found) if neg else found
+                found = functional.conj_physical(plain) if conj else plain
+                found = functional.neg(found) if neg else found
             else:
                 found = self._retyped(dtype)
             self._read[dtype, conj, neg] = found

@@ -14,8 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypedDict, Unpack
 
-from gradcore import dtypes, paths
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional, paths
 from gradcore.creation import arange, empty, full, ones
 from gradcore.dispatch.settings import converting
 from gradcore.layouts import layout as Layout
@@ -97,7 +96,7 @@ def _cosines(name: str, M: int, options: Options, a: tuple[float, ...]) -> Tenso
 
 def cosines(k: Any, distance: int, *a: float) -> Any:
     """The formula of `general_cosine`."""
-    terms = [weight * TENSORS.cos(k * (math.tau * i / distance)) for i, weight in enumerate(a)]
+    terms = [weight * functional.cos(k * (math.tau * i / distance)) for i, weight in enumerate(a)]
     return sum(terms[::2]) - sum(terms[1::2])
 
 
@@ -185,7 +184,7 @@ def bartlett(M: int, **options: Unpack[Options]) -> Tensor:
 
 def triangle(k: Any, distance: int) -> Any:
     """The formula of `bartlett`."""
-    return 1 - TENSORS.abs(k * (2 / distance) - 1)
+    return 1 - functional.abs(k * (2 / distance) - 1)
 
 
 @converting
@@ -198,7 +197,7 @@ def cosine(M: int, **options: Unpack[Options]) -> Tensor:
     >>> gc.signal.windows.cosine(4)
     tensor([0.3827, 0.9239, 0.9239, 0.3827])
     """
-    return _window("cosine", M, options, lambda k, distance: TENSORS.sin((k + 0.5) * (math.pi / (distance + 1))))
+    return _window("cosine", M, options, lambda k, distance: functional.sin((k + 0.5) * (math.pi / (distance + 1))))
 
 
 @converting
@@ -218,7 +217,7 @@ def exponential(M: int, *, center: float | None = None, tau: float = 1.0, **opti
 
     def formula(k: Any, distance: int) -> Any:
         middle = distance / 2 if center is None else center
-        return TENSORS.exp(TENSORS.abs(k - middle) / -tau)
+        return functional.exp(functional.abs(k - middle) / -tau)
 
     return _window("exponential", M, options, formula)
 
@@ -235,7 +234,7 @@ def gaussian(M: int, *, std: float = 1.0, **options: Unpack[Options]) -> Tensor:
     """
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
-    return _window("gaussian", M, options, lambda k, distance: TENSORS.exp(((k - distance / 2) / std) ** 2 / -2))
+    return _window("gaussian", M, options, lambda k, distance: functional.exp(((k - distance / 2) / std) ** 2 / -2))
 
 
 @converting
@@ -256,7 +255,7 @@ def kaiser(M: int, *, beta: float = 12.0, **options: Unpack[Options]) -> Tensor:
 def bessel(k: Any, distance: int, beta: float) -> Any:
     """The formula of `kaiser`."""
     x = k * (2 / distance) - 1
-    return TENSORS.i0(beta * TENSORS.sqrt(TENSORS.relu(1 - x * x))) / TENSORS.i0(
+    return functional.i0(beta * functional.sqrt(functional.relu(1 - x * x))) / functional.i0(
         full((), beta, dtype=k.dtype, device=k.device)
     )
 

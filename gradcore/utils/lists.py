@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.tensor import Tensor
@@ -38,7 +37,7 @@ def changed_together(kernel: str, device: Any, tensors: list[Tensor], *args: Any
 def multiplied(grads: list[Tensor], factor: Tensor | None) -> dict[Any, Tensor]:
     """Multiply gradients by a factor, if any, in place; per device 1 where one was infinite or nan, else 0."""
     devices = dict.fromkeys(grad.device for grad in grads)
-    found = {device: TENSORS.zeros((), dtype=dtypes.float32, device=device) for device in devices}
+    found = {device: functional.zeros((), dtype=dtypes.float32, device=device) for device in devices}
     factors: dict[Any, Any] = {device: None if factor is None else factor.to(device) for device in devices}
     lists, left = lists_by_device(grads)
     for device, own in lists.items():
@@ -46,8 +45,8 @@ def multiplied(grads: list[Tensor], factor: Tensor | None) -> dict[Any, Tensor]:
         left += changed_together("unscale_list", device, own, times, found[device]._array)
     for grad in left:
         device = grad.device
-        bad = TENSORS.logical_not(TENSORS.all(TENSORS.isfinite(grad)))
-        found[device] = TENSORS.maximum(found[device], bad.float())
+        bad = functional.logical_not(functional.all(functional.isfinite(grad)))
+        found[device] = functional.maximum(found[device], bad.float())
         if factor is not None:
             grad.mul_(factors[device])
     return found
@@ -56,7 +55,7 @@ def multiplied(grads: list[Tensor], factor: Tensor | None) -> dict[Any, Tensor]:
 @no_grad()
 def reciprocal(scale: Tensor) -> Tensor:
     """What divides by a scale: rounded once."""
-    factor: Tensor = TENSORS.reciprocal(scale.double()).float()
+    factor: Tensor = functional.reciprocal(scale.double()).float()
     return factor
 
 

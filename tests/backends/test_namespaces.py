@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.backends import find
 from gradcore.ops.table import OPS, Op
 
@@ -62,7 +62,7 @@ def test_every_operation_has_a_kernel(op: Op) -> None:
 
 @by_name(list(OPS.values()))
 def test_every_operation_is_in_the_tensor_namespace(op: Op) -> None:
-    assert callable(getattr(TENSORS, op.name))
+    assert callable(getattr(functional, op.name))
 
 
 @by_name(SINGLE)
@@ -71,7 +71,7 @@ def test_formulas_run_on_arrays_and_on_tensors(op: Op) -> None:
     names = {name for formula in formulas for name in called(formula)}
     missing = {name: [b for b in BACKENDS if not has(b, name)] for name in names}
     assert {name: where for name, where in missing.items() if where} == {}
-    assert [name for name in names if not hasattr(TENSORS, name)] == []
+    assert [name for name in names if not hasattr(functional, name)] == []
 
 
 @by_name([op for op in SINGLE if op.body is not None])
@@ -85,7 +85,7 @@ def test_bodies_run_on_every_backend(op: Op) -> None:
 @by_name([op for op in OPS.values() if op.kind == "composite"])
 def test_bodies_of_composites_run_on_tensors(op: Op) -> None:
     assert op.body is not None
-    assert [name for name in set(called(op.body)) if not hasattr(TENSORS, name)] == []
+    assert [name for name in set(called(op.body)) if not hasattr(functional, name)] == []
 
 
 def test_the_reader_of_code_sees_names() -> None:

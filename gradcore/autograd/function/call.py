@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradcore import functional
 from gradcore.autograd import anomaly_mode, forward, views
-from gradcore.autograd.derivatives import TENSORS
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
@@ -305,7 +305,7 @@ def _tangent(t: Any, level: forward.Level, materialize: bool) -> Any:
     """The tangent of an argument; zeros where there is none and they are wanted."""
     tangent = forward.tangent_of(t, level)
     if tangent is None and materialize and t._dtype.category > 1:
-        return TENSORS.zeros_like(forward.primal(t, level))
+        return functional.zeros_like(forward.primal(t, level))
     return tangent
 
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.function.call import bind, call
 from gradcore.autograd.function.vmap import batched_call, lifted
@@ -201,9 +201,9 @@ class BackwardFunction(FunctionCtx, Node):
             return None
         shape, dtype, device = meta
         if grad is None:
-            return TENSORS.zeros(shape, dtype=dtype, device=device) if self.materialize_grads else None
+            return functional.zeros(shape, dtype=dtype, device=device) if self.materialize_grads else None
         grad = wrap(grad, self._device) if raw else grad
-        return grad if grad._device.real is device.real else TENSORS.to(grad, device)
+        return grad if grad._device.real is device.real else functional.to(grad, device)
 
     def _by_tensor(self, results: Any) -> list[Any]:
         """The gradients of the tensors among the arguments, and what is known of those."""
@@ -239,17 +239,17 @@ class BackwardFunction(FunctionCtx, Node):
                 raise self._invalid(
                     i, f"got {list(grad._array.shape)} but expected shape compatible with {list(shape)}"
                 )
-            grad = TENSORS.sum_to_size(grad, shape)
+            grad = functional.sum_to_size(grad, shape)
         sink: Any = self._edges[i][0]  # type: ignore[index]
         anything = sink.is_leaf_sink and sink.variable._meta.grad_dtype is None
         if grad._dtype is not dtype and not anything:
             if grad._dtype.is_complex and not dtype.is_complex:
                 raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")
-            grad = TENSORS.to(grad, dtype)
+            grad = functional.to(grad, dtype)
         if grad._device.real is not device.real:
             if grad._array.ndim:
                 raise self._invalid(i, f"expected device {device} but got {grad._device}")
-            grad = TENSORS.to(grad, device)
+            grad = functional.to(grad, device)
         return grad
 
     def _invalid(self, i: int, why: str) -> RuntimeError:

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore import dtypes
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import dtypes, functional
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.gradcheck.jacobians import (
     Matrix,
@@ -400,7 +399,7 @@ class Check:
         mode = "computed with forward mode " if forward else ""
         return (
             f"{prefix}Jacobian {mode}mismatch for output {j} with respect to input {k},\n"
-            f"numerical:{TENSORS.as_tensor(n)}\nanalytical:{TENSORS.as_tensor(a)}\n"
+            f"numerical:{functional.as_tensor(n)}\nanalytical:{functional.as_tensor(a)}\n"
             f"The largest difference is at entry {entries[0]} of the input and entry {entries[1]} of the output: "
             f"numerical {n[place]:.8g}, analytical {a[place]:.8g}"
         )
@@ -455,7 +454,7 @@ class Check:
     # -- further properties ---------------------------------------------------------------------------------------
 
     def check_zero_upstream(self) -> None:
-        zeros = [TENSORS.zeros_like(out) for out in self.outputs]
+        zeros = [functional.zeros_like(out) for out in self.outputs]
         for g, t in zip(grad(self.outputs, self.checked, zeros, True, allow_unused=True), self.checked, strict=True):
             if g is None:
                 continue
@@ -479,7 +478,7 @@ class Check:
         for j, out in enumerate(self.outputs):
             pair = [tensor_of(self.random.standard_normal(count_of(out)), out) for _ in range(2)]
             expected = [grad(out, self.checked, v, retain_graph=True, materialize_grads=True) for v in pair]
-            found = self.batched(out, TENSORS.stack(pair))
+            found = self.batched(out, functional.stack(pair))
             for k, batch, single in zip(self.places, found, zip(*expected, strict=True), strict=True):
                 if not np.allclose(batch.host(), [g.host() for g in single], equal_nan=True):
                     raise GradcheckError(
@@ -502,7 +501,7 @@ class Check:
         for k in self.places:
             rest = {i: t for i, t in full.items() if i != k}
             missing = pushed(self.func, self.inputs, rest, self.chosen)
-            zero = pushed(self.func, self.inputs, {**rest, k: TENSORS.zeros_like(full[k])}, self.chosen)
+            zero = pushed(self.func, self.inputs, {**rest, k: functional.zeros_like(full[k])}, self.chosen)
             for j, (a, b) in enumerate(zip(missing, zero, strict=True)):
                 if not np.allclose(a, b, equal_nan=True):
                     raise GradcheckError(
@@ -518,7 +517,7 @@ class Check:
         for undefined in cases:
             found = as_tuple(self.func(*self.inputs))
             outs = [_without_gradient(found[i]) if j in undefined else found[i] for j, i in enumerate(self.chosen)]
-            zeros = [TENSORS.zeros_like(out) for out in outs]
+            zeros = [functional.zeros_like(out) for out in outs]
             try:
                 gradients = grad(outs, self.checked, zeros, allow_unused=True)
             except RuntimeError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.forward import Level, tangent_of
 from gradcore.autograd.forward_ad import make_dual
@@ -133,7 +133,7 @@ def reverse_jacobian(output: Any, inputs: Sequence[Any]) -> tuple[list[Matrix], 
 
 def _like(gradient: Any, t: Any) -> Any:
     """The gradient with as many numbers as its input, whatever its dtype."""
-    return TENSORS.to(gradient, t._dtype) if gradient._dtype.is_complex != t._dtype.is_complex else gradient
+    return functional.to(gradient, t._dtype) if gradient._dtype.is_complex != t._dtype.is_complex else gradient
 
 
 def forward_jacobian(func: Callable[..., Any], inputs: Sequence[Any], k: int, chosen: Sequence[int]) -> list[Matrix]:
@@ -147,7 +147,7 @@ def pushed(
 ) -> list[Matrix]:
     """The tangents of the outputs `chosen`, given those of some inputs."""
     with Level() as level:
-        plain = [TENSORS.detach(t) if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
+        plain = [functional.detach(t) if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
         duals = [make_dual(t, tangents[i]) if i in tangents else t for i, t in enumerate(plain)]
         outs = as_tuple(func(*duals))
         found = [(outs[j], tangent_of(outs[j], level)) for j in chosen]

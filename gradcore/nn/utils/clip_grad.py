@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import wrap
 from gradcore.creation import tensor
@@ -77,7 +77,7 @@ def _norms(tensors: list[Tensor], order: float) -> dict[object, list[Tensor]]:
             norms[device] = [wrap(norm, device) for norm in together]
         others += [own[place] for place in left]
     for t in others:
-        norms.setdefault(t.device, []).append(TENSORS.linalg_vector_norm(t, order))
+        norms.setdefault(t.device, []).append(functional.linalg_vector_norm(t, order))
     return norms
 
 
@@ -85,8 +85,8 @@ def _norm_of_norms(norms: dict[object, list[Tensor]], order: float, device: Any)
     (first, *more), *elsewhere = norms.values()
     if not more and not elsewhere:
         return first.to(device)
-    moved = [TENSORS.stack(own).to(device) for own in norms.values()]
-    total: Tensor = TENSORS.linalg_vector_norm(TENSORS.cat(moved) if len(moved) > 1 else moved[0], order)
+    moved = [functional.stack(own).to(device) for own in norms.values()]
+    total: Tensor = functional.linalg_vector_norm(functional.cat(moved) if len(moved) > 1 else moved[0], order)
     return total
 
 
@@ -120,7 +120,7 @@ def clip_grads_with_norm_(
         left += changed_together("clip_list", device, grads, norm, float(max_norm))
     if not left:
         return
-    factor = TENSORS.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
+    factor = functional.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
     on = {total_norm.device: factor}
     for grad in left:
         if grad.device not in on:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.tensor import Tensor
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
@@ -34,7 +34,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     >>> gc.nn.utils.parameters_to_vector([gc.tensor([1.0, 2.0]), gc.tensor([[3.0]])])
     tensor([1., 2., 3.])
     """
-    return TENSORS.cat([p.view(-1) for p in _on_one_device(parameters)])  # type: ignore[no-any-return]
+    return functional.cat([p.view(-1) for p in _on_one_device(parameters)])  # type: ignore[no-any-return]
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

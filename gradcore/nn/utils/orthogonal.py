@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import eye, zeros, zeros_like
 from gradcore.dtypes import finfo
@@ -22,7 +22,7 @@ def _skew(x: Tensor) -> Tensor:
     n, k = x.shape[-2:]
     lower = x.tril()
     if n > k:
-        lower = TENSORS.cat([lower, zeros(*x.shape[:-1], n - k, dtype=x.dtype, device=x.device)], -1)
+        lower = functional.cat([lower, zeros(*x.shape[:-1], n - k, dtype=x.dtype, device=x.device)], -1)
     return lower - lower.mH
 
 
@@ -115,7 +115,7 @@ class _Orthogonal(Module):
         if n == k:
             return q.clone() if _is_orthonormal(q) else _orthonormal(q)
         more = randn(*q.shape[:-1], n - k, dtype=q.dtype, device=q.device)
-        return _orthonormal(TENSORS.cat([q, more], -1))
+        return _orthonormal(functional.cat([q, more], -1))
 
     def _reflections(self, q: Tensor) -> Tensor:
         if self.orthogonal_map != "householder":

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import ones_like
 from gradcore.nn.module import Module
 from gradcore.nn.utils.pruning_methods import (
@@ -279,8 +279,8 @@ def global_unstructured(
             f"type {method.PRUNING_TYPE}"
         )
     container.add_pruning_method(method)
-    together = TENSORS.cat([value.detach().flatten() for value in values])
-    mask = container.compute_mask(together, TENSORS.cat([m.flatten() for m in masks]))
+    together = functional.cat([value.detach().flatten() for value in values])
+    mask = container.compute_mask(together, functional.cat([m.flatten() for m in masks]))
     parts = mask.split([value.numel() for value in values])
     for (module, name), part in zip(pairs, parts, strict=True):
         custom_from_mask(module, name, part.view_as(getattr(module, name)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.nn import functional as F
 from gradcore.nn.packing import PackedSequence, invert_permutation, pack_padded_sequence, pad_packed_sequence
 from gradcore.tensor import Tensor
@@ -56,7 +56,7 @@ def pad_sequence(
         gap = [0, longest - len(s)] if padding_side == "right" else [longest - len(s), 0]
         return F.pad(s, [0, 0] * (s.ndim - 1) + gap, value=padding_value)
 
-    return TENSORS.stack([padded(s) for s in sequences], 0 if batch_first else 1)  # type: ignore[no-any-return]
+    return functional.stack([padded(s) for s in sequences], 0 if batch_first else 1)  # type: ignore[no-any-return]
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:

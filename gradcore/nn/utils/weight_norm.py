@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, TypeVar
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
@@ -18,9 +18,9 @@ M = TypeVar("M", bound=Module)
 def lengths(t: Tensor, dim: int) -> Tensor:
     """The norms over all dims but one, as a tensor that broadcasts; over all dims if `dim` is -1."""
     if dim == -1:
-        return TENSORS.linalg_vector_norm(t)  # type: ignore[no-any-return]
+        return functional.linalg_vector_norm(t)  # type: ignore[no-any-return]
     others = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
-    return TENSORS.linalg_vector_norm(t, 2, others, True)  # type: ignore[no-any-return]
+    return functional.linalg_vector_norm(t, 2, others, True)  # type: ignore[no-any-return]
 
 
 class WeightNorm:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.autograd.derivatives import TENSORS
+from gradcore import functional
 from gradcore.creation import as_tensor, tensor
 from gradcore.dtypes import float64
 from gradcore.tensor import Tensor
@@ -80,11 +80,11 @@ def default_collate(batch: Any) -> Any:
     """
     first = batch[0]
     if isinstance(first, Tensor):
-        return TENSORS.stack(list(batch))
+        return functional.stack(list(batch))
     if isinstance(first, (np.ndarray, np.generic)):
         if first.dtype.kind in "USO":
             raise TypeError(_refusal(first.dtype))
-        return TENSORS.stack([as_tensor(value) for value in batch])
+        return functional.stack([as_tensor(value) for value in batch])
     if isinstance(first, float):
         return tensor(batch, dtype=float64)
     if isinstance(first, (int, complex)):

@@ -1,0 +1,27 @@
+"""The operations on tensors as functions: the ``F`` of derivatives that are recorded, and of composite operations.
+
+Every operation is here under its name in the table, helpers of formulas included, and the functions that make tensors.
+`gradcore.namespaces.install` puts them here, once; so the engine records without importing the layers above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+#: The names that PyTorch has in this module.
+# ruff: noqa: F822
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
+    "cartesian_prod", "cdist", "chain_matmul", "einsum", "istft", "lu", "meshgrid", "norm", "pca_lowrank", "split",
+    "stft", "svd_lowrank", "tensordot", "unique", "unique_consecutive", "unravel_index",
+]  # fmt: skip
+
+#: Makers of functions that have not been looked up yet, by name: there are a thousand, of which a program uses few.
+makers: dict[str, Callable[[], Callable[..., Any]]] = {}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in makers:
+        raise AttributeError(f"there is no operation named {name!r}")
+    return globals().setdefault(name, makers[name]())
