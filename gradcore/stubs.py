@@ -16,6 +16,7 @@ from typing import Any
 
 import gradcore
 from gradcore import dtypes, namespaces, return_types
+from gradcore.backends import switches
 from gradcore.ops import table
 from gradcore.ops.table import Op
 from gradcore.stub_results import overloads, result
@@ -257,6 +258,17 @@ def _namespace(path: str, module: ModuleType) -> str:
     return HEADER + "\n".join([*sorted([*IMPORTS.splitlines(), *imports]), *lines]) + "\n"
 
 
+def _switches(module: switches.Switches) -> str:
+    """The attributes and functions of a module that has no file of its own."""
+    attributes = {
+        name for name, value in vars(type(module)).items() if isinstance(value, (switches.Switch, switches.Switches))
+    }
+    functions = {name: value for name, value in vars(module).items() if name in module.__all__ and callable(value)}
+    lines = [f"{name}: Any" for name in sorted(attributes)]
+    own = [_def(n, ANYTHING, _annotated(f)) for n, f in sorted(functions.items())]
+    return HEADER + "\n".join([*_apart(lines), *own]) + "\n"
+
+
 def _base(cls: type) -> str:
     assert cls.__base__ is not None
     return cls.__base__.__name__
@@ -330,6 +342,7 @@ def stubs() -> dict[str, str]:
     found = {path: make() for path, make in texts.items()}
     found["return_types.pyi"] = "\n".join([*_named_tuples(), ""])
     found["methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
+    found |= {f"backends/{name.rpartition('.')[2]}.pyi": _switches(module) for name, module in switches.MODULES.items()}
     return {path: _without_unused(text) for path, text in found.items()}
 
 

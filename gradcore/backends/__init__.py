@@ -3,16 +3,11 @@
 Here are also the switches of PyTorch's ``backends``, by library, so that programs can go on setting them.
 """
 
-from gradcore.backends import cpu as cpu
-from gradcore.backends import cuda as cuda
-from gradcore.backends import cudnn as cudnn
-from gradcore.backends import mkl as mkl
-from gradcore.backends import mkldnn as mkldnn
-from gradcore.backends import mps as mps
-from gradcore.backends import openmp as openmp
+import sys
+
 from gradcore.backends.base import Backend
 from gradcore.backends.registry import find, register
-from gradcore.backends.switches import ProductPrecision, Switches, install
+from gradcore.backends.switches import ProductPrecision, Switches, cpu, cuda, cudnn, mkl, mkldnn, mps, openmp
 
 __all__ = ["Backend", "cpu", "cuda", "cudnn", "find", "mkl", "mkldnn", "mps", "openmp", "register"]
 
@@ -21,4 +16,4 @@ class _Module(Switches):
     fp32_precision = ProductPrecision()
 
 
-install(__name__, _Module)
+sys.modules[__name__].__class__ = _Module

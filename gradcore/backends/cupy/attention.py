@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cuda import flash_sdp_enabled
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, rows_of
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
+from gradcore.backends.switches import cuda
 
 __all__ = ["CudaAttention"]
 
@@ -30,7 +30,7 @@ class CudaAttention(CudaKernels, Normalization):
     matmul: Any
 
     def keeps_weights(self, scores: int, dtype: str) -> bool:
-        return not (scores and self.uses("attention") and dtype in C_NAMES and flash_sdp_enabled())
+        return not (scores and self.uses("attention") and dtype in C_NAMES and cuda.flash_sdp_enabled())
 
     def flash_attention(
         self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends.cuda import flash_sdp_enabled
 from gradcore.backends.numpy.attention import add_gradients, add_product, hidden, powers
 from gradcore.backends.numpy.products_in_threads import share_products
 from gradcore.backends.numpy.row_blocks import exponentials
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
+from gradcore.backends.switches import cuda
 
 __all__ = ["NumpyFlashAttention"]
 
@@ -32,7 +32,7 @@ class NumpyFlashAttention(Normalization):
     bodies: ClassVar[dict[str, Callable[..., Any]]]
 
     def keeps_weights(self, scores: int, dtype: str) -> bool:
-        return scores < _MANY or dtype not in ("float32", "float64") or not flash_sdp_enabled()
+        return scores < _MANY or dtype not in ("float32", "float64") or not cuda.flash_sdp_enabled()
 
     def flash_attention(
         self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False

@@ -1,0 +1,7 @@
+"""Written by gradcore.stubs from the table of operations."""
+
+import builtins
+from typing import Any
+
+def is_available(*args: Any, **named: Any) -> builtins.bool: ...
+def is_built(*args: Any, **named: Any) -> builtins.bool: ...
