@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -73,7 +72,7 @@ def _einops(backends: Any) -> None:
 _TOLD: dict[str, Callable[[Any], None]] = {"einops._backends": _einops}
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds the modules of the table as Python does, and does what it says after their import."""
 
     def find_spec(

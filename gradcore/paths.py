@@ -10,7 +10,6 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from types import ModuleType
@@ -303,7 +302,7 @@ def further(module: str) -> Callable[[str], Any]:
         above, _, name = inner.rpartition(".")
         if above == path and callable(scope.get(name)):
             # Made at once: Python would bind an imported submodule to that name of the package.
-            found = ModuleSpec(f"{module}.{name}", _Maker())
+            found = _spec(f"{module}.{name}")
             sys.modules[found.name] = module_from_spec(found)
             _Maker().exec_module(sys.modules[found.name])
 
@@ -329,7 +328,7 @@ def _shown(module: ModuleType) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-class _Maker(Loader):
+class _Maker:
     """Makes the module of a path, in which the public names of the package above it are found too.
 
     Programs take names from where PyTorch's own modules import them: ``Distribution`` from ``distributions.normal``.
@@ -356,7 +355,11 @@ class _Maker(Loader):
         scope.update(__getattr__=__getattr__, __dir__=lambda: later(path))
 
 
-class _Finder(MetaPathFinder):
+def _spec(name: str, is_package: bool = False) -> ModuleSpec:
+    return ModuleSpec(name, _Maker(), is_package=is_package)  # type: ignore[arg-type]  # the base would be imported
+
+
+class _Finder:
     """Finds the modules of the tables, after Python has looked for files."""
 
     def find_spec(
@@ -366,7 +369,7 @@ class _Finder(MetaPathFinder):
         if package != _PACKAGE:
             return None
         if inner in NAMES or inner in _ABOVE:
-            return ModuleSpec(fullname, _Maker(), is_package=inner in _ABOVE)
+            return _spec(fullname, is_package=inner in _ABOVE)
         if why := absence(inner):
             raise ModuleNotFoundError(f"No module named {fullname!r}{why}", name=fullname)
         return None

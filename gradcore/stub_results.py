@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 from gradcore.creation import tensor
@@ -52,7 +53,9 @@ def result(op: Op) -> str:
         return TENSORS if op.variadic or len(op.outputs) > 1 else "Tensor"
     if "return_indices" in op.names:
         return "Any"
-    found = {_kind(case.call([tensor(array) for array in case.arrays()])) for case in cases(op)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of deprecated names, and whatever else is for users of the operation
+        found = {_kind(case.call([tensor(array) for array in case.arrays()])) for case in cases(op)}
     if len(found) == 1:
         return found.pop()
     return TENSORS if found and all(kind.startswith("builtins.tuple[Tensor") for kind in found) else "Any"

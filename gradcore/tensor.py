@@ -252,11 +252,14 @@ class Tensor(Variable, Methods):
     @data.setter
     def data(self, value: Tensor) -> None:
         attributes.check_data(self, value)
-        attributes.set_data(self, value)
+        self._set_data(value)
 
     @data.deleter
     def data(self) -> None:
         raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
+
+    #: Take the memory of another tensor, also across `meta`.
+    _set_data = attributes.set_data
 
     @property
     def retains_grad(self) -> bool:

@@ -97,6 +97,19 @@ print(sorted(new))
     assert found.stdout == "['gradcore']\n"
 
 
+def test_importing_gradcore_imports_no_slow_module() -> None:
+    """What a program may never need: a tenth of the time of the import."""
+    code = """
+import sys
+import numpy
+slow = {"importlib.abc", "importlib.resources", "random", "shutil", "tempfile"} - set(sys.modules)
+import gradcore
+print(sorted(slow & set(sys.modules)))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=True)
+    assert found.stdout == "[]\n"
+
+
 @pytest.mark.parametrize("missing", ["", "numpy"])
 def test_the_collector_is_left_on(missing: str) -> None:
     code = f"""

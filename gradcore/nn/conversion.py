@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from gradcore.autograd.attributes import set_data
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import empty, empty_like
 from gradcore.nn.parameter import Parameter
@@ -35,11 +34,7 @@ class Conversion:
             for parameter in self._parameters.values():
                 if parameter is not None:
                     grad, parameter.grad = parameter._grad, None
-                    moved = fn(parameter)
-                    if type(parameter).data is Tensor.data:
-                        set_data(parameter, moved)  # also to and from `meta`, which assignment refuses
-                    else:
-                        parameter.data = moved  # uninitialized parameters have their own
+                    parameter._set_data(fn(parameter))
                     if grad is not None:
                         parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
             for name, buffer in self._buffers.items():

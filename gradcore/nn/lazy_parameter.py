@@ -81,13 +81,12 @@ class Uninitialized(Tensor):
 
     # -- what modules do with their parameters ------------------------------------------------------------------------
 
-    @property
+    @Tensor.data.getter  # type: ignore[attr-defined, untyped-decorator]
     def data(self) -> Any:
         """Without elements; what is assigned gives device and dtype."""
         return empty(0, device=self._device, dtype=self._dtype)
 
-    @data.setter
-    def data(self, value: Tensor) -> None:
+    def _set_data(self, value: Tensor) -> None:
         self._device, self._dtype = value._device, value._dtype
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
