@@ -1,9 +1,9 @@
 """What every backend is: an array library, its devices, and a kernel for every operation of the table.
 
-A backend plays the part of ``F`` in the bodies and derivative formulas of `gradcore.ops`: ``F.exp(x)`` is the kernel
-`exp` on raw arrays. Kernels come from three places, in this order: methods of the backend's class (the families below,
-written against ``xp``, and what a library does differently), and the bodies that operations declare in terms of other
-ones.
+It is the ``K`` of bodies in `gradcore.ops`, and the ``F`` of derivative formulas that run on arrays: ``K.exp(x)``
+is the kernel `exp` on raw arrays. Kernels come from three places, in this order: methods of the backend's class (the
+families below, written against ``xp``, and what a library does differently), and the bodies that operations declare in
+terms of other ones.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Backend(
 
     #: The device type, as in ``device='cuda'``.
     type: ClassVar[str]
-    #: Bodies of operations, written against ``F``: what a backend runs where it has no kernel of that name.
+    #: Bodies of operations, ``(K, *arguments)``: what a backend runs where it has no kernel of that name.
     bodies: ClassVar[dict[str, Callable[..., Any]]] = {}
     #: Parameters of the elementwise operations, by the name of their kernel.
     elementwise: ClassVar[dict[str, tuple[str, ...]]] = {}

@@ -130,17 +130,17 @@ def _elementwise_op(
         missing = ", ".join(sorted(set(program.reads) - set(names)))
         raise ValueError(f"the kernel reads {missing}, which is not among its inputs {', '.join(names)}")
 
-    def compute(F: Any, *values: Any) -> Any:
-        if isinstance(F, BatchedBackend):
-            return calls.call_elementwise(F.level, F.inner.kernels[unique], *values)
-        if kernel is not None and isinstance(F, CudaKernels):
+    def compute(K: Any, *values: Any) -> Any:
+        if isinstance(K, BatchedBackend):
+            return calls.call_elementwise(K.level, K.inner.kernels[unique], *values)
+        if kernel is not None and isinstance(K, CudaKernels):
             return kernel(*values)
-        if reference is not None and (program is None or not isinstance(F, (CudaKernels, Tracer))):
+        if reference is not None and (program is None or not isinstance(K, (CudaKernels, Tracer))):
             return reference(*values)
         assert program is not None
-        return evaluate(F, program, dict(zip(names, values, strict=True)))
+        return evaluate(K, program, dict(zip(names, values, strict=True)))
 
-    body = _named(("F", *names), compute)
+    body = _named(("K", *names), compute)
     op = elementwise(
         name=unique,
         path=unique,
@@ -202,13 +202,13 @@ def _elementwise_formula(program: Program | None, backward: Any, wanted: str, na
 def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: str, node: str) -> Op:
     """An operation of a kernel of CUDA source."""
     kinds = {"f": "float", "b": "bool", "i": "int", "u": "int", "T": "float", "c": "complex"}
-    parameters = [Parameter("F"), *(Parameter(p.name) for p in raw.inputs)]
+    parameters = [Parameter("K"), *(Parameter(p.name) for p in raw.inputs)]
     for p in raw.settings:
         kind = kinds["T" if p.dtype == "T" else p.dtype[0]]
         parameters.append(Parameter(p.name, defaults.get(p.name, Parameter.empty), kind))
 
-    def body(F: Any, *values: Any) -> Any:
-        return raw(F, *values)
+    def body(K: Any, *values: Any) -> Any:
+        return raw(K, *values)
 
     body.__signature__ = parameters  # type: ignore[attr-defined]
     body.__doc__ = f"The CUDA kernel `{raw.name}`."

@@ -70,29 +70,29 @@ class RawKernel:
         """The kernel's name."""
         return self.signature.name
 
-    def __call__(self, F: Any, *values: Any) -> Any:
-        """The outputs for inputs and settings, by the backend `F`."""
-        if isinstance(F, BatchedBackend):
-            return self._of_samples(F, values)
-        if isinstance(F, CudaKernels):
-            results = self._launch(F, values)
-        elif F.type == "meta":
+    def __call__(self, K: Any, *values: Any) -> Any:
+        """The outputs for inputs and settings, by the backend `K`."""
+        if isinstance(K, BatchedBackend):
+            return self._of_samples(K, values)
+        if isinstance(K, CudaKernels):
+            results = self._launch(K, values)
+        elif K.type == "meta":
             shapes, dtypes = self._results(values)
-            results = tuple(F.xp.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+            results = tuple(K.xp.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
         else:
             return self._reference_result(values)
         return results if len(results) > 1 else results[0]
 
-    def _of_samples(self, F: BatchedBackend, values: tuple[Any, ...]) -> Any:
+    def _of_samples(self, K: BatchedBackend, values: tuple[Any, ...]) -> Any:
         """The outputs for batched arrays: one call for each sample."""
-        arrays = {i: physical(as_batched(v, F.level), F.level) for i, v in enumerate(values) if i < len(self.inputs)}
+        arrays = {i: physical(as_batched(v, K.level), K.level) for i, v in enumerate(values) if i < len(self.inputs)}
         count = len(next(iter(arrays.values())))
         found = [
-            self(F.inner, *(arrays[i][k] if i in arrays else v for i, v in enumerate(values))) for k in range(count)
+            self(K.inner, *(arrays[i][k] if i in arrays else v for i, v in enumerate(values))) for k in range(count)
         ]
         if len(self.outputs) == 1:
-            return BatchedArray(F.inner.xp.stack(found), F.level)
-        return tuple(BatchedArray(F.inner.xp.stack(each), F.level) for each in zip(*found, strict=True))
+            return BatchedArray(K.inner.xp.stack(found), K.level)
+        return tuple(BatchedArray(K.inner.xp.stack(each), K.level) for each in zip(*found, strict=True))
 
     def _reference_result(self, values: tuple[Any, ...]) -> Any:
         if self.reference is None:
@@ -153,9 +153,9 @@ class RawKernel:
 
     # -- launching -----------------------------------------------------------------------------------------------
 
-    def _launch(self, F: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _launch(self, K: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
         shapes, dtypes = self._results(values)
-        outputs = tuple(F.xp.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+        outputs = tuple(K.xp.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
         known = self._known(values)
         elements = prod(shapes[0])
         threads = elements if self.threads is None else int(_called(self.threads, known))
@@ -168,10 +168,10 @@ class RawKernel:
             if p.role == "output":
                 arguments.append(of_outputs[p.name])
             elif p.role == "input":
-                arguments.append(F.xp.ascontiguousarray(known[p.name]))
+                arguments.append(K.xp.ascontiguousarray(known[p.name]))
             else:
                 arguments.append(self._setting(p, known, elements, template))
-        kernel = self._compiled(F, template)
+        kernel = self._compiled(K, template)
         kernel((-(-threads // self.block),), (self.block,), tuple(arguments))
         return outputs
 
@@ -188,14 +188,14 @@ class RawKernel:
         except OverflowError:
             raise OverflowError(f"{self.name}: {p.name} = {value} does not fit {kind}") from None
 
-    def _compiled(self, F: Any, template: Any) -> Callable[..., Any]:
+    def _compiled(self, K: Any, template: Any) -> Callable[..., Any]:
         options = ("-std=c++17", *self.options)
         if template is not None:
             options += (f"-DGRADCORE_T={_C_NAMES[template.name]}",)
         key = self.signature.source, options
-        modules = F.user_modules
+        modules = K.user_modules
         if key not in modules:
-            modules[key] = F.xp.RawModule(code=self.signature.source, options=options).get_function(self.name)
+            modules[key] = K.xp.RawModule(code=self.signature.source, options=options).get_function(self.name)
         return modules[key]  # type: ignore[no-any-return]
 
 

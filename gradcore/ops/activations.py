@@ -69,7 +69,7 @@ def relu(self):
     function=False,
     method=False,
 )
-def leaky_relu(F, self, negative_slope: float = 0.01):
+def leaky_relu(K, self, negative_slope: float = 0.01):
     """`self` where positive, ``negative_slope * self`` elsewhere.
 
     Examples
@@ -78,7 +78,7 @@ def leaky_relu(F, self, negative_slope: float = 0.01):
     tensor([-0.1000,  0.0000,  2.0000])
     """
     below = self * negative_slope
-    return F.maximum(self, below) if 0 <= negative_slope <= 1 else F.where(self > 0, self, below)
+    return K.maximum(self, below) if 0 <= negative_slope <= 1 else K.where(self > 0, self, below)
 
 
 @elementwise(
@@ -93,9 +93,9 @@ def leaky_relu(F, self, negative_slope: float = 0.01):
     accepts_scalars=(),
     mixed=same_dtypes("prelu: Type promoting not supported. Got {self} and {weight}"),
 )
-def prelu_kernel(F, self, weight):
+def prelu_kernel(K, self, weight):
     """`self` where positive, ``weight * self`` elsewhere."""
-    return F.where(self > 0, self, weight * self)
+    return K.where(self > 0, self, weight * self)
 
 
 @composite(
@@ -135,9 +135,9 @@ def prelu(F, self, weight):
     function=False,
     method=False,
 )
-def rrelu_with_noise(F, self, noise):
+def rrelu_with_noise(K, self, noise):
     """`self` where positive, ``noise * self`` elsewhere."""
-    return F.where(self > 0, self, self * noise)
+    return K.where(self > 0, self, self * noise)
 
 
 @composite(
@@ -169,7 +169,7 @@ def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = 
     function=False,
     method=False,
 )
-def hardtanh(F, self, min_val: float = -1.0, max_val: float = 1.0):
+def hardtanh(K, self, min_val: float = -1.0, max_val: float = 1.0):
     """`self` within `min_val` and `max_val`; the derivative at the bounds is 0.
 
     Examples
@@ -179,7 +179,7 @@ def hardtanh(F, self, min_val: float = -1.0, max_val: float = 1.0):
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return F.clamp(self, min_val, max_val)
+    return K.clamp(self, min_val, max_val)
 
 
 @elementwise(
@@ -189,7 +189,7 @@ def hardtanh(F, self, min_val: float = -1.0, max_val: float = 1.0):
     function=False,
     method=False,
 )
-def hardsigmoid(F, self):
+def hardsigmoid(K, self):
     """``self / 6 + 1/2`` within 0 and 1.
 
     Examples
@@ -197,7 +197,7 @@ def hardsigmoid(F, self):
     >>> gc.nn.functional.hardsigmoid(gc.tensor([-4.0, 0.0, 1.5]))
     tensor([0.0000, 0.5000, 0.7500])
     """
-    return F.clamp(self + 3, 0, 6) / 6
+    return K.clamp(self + 3, 0, 6) / 6
 
 
 @elementwise(
@@ -206,7 +206,7 @@ def hardsigmoid(F, self):
     function=False,
     method=False,
 )
-def hardswish(F, self):
+def hardswish(K, self):
     """``self * hardsigmoid(self)``.
 
     Examples
@@ -214,7 +214,7 @@ def hardswish(F, self):
     >>> gc.nn.functional.hardswish(gc.tensor([-4.0, 0.0, 1.5]))
     tensor([-0.0000, 0.0000, 1.1250])
     """
-    return self * F.clamp(self + 3, 0, 6) / 6
+    return self * K.clamp(self + 3, 0, 6) / 6
 
 
 @elementwise(
@@ -225,7 +225,7 @@ def hardswish(F, self):
     inplace="function",
     samples=lambda: [case(floats(3, 4), 0.1, 20.0), case(floats(), -0.5, 0)],
 )
-def threshold(F, self, threshold: Number, value: Number):
+def threshold(K, self, threshold: Number, value: Number):
     """`self` where it is greater than `threshold`, and `value` elsewhere.
 
     Examples
@@ -233,7 +233,7 @@ def threshold(F, self, threshold: Number, value: Number):
     >>> gc.threshold(gc.tensor([-1.0, 0.5, 2.0]), 1.0, 0.0)
     tensor([0., 0., 2.])
     """
-    return F.where(self <= threshold, value, self)
+    return K.where(self <= threshold, value, self)
 
 
 @elementwise(
@@ -243,7 +243,7 @@ def threshold(F, self, threshold: Number, value: Number):
     inplace=False,
     aliases=("nn.functional.hardshrink",),
 )
-def hardshrink(F, self, lambd: float = 0.5):
+def hardshrink(K, self, lambd: float = 0.5):
     """`self` where its magnitude is greater than `lambd`, and 0 elsewhere.
 
     Examples
@@ -251,7 +251,7 @@ def hardshrink(F, self, lambd: float = 0.5):
     >>> gc.hardshrink(gc.tensor([-1.0, 0.25, 2.0]))
     tensor([-1.,  0.,  2.])
     """
-    return F.where((self >= -lambd) & (self <= lambd), 0, self)
+    return K.where((self >= -lambd) & (self <= lambd), 0, self)
 
 
 @elementwise(
@@ -260,7 +260,7 @@ def hardshrink(F, self, lambd: float = 0.5):
     promotion=_REAL,
     path="nn.functional.softshrink",
 )
-def softshrink(F, self, lambd: float = 0.5):
+def softshrink(K, self, lambd: float = 0.5):
     """`self` moved by `lambd` towards 0, which is not crossed.
 
     Examples
@@ -270,7 +270,7 @@ def softshrink(F, self, lambd: float = 0.5):
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
-    return self - F.clamp(self, -lambd, lambd)
+    return self - K.clamp(self, -lambd, lambd)
 
 
 # -- exponential ---------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def _negative(F, x):
 
 
 @elementwise(promotion=_REAL, function=False, method=False)
-def elu(F, self, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0):
+def elu(K, self, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0):
     """``scale * self`` where positive, ``scale * alpha * (exp(input_scale * self) - 1)`` elsewhere.
 
     Examples
@@ -294,8 +294,8 @@ def elu(F, self, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.
     >>> gc.nn.functional.elu(gc.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.6321,  0.0000,  2.0000])
     """
-    below = F.expm1(_times(F.clamp_max(self, 0), input_scale))
-    return _times(F.relu(self), scale) + _times(below, alpha * scale)
+    below = K.expm1(_times(K.clamp_max(self, 0), input_scale))
+    return _times(K.relu(self), scale) + _times(below, alpha * scale)
 
 
 @elu.derivative("self")
@@ -309,7 +309,7 @@ def _(F, t, self, alpha, scale, input_scale):
 @elementwise(
     lambda F, t, self, alpha: t * F.exp(_negative(F, self) / alpha), promotion=_REAL, method=False, inplace="function"
 )
-def celu(F, self, alpha: float = 1.0):
+def celu(K, self, alpha: float = 1.0):
     """`self` where positive, ``alpha * (exp(self / alpha) - 1)`` elsewhere.
 
     Examples
@@ -319,7 +319,7 @@ def celu(F, self, alpha: float = 1.0):
     """
     if alpha == 0:
         raise ZeroDivisionError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return F.relu(self) + F.expm1(F.clamp_max(self, 0) / alpha) * alpha
+    return K.relu(self) + K.expm1(K.clamp_max(self, 0) / alpha) * alpha
 
 
 @composite(method=False, inplace="function", samples=lambda: [case(floats(3, 4)), case(floats())])
@@ -349,7 +349,7 @@ def _is_soft(beta, threshold):
         case(floats(0, 2)),
     ],
 )
-def softplus(F, self, beta: float = 1, threshold: float = 20):
+def softplus(K, self, beta: float = 1, threshold: float = 20):
     """``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`.
 
     Examples
@@ -358,8 +358,8 @@ def softplus(F, self, beta: float = 1, threshold: float = 20):
     tensor([0.3133, 0.6931, 2.1269])
     """
     x = _times(self, beta)
-    soft = F.log1p(F.exp(F.clamp_max(x, threshold)))
-    return F.maximum(soft, self) if _is_soft(beta, threshold) else F.where(x > threshold, self, soft / beta)
+    soft = K.log1p(K.exp(K.clamp_max(x, threshold)))
+    return K.maximum(soft, self) if _is_soft(beta, threshold) else K.where(x > threshold, self, soft / beta)
 
 
 @softplus.derivative("self")
@@ -376,7 +376,7 @@ def _(F, t, self, beta, threshold):
     path="nn.functional.logsigmoid",
     node="LogSigmoidBackward0",
 )
-def logsigmoid(F, self):
+def logsigmoid(K, self):
     """``log(sigmoid(self))``, without overflow.
 
     Examples
@@ -384,11 +384,11 @@ def logsigmoid(F, self):
     >>> gc.nn.functional.logsigmoid(gc.tensor([-1.0, 0.0, 2.0]))
     tensor([-1.3133, -0.6931, -0.1269])
     """
-    return F.clamp_max(self, 0) - F.log1p(F.exp(-abs(self)))
+    return K.clamp_max(self, 0) - K.log1p(K.exp(-abs(self)))
 
 
 @elementwise(promotion="default -bool -integer", function=False, method=False)
-def silu(F, self):
+def silu(K, self):
     """``self * sigmoid(self)``.
 
     Examples
@@ -396,7 +396,7 @@ def silu(F, self):
     >>> gc.nn.functional.silu(gc.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.2689,  0.0000,  1.7616])
     """
-    return self / (1 + F.exp(-self))
+    return self / (1 + K.exp(-self))
 
 
 @silu.derivative("self")
@@ -406,7 +406,7 @@ def _(F, t, self):
 
 
 @elementwise(promotion=_REAL, function=False, method=False)
-def mish(F, self):
+def mish(K, self):
     """``self * tanh(softplus(self))``.
 
     Examples
@@ -414,7 +414,7 @@ def mish(F, self):
     >>> gc.nn.functional.mish(gc.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.3034,  0.0000,  1.9440])
     """
-    return self * F.tanh(F.softplus(self))
+    return self * K.tanh(K.softplus(self))
 
 
 @mish.derivative("self")
@@ -433,7 +433,7 @@ def _(F, t, self):
         case(floats(0, 2)),
     ],
 )
-def gelu(F, self, *, approximate: str = "none"):
+def gelu(K, self, *, approximate: str = "none"):
     """`self` times the standard normal distribution function; ``approximate="tanh"`` is near it.
 
     Examples
@@ -442,10 +442,10 @@ def gelu(F, self, *, approximate: str = "none"):
     tensor([-0.1587,  0.0000,  1.9545])
     """
     if approximate == "tanh":
-        return 0.5 * self * (1 + F.tanh(_gelu_inner(self)))
+        return 0.5 * self * (1 + K.tanh(_gelu_inner(self)))
     if approximate != "none":
         raise RuntimeError("approximate argument must be either none or tanh.")
-    return 0.5 * self * (1 + F.erf(self * _HALF_ROOT))
+    return 0.5 * self * (1 + K.erf(self * _HALF_ROOT))
 
 
 @elementwise(
@@ -455,9 +455,9 @@ def gelu(F, self, *, approximate: str = "none"):
     method=False,
     inplace=False,
 )
-def gelu_slope(F, self):
+def gelu_slope(K, self):
     """The derivative of `gelu`."""
-    return 0.5 * (1 + F.erf(self * _HALF_ROOT)) + self * (F.exp(-0.5 * self * self) * _DENSITY)
+    return 0.5 * (1 + K.erf(self * _HALF_ROOT)) + self * (K.exp(-0.5 * self * self) * _DENSITY)
 
 
 def _gelu_inner(x):
@@ -509,7 +509,7 @@ def tanhshrink(F, self):
     path="nn.functional.glu",
     samples=lambda: [case(floats(3, 4)), case(floats(4, 2, 3), 0), case(floats(2, 0, 4), 1)],
 )
-def glu(F, self, dim: int = -1):
+def glu(K, self, dim: int = -1):
     """The first half along a dim, times the sigmoid of the second.
 
     Returns
@@ -523,7 +523,7 @@ def glu(F, self, dim: int = -1):
     tensor([0.5000, 1.0000])
     """
     first, gate = _halves(self, dim)
-    return first * F.sigmoid(gate)
+    return first * K.sigmoid(gate)
 
 
 @glu.vjp("self")

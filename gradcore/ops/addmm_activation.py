@@ -16,9 +16,9 @@ from gradcore.ops.table import composite, general
     node="AddmmActivationBackward0",
     mixed=addmm.mixed,
 )
-def addmm_relu(F, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
+def addmm_relu(K, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
     """`relu` of `addmm`."""
-    return F.relu(F.addmm(self, mat1, mat2, beta, alpha))
+    return K.relu(K.addmm(self, mat1, mat2, beta, alpha))
 
 
 @addmm_relu.vjp("self", "mat1", "mat2")
@@ -39,10 +39,10 @@ def _(F, grad, self_shape, mat1, mat2, result, beta, alpha, needs):
     materialize=False,
     mixed=addmm.mixed,
 )
-def addmm_gelu(F, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
+def addmm_gelu(K, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
     """`gelu`, near it by tanh, of `addmm`; and what it was taken of."""
-    inner = F.addmm(self, mat1, mat2, beta, alpha)
-    return F.gelu(inner, "tanh"), inner
+    inner = K.addmm(self, mat1, mat2, beta, alpha)
+    return K.gelu(inner, "tanh"), inner
 
 
 @addmm_gelu.vjp("self", "mat1", "mat2")

@@ -27,7 +27,7 @@ def _by_number(name, position):
     promotion="add",
     accepts_scalars=("self", "other"),
 )
-def add(F, self, other, *, alpha: Number = 1):
+def add(K, self, other, *, alpha: Number = 1):
     """``self + alpha * other``.
 
     Examples
@@ -38,7 +38,7 @@ def add(F, self, other, *, alpha: Number = 1):
     >>> gc.add(gc.tensor([1, 2]), 3, alpha=10)
     tensor([31, 32])
     """
-    return F.add(self, _scaled(other, alpha))
+    return K.add(self, _scaled(other, alpha))
 
 
 @elementwise(
@@ -49,7 +49,7 @@ def add(F, self, other, *, alpha: Number = 1):
     aliases=("subtract",),
     accepts_scalars=("self", "other"),
 )
-def sub(F, self, other, *, alpha: Number = 1):
+def sub(K, self, other, *, alpha: Number = 1):
     """``self - alpha * other``.
 
     Examples
@@ -57,7 +57,7 @@ def sub(F, self, other, *, alpha: Number = 1):
     >>> gc.sub(gc.tensor([5.0, 7.0]), gc.tensor([1.0, 2.0]), alpha=2)
     tensor([3., 3.])
     """
-    return F.sub(self, _scaled(other, alpha))
+    return K.sub(self, _scaled(other, alpha))
 
 
 @elementwise(
@@ -66,7 +66,7 @@ def sub(F, self, other, *, alpha: Number = 1):
     node=lambda self, other, alpha: f"RsubBackward{1 if getattr(other, '_constant', False) else 0}",
     promotion="subtract",
 )
-def rsub(F, self, other, *, alpha: Number = 1):
+def rsub(K, self, other, *, alpha: Number = 1):
     """``other - alpha * self``.
 
     Examples
@@ -74,7 +74,7 @@ def rsub(F, self, other, *, alpha: Number = 1):
     >>> gc.rsub(gc.tensor([1.0, 2.0]), 10)
     tensor([9., 8.])
     """
-    return F.sub(other, _scaled(self, alpha))
+    return K.sub(other, _scaled(self, alpha))
 
 
 @elementwise(lambda F, t: -t, promotion="negate", aliases=("negative",))
@@ -130,7 +130,7 @@ def mul(self, other):
     tensor2=lambda F, t, tensor1, value: _scaled(t * tensor1, value),
     accepts_scalars=(),
 )
-def addcmul(F, self, tensor1, tensor2, *, value: Number = 1):
+def addcmul(K, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 * tensor2``.
 
     Examples
@@ -148,7 +148,7 @@ def addcmul(F, self, tensor1, tensor2, *, value: Number = 1):
     promotion="default -bool -integer",
     accepts_scalars=(),
 )
-def addcdiv(F, self, tensor1, tensor2, *, value: Number = 1):
+def addcdiv(K, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 / tensor2``.
 
     Examples
@@ -209,7 +209,7 @@ def _quotient_by_other(F, t, self, other, rounding_mode):
     aliases=("divide",),
     accepts_scalars=("self", "other"),
 )
-def div(F, self, other, *, rounding_mode: str | None = None):
+def div(K, self, other, *, rounding_mode: str | None = None):
     """``self / other``; with `rounding_mode` rounded towards zero (``"trunc"``) or down (``"floor"``).
 
     Examples
@@ -220,11 +220,11 @@ def div(F, self, other, *, rounding_mode: str | None = None):
     tensor([ 3, -4])
     """
     if rounding_mode is None:
-        return F.div(self, other)
+        return K.div(self, other)
     if rounding_mode == "floor":
-        return F.floor_divide(self, other)
+        return K.floor_divide(self, other)
     if rounding_mode == "trunc":
-        return F.trunc_divide(self, other)
+        return K.trunc_divide(self, other)
     raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
 
 

@@ -114,12 +114,12 @@ def _(F, t, value, weights):
     method=False,
     broadcasts=True,
 )
-def flash_attention(F, self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
+def flash_attention(K, self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
     """The result of `attention`, and the logarithms of the sums of powers of each row's scores."""
-    scores = _scores(F, self, key, mask, scale)
+    scores = _scores(K, self, key, mask, scale)
     if causal:
-        scores = F.where(F.tril(F.ones_like(scores)) == 1, scores, float("-inf"))
-    return F.matmul(F.softmax_or_zero(scores), value), F.logsumexp(scores, (scores.ndim - 1,), True)
+        scores = K.where(K.tril(K.ones_like(scores)) == 1, scores, float("-inf"))
+    return K.matmul(K.softmax_or_zero(scores), value), K.logsumexp(scores, (scores.ndim - 1,), True)
 
 
 @flash_attention.vjp("self", "key", "value", "mask")

@@ -29,11 +29,11 @@ def _weighted(t: Any, weight: Any) -> Any:
     function=False,
     method=False,
 )
-def bce(F, self, target, weight=None, reduction: str = "mean"):
+def bce(K, self, target, weight=None, reduction: str = "mean"):
     """`binary_cross_entropy` of tensors of one shape and dtype."""
-    rest = F.clamp(F.log1p(-self), -100, None)
-    losses = target * (rest - F.clamp(F.log(self), -100, None)) - rest
-    return reduced(F, _weighted(losses, weight), reduction)
+    rest = K.clamp(K.log1p(-self), -100, None)
+    losses = target * (rest - K.clamp(K.log(self), -100, None)) - rest
+    return reduced(K, _weighted(losses, weight), reduction)
 
 
 @bce.jvp("self")
@@ -101,12 +101,12 @@ def binary_cross_entropy(
     return F.bce(input, target, weight, reduction)
 
 
-def _logit_loss(F: Any, self: Any, target: Any, pos_weight: Any) -> Any:
+def _logit_loss(K: Any, self: Any, target: Any, pos_weight: Any) -> Any:
     """``softplus(self) - target * self``; weighted, ``(1 - target) * self + w * softplus(-self)``."""
-    tail = F.log1p(F.exp(-F.abs(self)))
+    tail = K.log1p(K.exp(-K.abs(self)))
     if pos_weight is None:
-        return (1 - target) * self + F.clamp(-self, 0, None) + tail
-    return (1 - target) * self + (1 + (pos_weight - 1) * target) * (tail + F.clamp(-self, 0, None))
+        return (1 - target) * self + K.clamp(-self, 0, None) + tail
+    return (1 - target) * self + (1 + (pos_weight - 1) * target) * (tail + K.clamp(-self, 0, None))
 
 
 def _logit_slope(F: Any, self: Any, target: Any, pos_weight: Any) -> Any:
@@ -132,9 +132,9 @@ def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
     function=False,
     method=False,
 )
-def bce_with_logits(F, self, target, weight=None, pos_weight=None, reduction: str = "mean"):
+def bce_with_logits(K, self, target, weight=None, pos_weight=None, reduction: str = "mean"):
     """`binary_cross_entropy_with_logits` of tensors of one shape."""
-    return reduced(F, _weighted(_logit_loss(F, self, target, pos_weight), weight), reduction)
+    return reduced(K, _weighted(_logit_loss(K, self, target, pos_weight), weight), reduction)
 
 
 @bce_with_logits.jvp("self")

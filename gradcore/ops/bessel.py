@@ -277,7 +277,7 @@ def _spherical_j1(F, self):
     promotion=_REAL,
     path="special.spherical_bessel_j0",
 )
-def spherical_bessel_j0(F, self):
+def spherical_bessel_j0(K, self):
     """The spherical Bessel function of the first kind and order 0, ``sin(self) / self``.
 
     Examples
@@ -286,4 +286,4 @@ def spherical_bessel_j0(F, self):
     tensor([1.0000, 0.8415, 0.4546])
     """
     zero = self == 0
-    return F.where(zero, 1, F.sin(self) / F.where(zero, 1, self))
+    return K.where(zero, 1, K.sin(self) / K.where(zero, 1, self))

@@ -63,7 +63,7 @@ def _pieces(F, grad, shapes, dim):
         case([floats(4)]),
     ],
 )
-def cat(F, tensors: Arrays, dim: int = 0):
+def cat(K, tensors: Arrays, dim: int = 0):
     """Tensors one after the other along a dim.
 
     Returns
@@ -77,17 +77,17 @@ def cat(F, tensors: Arrays, dim: int = 0):
     tensor([1, 2, 3])
     """
     try:
-        return F.joined(tensors, wrap_dim(dim, tensors[0].ndim))
+        return K.joined(tensors, wrap_dim(dim, tensors[0].ndim))
     except (IndexError, ValueError):
-        return _joined_with_care(F, tensors, dim)
+        return _joined_with_care(K, tensors, dim)
 
 
-def _joined_with_care(F, tensors, dim):
+def _joined_with_care(K, tensors, dim):
     """What the library refused to join: without empty vectors, or not at all."""
-    kept = [x for x in F.alike(tensors) if not _is_skipped(x.shape)] or tensors
+    kept = [x for x in K.alike(tensors) if not _is_skipped(x.shape)] or tensors
     dim = wrap_dim(dim, kept[0].ndim)
     _check_joinable([x.shape for x in tensors], dim)
-    return F.joined(kept, dim)
+    return K.joined(kept, dim)
 
 
 @linear(
@@ -96,7 +96,7 @@ def _joined_with_care(F, tensors, dim):
     computes_half_in_float=False,
     samples=lambda: [case([floats(2, 3), floats(2, 3)]), case([floats(2), floats(2)], dim=-1), case([floats()])],
 )
-def stack(F, tensors: Arrays, dim: int = 0):
+def stack(K, tensors: Arrays, dim: int = 0):
     """Tensors of one shape side by side along a new dim.
 
     Returns
@@ -119,7 +119,7 @@ def stack(F, tensors: Arrays, dim: int = 0):
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(x.shape)} at "
                 f"entry {i}"
             )
-    return F.joined([x.reshape(shape) for x in tensors], dim)
+    return K.joined([x.reshape(shape) for x in tensors], dim)
 
 
 @composite(
@@ -204,7 +204,7 @@ def _as_matrix(shape):
     varargs=True,
     samples=lambda: [case([floats(2, 3), floats(), floats(2), floats(0, 1)])],
 )
-def block_diag(F, tensors: Arrays):
+def block_diag(K, tensors: Arrays):
     """Matrices along the diagonal of a matrix of zeros.
 
     Returns
@@ -224,7 +224,7 @@ def block_diag(F, tensors: Arrays):
             raise RuntimeError(
                 f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x.ndim} dimensions"
             )
-    return F.block_diagonal([x.reshape(_as_matrix(x.shape)) for x in tensors])
+    return K.block_diagonal([x.reshape(_as_matrix(x.shape)) for x in tensors])
 
 
 # -- splits -----------------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def _sections(size, split, dim):
         case(floats(3), 5),
     ],
 )
-def split(F, tensor, split_size_or_sections: Ints, dim: int = 0):
+def split(K, tensor, split_size_or_sections: Ints, dim: int = 0):
     """Views of the pieces of a dim: of one size (the last may be smaller), or of the sizes in a sequence.
 
     Examples
@@ -329,7 +329,7 @@ def chunk(F, self, chunks: int, dim: int = 0):
     node=lambda *args: f"Unsafe{_split_node(*args)}",
     samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 4), dim=-1)],
 )
-def unsafe_split(F, tensor, split_size: Ints, dim: int = 0):
+def unsafe_split(K, tensor, split_size: Ints, dim: int = 0):
     """`split` for pieces that may be written to in place: they share memory, and autograd takes them for results.
 
     Such writes to one piece are not noticed where the tensor itself, or another view of it, is needed.
@@ -339,7 +339,7 @@ def unsafe_split(F, tensor, split_size: Ints, dim: int = 0):
     >>> gc.unsafe_split(gc.arange(4), 2)
     (tensor([0, 1]), tensor([2, 3]))
     """
-    return F.split(tensor, split_size, dim)
+    return K.split(tensor, split_size, dim)
 
 
 @composite(samples=lambda: [case(floats(5, 2), (2, 3))])
@@ -372,7 +372,7 @@ def unsafe_chunk(F, input, chunks: int, dim: int = 0):
     variadic=True,
     samples=lambda: [case(floats(3, 2)), case(floats(2, 3), dim=-1), case(floats(2, 0), dim=0)],
 )
-def unbind(F, self, dim: int = 0):
+def unbind(K, self, dim: int = 0):
     """Views of the slices along a dim, without that dim.
 
     Examples

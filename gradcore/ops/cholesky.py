@@ -20,13 +20,13 @@ def _spd_cases():
     node=lambda A, upper, caller: "CholeskyBackward0" if caller == "cholesky" else "LinalgCholeskyExBackward0",
     **_PRIVATE,
 )
-def cholesky_factor(F, A, upper: bool = False, caller: str = ""):
+def cholesky_factor(K, A, upper: bool = False, caller: str = ""):
     """The Cholesky factor; matrices that are not positive definite raise in the name of a `caller`."""
     check_square(caller or "linalg.cholesky", A)
-    L, info = F.factor_cholesky(F.hermitian(A) if upper else A)
+    L, info = K.factor_cholesky(K.hermitian(A) if upper else A)
     if caller:
-        F.check_info(info, caller)
-    return F.hermitian(L) if upper else L, info
+        K.check_info(info, caller)
+    return K.hermitian(L) if upper else L, info
 
 
 @cholesky_factor.vjp("A")
@@ -112,10 +112,10 @@ def _factor_gradient(F, by_matrix, factor, upper):
     return F.triu(F.matmul(F.triu(factor), symmetric)) if upper else F.tril(F.matmul(symmetric, F.tril(factor)))
 
 
-def _solve_factored(F, factor, B, upper):
-    lower = F.hermitian(factor) if upper else factor
-    half = F.linalg_solve_triangular(lower, B, upper=False)
-    return F.linalg_solve_triangular(F.hermitian(lower), half, upper=True)
+def _solve_factored(K, factor, B, upper):
+    lower = K.hermitian(factor) if upper else factor
+    half = K.linalg_solve_triangular(lower, B, upper=False)
+    return K.linalg_solve_triangular(K.hermitian(lower), half, upper=True)
 
 
 @general(
@@ -128,7 +128,7 @@ def _solve_factored(F, factor, B, upper):
         case(floats(2, 3, 1), floats(2, 3, 3, form="spd"), upper=True),
     ],
 )  # fmt: skip
-def cholesky_solve(F, self, input2, upper: bool = False):
+def cholesky_solve(K, self, input2, upper: bool = False):
     """The solution of ``A @ X = self`` for the matrix `A` of which `input2` is the Cholesky factor.
 
     Returns
@@ -151,7 +151,7 @@ def cholesky_solve(F, self, input2, upper: bool = False):
             f"Incompatible matrix sizes for cholesky_solve: each A matrix is {input2.shape[-1]} by {input2.shape[-1]} "
             f"but each b matrix is {self.shape[-2]} by {self.shape[-1]}"
         )
-    return _solve_factored(F, input2, self, upper)
+    return _solve_factored(K, input2, self, upper)
 
 
 @cholesky_solve.vjp("self", "input2")
@@ -180,7 +180,7 @@ def _matrix_change(F, t, factor, upper):
 
 
 @general(samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(2, 2, 2, form="spd"), upper=True)])
-def cholesky_inverse(F, self, upper: bool = False):
+def cholesky_inverse(K, self, upper: bool = False):
     """The inverse of the matrix of which this is the Cholesky factor.
 
     Returns
@@ -195,8 +195,8 @@ def cholesky_inverse(F, self, upper: bool = False):
             [0.0000, 0.2000]])
     """
     check_square("cholesky_inverse", self)
-    eye = F.xp.broadcast_to(F.new_eye(self, self.shape[-1], self.shape[-1]), self.shape)
-    return _solve_factored(F, self, eye, upper)
+    eye = K.xp.broadcast_to(K.new_eye(self, self.shape[-1], self.shape[-1]), self.shape)
+    return _solve_factored(K, self, eye, upper)
 
 
 @cholesky_inverse.vjp("self")

@@ -106,7 +106,7 @@ def isfinite(self):
 
 
 @elementwise(promotion="compare -complex", inplace=False)
-def isposinf(F, self):
+def isposinf(K, self):
     """Whether an element is positive infinity.
 
     Examples
@@ -114,11 +114,11 @@ def isposinf(F, self):
     >>> gc.isposinf(gc.tensor([1.0, gc.inf, -gc.inf]))
     tensor([False,  True, False])
     """
-    return F.isinf(self) & ~F.signbit(self)
+    return K.isinf(self) & ~K.signbit(self)
 
 
 @elementwise(promotion="compare -complex", inplace=False)
-def isneginf(F, self):
+def isneginf(K, self):
     """Whether an element is negative infinity.
 
     Examples
@@ -126,11 +126,11 @@ def isneginf(F, self):
     >>> gc.isneginf(gc.tensor([1.0, gc.inf, -gc.inf]))
     tensor([False, False,  True])
     """
-    return F.isinf(self) & F.signbit(self)
+    return K.isinf(self) & K.signbit(self)
 
 
 @elementwise(promotion="compare", inplace=False)
-def isreal(F, self):
+def isreal(K, self):
     """Whether the imaginary part is zero.
 
     Examples
@@ -138,7 +138,7 @@ def isreal(F, self):
     >>> gc.isreal(gc.tensor([1 + 0j, 1 + 2j]))
     tensor([ True, False])
     """
-    return F.imag(self) == 0
+    return K.imag(self) == 0
 
 
 @composite(samples=lambda: [case(floats(3, 4), floats(3, 4)), case(ints(5), ints(5))])

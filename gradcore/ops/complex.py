@@ -182,7 +182,7 @@ def conjugated_physically(self):
 
 
 @elementwise(promotion="complex", method=False, inplace=False, accepts_scalars=())
-def complex(F, real, imag):
+def complex(K, real, imag):
     """``real + 1j * imag``.
 
     Examples
@@ -200,7 +200,7 @@ complex.jvp("imag")(lambda F, t: F.complex(F.zeros_like(t), t))
 
 
 @elementwise(promotion="complex", method=False, inplace=False, accepts_scalars=(), connected=("abs",))
-def polar(F, abs, angle):
+def polar(K, abs, angle):
     """``abs * exp(1j * angle)``.
 
     Examples
@@ -208,7 +208,7 @@ def polar(F, abs, angle):
     >>> gc.polar(gc.tensor([1.0, 2.0]), gc.tensor([0.0, 3.1416]))
     tensor([ 1.+0.0000e+00j, -2.-1.4480e-05j])
     """
-    return F.complex(abs * F.cos(angle), abs * F.sin(angle))
+    return K.complex(abs * K.cos(angle), abs * K.sin(angle))
 
 
 @polar.vjp("abs")

@@ -86,7 +86,7 @@ def _samples():
     samples=_samples,
 )
 def convolution(
-    F,
+    K,
     self,
     weight,
     bias=None,
@@ -113,9 +113,9 @@ def convolution(
     if transposed:
         parts = zip(self.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True)
         size = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in parts]
-        out = F.conv_input(self, weight, size, stride, padding, dilation, groups)
+        out = K.conv_input(self, weight, size, stride, padding, dilation, groups)
     else:
-        out = F.conv(self, weight, stride, padding, dilation, groups)
+        out = K.conv(self, weight, stride, padding, dilation, groups)
     if bias is not None:
         out += bias.reshape(-1, *(1,) * (out.ndim - 2))
     return out

@@ -26,7 +26,7 @@ def _samples():
 
 
 @linear(lambda F, grad, dim: F.cumsum_backward(grad, dim), inplace=True, samples=_samples)
-def cumsum(F, self, dim: int, *, dtype: DType = None):
+def cumsum(K, self, dim: int, *, dtype: DType = None):
     """Sums of the elements up to each one along a dim; integers and bools are summed in int64.
 
     Examples
@@ -35,13 +35,13 @@ def cumsum(F, self, dim: int, *, dtype: DType = None):
     tensor([[1, 2],
             [4, 6]])
     """
-    return accumulated(F, lambda x, wanted: along(F.cumsum_along, x, dim, False, wanted), self, dtype)
+    return accumulated(K, lambda x, wanted: along(K.cumsum_along, x, dim, False, wanted), self, dtype)
 
 
 @linear(lambda F, grad, dim: F.cumsum(grad, dim), function=False, method=False, samples=_samples)
-def cumsum_backward(F, self, dim: int):
+def cumsum_backward(K, self, dim: int):
     """Sums of the elements from each one on along a dim: the transpose of `cumsum`."""
-    return along(F.cumsum_along, self, dim, True, None)
+    return along(K.cumsum_along, self, dim, True, None)
 
 
 # -- recurrences: what derivatives of cumulative products and sums of exponentials are made of ------------------------
@@ -53,9 +53,9 @@ def cumsum_backward(F, self, dim: int):
     method=False,
     samples=lambda: [case(floats(3, 4), 1, 1), case(floats(3, 4), 0, -1, 1), case(floats(1), 0, 1)],
 )
-def shift(F, self, dim: int, by: int, fill: float = 0):
+def shift(K, self, dim: int, by: int, fill: float = 0):
     """The elements one further (`by` 1) or one back (-1) along a dim, and `fill` where none came from."""
-    return along(F.shift_along, self, dim, by, fill)
+    return along(K.shift_along, self, dim, by, fill)
 
 
 @shift.jvp("self")
@@ -80,10 +80,10 @@ def _carried(F, grad, factor, dim, reverse):
         case(floats(3, 5, form="zeros"), floats(3, 5), 1),
     ],
 )  # fmt: skip
-def scan(F, factor, term, dim: int, reverse: bool = False):
+def scan(K, factor, term, dim: int, reverse: bool = False):
     """The recurrence ``out[i] = factor[i] * out[i - 1] + term[i]`` along a dim (``out[i + 1]`` if `reverse`)."""
     dim = wrap_dim(dim, term.ndim)
-    return F.scan_along(factor, term, dim, reverse) if term.ndim else term.copy()
+    return K.scan_along(factor, term, dim, reverse) if term.ndim else term.copy()
 
 
 # -- products ---------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def _product_samples():
     inplace=True,
     samples=_product_samples,
 )
-def cumprod(F, self, dim: int, *, dtype: DType = None):
+def cumprod(K, self, dim: int, *, dtype: DType = None):
     """Products of the elements up to each one along a dim; integers and bools are multiplied in int64.
 
     Examples
@@ -111,7 +111,7 @@ def cumprod(F, self, dim: int, *, dtype: DType = None):
     >>> gc.cumprod(gc.tensor([1, 2, 3, 4]), dim=0)
     tensor([ 1,  2,  6, 24])
     """
-    return accumulated(F, lambda x, wanted: along(F.cumprod_along, x, dim, wanted), self, dtype)
+    return accumulated(K, lambda x, wanted: along(K.cumprod_along, x, dim, wanted), self, dtype)
 
 
 @cumprod.jvp("self")
@@ -133,7 +133,7 @@ def _decay(F, result, dim):
     ),
     samples=lambda: [*_samples(), case(floats(3, 4, low=800, high=1200), 1)],
 )
-def logcumsumexp(F, self, dim: int):
+def logcumsumexp(K, self, dim: int):
     """``log(cumsum(exp(self)))`` along a dim, without overflow.
 
     Examples
@@ -142,7 +142,7 @@ def logcumsumexp(F, self, dim: int):
     tensor([0.0000, 0.6931, 1.0986])
     """
     check_implemented("logcumsumexp_out_cpu", self, "bi")
-    return along(F.logcumsumexp_along, self, dim)
+    return along(K.logcumsumexp_along, self, dim)
 
 
 @logcumsumexp.jvp("self")

@@ -78,7 +78,7 @@ def _check_uplo(UPLO):
     samples=_symmetric_cases,
     materialize=False,
 )
-def linalg_eigh(F, A, UPLO: str = "L"):
+def linalg_eigh(K, A, UPLO: str = "L"):
     """Eigenvalues in ascending order and eigenvectors of Hermitian matrices, of which one triangle is read.
 
     Examples
@@ -90,7 +90,7 @@ def linalg_eigh(F, A, UPLO: str = "L"):
     True
     """
     check_square("linalg.eigh", A)
-    return F.factor_eigh(A, _check_uplo(UPLO))
+    return K.factor_eigh(A, _check_uplo(UPLO))
 
 
 @linalg_eigh.vjp("A")
@@ -116,7 +116,7 @@ def _(F, t, eigenvalues, eigenvectors):
 
 
 @general(path="linalg.eigvalsh", method=False, node="LinalgEighBackward0", samples=_symmetric_cases)
-def linalg_eigvalsh(F, A, UPLO: str = "L"):
+def linalg_eigvalsh(K, A, UPLO: str = "L"):
     """Eigenvalues in ascending order of Hermitian matrices, of which one triangle is read.
 
     Returns
@@ -130,7 +130,7 @@ def linalg_eigvalsh(F, A, UPLO: str = "L"):
     tensor([1., 3.])
     """
     check_square("linalg.eigvalsh", A)
-    return F.eigenvalues_hermitian(A, _check_uplo(UPLO))
+    return K.eigenvalues_hermitian(A, _check_uplo(UPLO))
 
 
 @linalg_eigvalsh.vjp("A")
@@ -159,7 +159,7 @@ def _matrix_cases():
     output_type="linalg_eig",
     samples=lambda: [case(floats(0, 0))],
 )
-def linalg_eig(F, A):
+def linalg_eig(K, A):
     """Eigenvalues and eigenvectors of square matrices, as complex numbers.
 
     Examples
@@ -168,7 +168,7 @@ def linalg_eig(F, A):
     tensor([0.+1.j, 0.-1.j])
     """
     check_square("linalg.eig", A)
-    return F.factor_eig(A)
+    return K.factor_eig(A)
 
 
 @linalg_eig.vjp("A")
@@ -193,7 +193,7 @@ def _(F, t, eigenvalues, eigenvectors):
 
 
 @general(path="linalg.eigvals", method=False, node="LinalgEigBackward0", samples=_matrix_cases)
-def linalg_eigvals(F, A):
+def linalg_eigvals(K, A):
     """Eigenvalues of square matrices, as complex numbers.
 
     Returns
@@ -207,7 +207,7 @@ def linalg_eigvals(F, A):
     tensor([0.+1.j, 0.-1.j])
     """
     check_square("linalg.eigvals", A)
-    return F.eigenvalues(A)
+    return K.eigenvalues(A)
 
 
 @linalg_eigvals.vjp("A")
@@ -240,7 +240,7 @@ def _svd_cases():
     samples=_svd_cases,
     materialize=False,
 )
-def linalg_svd(F, A, full_matrices: bool = True, *, driver: str | None = None):
+def linalg_svd(K, A, full_matrices: bool = True, *, driver: str | None = None):
     """``A = U @ diag(S) @ Vh`` with singular values in descending order; `driver` chooses a routine on CUDA only.
 
     Examples
@@ -254,7 +254,7 @@ def linalg_svd(F, A, full_matrices: bool = True, *, driver: str | None = None):
     """
     check_matrix("linalg.svd", A)
     check_floating("linalg.svd", A)
-    return F.factor_svd(A, full_matrices)
+    return K.factor_svd(A, full_matrices)
 
 
 def _first(F, U, Vh, k):
@@ -328,7 +328,7 @@ def _(F, t, U, S, Vh, full_matrices):
 @general(path="linalg.svdvals", method=False, node="LinalgSvdBackward0", samples=lambda: [
     case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 2, 3)), case(floats(0, 3)),
 ])  # fmt: skip
-def linalg_svdvals(F, A, *, driver: str | None = None):
+def linalg_svdvals(K, A, *, driver: str | None = None):
     """Singular values in descending order.
 
     Returns
@@ -343,7 +343,7 @@ def linalg_svdvals(F, A, *, driver: str | None = None):
     """
     check_matrix("linalg.svdvals", A)
     check_floating("linalg.svdvals", A)
-    return F.singular_values(A)
+    return K.singular_values(A)
 
 
 @linalg_svdvals.vjp("A")
@@ -387,7 +387,7 @@ def svd(F, self, some: bool = True, compute_uv: bool = True):
         case(floats(0, 3)),
     ],
 )  # fmt: skip
-def linalg_qr(F, A, mode: str = "reduced"):
+def linalg_qr(K, A, mode: str = "reduced"):
     """``A = Q @ R`` with orthonormal columns and a triangle; `mode` is ``"reduced"``, ``"complete"`` or ``"r"``.
 
     Examples
@@ -403,7 +403,7 @@ def linalg_qr(F, A, mode: str = "reduced"):
         raise RuntimeError(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
         )
-    return F.factor_qr(A, mode)
+    return K.factor_qr(A, mode)
 
 
 def _check_qr(Q, R, mode):

@@ -36,7 +36,7 @@ def _sum_of_diagonal(F, x):
 @general(
     lambda F, grad, A: F.hermitian(F.adjugate(A)) * _of_matrix(F, grad), path="linalg.det", method=False, samples=_cases
 )
-def linalg_det(F, A):
+def linalg_det(K, A):
     """The determinants of square matrices. The derivative is the adjugate, also where a matrix is singular.
 
     Returns
@@ -50,7 +50,7 @@ def linalg_det(F, A):
     tensor(-2.)
     """
     check_square("linalg.det", A)
-    return F.determinant(A)
+    return K.determinant(A)
 
 
 linalg_det.jvp("A")(lambda F, t, A: _sum_of_diagonal(F, F.matmul(F.adjugate(A), t)))
@@ -122,7 +122,7 @@ def _products_without_pairs(F, values):
     output_type="linalg_slogdet",
     samples=_regular_cases,
 )
-def linalg_slogdet(F, A):
+def linalg_slogdet(K, A):
     """The sign (of complex numbers the direction) and the logarithm of the size of determinants.
 
     Examples
@@ -133,7 +133,7 @@ def linalg_slogdet(F, A):
     logabsdet=tensor(2.0794))
     """
     check_square("linalg.slogdet", A)
-    return F.log_determinant(A)
+    return K.log_determinant(A)
 
 
 @linalg_slogdet.vjp("A")
@@ -190,7 +190,7 @@ def logdet(F, self):
     lambda F, grad, self_shape: grad * F.new_eye(grad, *self_shape),
     samples=lambda: [case(floats(3, 3)), case(floats(2, 4)), case(floats(4, 2)), case(floats(0, 2))],
 )
-def trace(F, self):
+def trace(K, self):
     """The sum of the diagonal of a matrix.
 
     Returns
@@ -205,7 +205,7 @@ def trace(F, self):
     """
     if self.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
-    return F.sum_over(F.diagonal_of(self, 0, 0, 1), None, False, None)
+    return K.sum_over(K.diagonal_of(self, 0, 0, 1), None, False, None)
 
 
 @constant(constant="only the dtype of `self` is read", **_PRIVATE)

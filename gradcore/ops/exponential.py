@@ -138,7 +138,7 @@ def sigmoid(self):
 
 
 @elementwise(promotion="float -complex", domain=(0.1, 0.9), aliases=("special.logit",), inplace="function")
-def logit(F, self, eps: float | None = None):
+def logit(K, self, eps: float | None = None):
     """``log(self / (1 - self))``, with `self` clamped to ``[eps, 1 - eps]`` if `eps` is given.
 
     Examples
@@ -147,8 +147,8 @@ def logit(F, self, eps: float | None = None):
     tensor([-1.0986,  0.0000,  1.0986])
     """
     if eps is not None:
-        self = F.minimum(F.maximum(self, eps), 1 - eps)
-    return F.log(self / (1 - self))
+        self = K.minimum(K.maximum(self, eps), 1 - eps)
+    return K.log(self / (1 - self))
 
 
 @logit.derivative("self")
@@ -274,7 +274,7 @@ def sqrt(self):
 
 
 @elementwise(lambda F, t, result: t * (-0.5 * F.pow(result, 3)), promotion="float", domain=(0.1, 3))
-def rsqrt(F, self):
+def rsqrt(K, self):
     """``1 / sqrt(self)``.
 
     Examples
@@ -282,7 +282,7 @@ def rsqrt(F, self):
     >>> gc.rsqrt(gc.tensor([4.0, 16.0]))
     tensor([0.5000, 0.2500])
     """
-    return F.reciprocal(F.sqrt(self))
+    return K.reciprocal(K.sqrt(self))
 
 
 @elementwise(

@@ -66,9 +66,9 @@ def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
     node="FftC2RBackward0",
     **_PRIVATE,
 )
-def fft_mirrored(F, self, dims: tuple[int, ...], norm: str, last: int):
+def fft_mirrored(K, self, dims: tuple[int, ...], norm: str, last: int):
     """The real part of the inverse transform of the first half of the last dim, without a mirror image."""
-    return F.fft_c2r(F.half_weighted(self, dims[-1], last, 0.5), dims, norm, last)
+    return K.fft_c2r(K.half_weighted(self, dims[-1], last, 0.5), dims, norm, last)
 
 
 @linear(
@@ -76,7 +76,7 @@ def fft_mirrored(F, self, dims: tuple[int, ...], norm: str, last: int):
     node="ConstantPadNdBackward0",
     **_PRIVATE,
 )
-def cut_or_pad(F, self, sizes: tuple[int, ...], dims: tuple[int, ...]):
+def cut_or_pad(K, self, sizes: tuple[int, ...], dims: tuple[int, ...]):
     """The tensor with those sizes along dims: cut, or followed by zeros."""
     shape = list(self.shape)
     for d, n in zip(dims, sizes, strict=True):
@@ -84,7 +84,7 @@ def cut_or_pad(F, self, sizes: tuple[int, ...], dims: tuple[int, ...]):
     kept = tuple(slice(min(n, m)) for n, m in zip(self.shape, shape, strict=True))
     if all(n <= m for n, m in zip(shape, self.shape, strict=True)):
         return self[kept].copy()
-    out = F.xp.zeros(tuple(shape), self.dtype)
+    out = K.xp.zeros(tuple(shape), self.dtype)
     out[kept] = self[kept]
     return out
 

@@ -9,16 +9,16 @@ from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general, linear
 
 
-def _fill_number(F, self, value: Number):
+def _fill_number(K, self, value: Number):
     """A tensor of that shape and dtype with a number in every place."""
-    return F.xp.full(self.shape, number_for(F, value, self), self.dtype)
+    return K.xp.full(self.shape, number_for(K, value, self), self.dtype)
 
 
-def _fill_tensor(F, self, value):
+def _fill_tensor(K, self, value):
     """A tensor of that shape and dtype with the value of a 0-dim tensor in every place."""
     if value.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
-    return F.xp.array(F.expanded(value.astype(self.dtype), self.shape))
+    return K.xp.array(K.expanded(value.astype(self.dtype), self.shape))
 
 
 def _declare_fills(suffix, first_node):
@@ -59,9 +59,9 @@ def fill(F, input, value):
 @linear(
     lambda F, grad: F.zeros_like(grad), computes_half_in_float=False, function=False, method=False, inplace="function"
 )
-def zero(F, self):
+def zero(K, self):
     """Zeros."""
-    return F.zeros_like(self)
+    return K.zeros_like(self)
 
 
 @linear(
@@ -73,9 +73,9 @@ def zero(F, self):
     method=False,
     inplace=True,
 )
-def copy(F, self, src, non_blocking: bool = False):
+def copy(K, self, src, non_blocking: bool = False):
     """`src` in the shape and dtype of `self`."""
-    return F.expanded(F.astype(src, self.dtype), expanded(src.shape, self.shape))
+    return K.expanded(K.astype(src, self.dtype), expanded(src.shape, self.shape))
 
 
 @general(
@@ -86,7 +86,7 @@ def copy(F, self, src, non_blocking: bool = False):
     function=False,
     method=False,
 )
-def drawn(F, self, source, other=None, name: str = ""):
+def drawn(K, self, source, other=None, name: str = ""):
     """Random numbers, as what depends on their distribution's parameters with a gradient of zero."""
     return self
 

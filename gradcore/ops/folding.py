@@ -179,10 +179,10 @@ def _check_pixels(name: str, factor: int, what: str, input: Any) -> None:
         raise RuntimeError(f"{name} expects a positive {what}, but got {factor}")
 
 
-def _rearranged(F: Any, x: Any, split: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+def _rearranged(K: Any, x: Any, split: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """`x` with its dims split, exchanged and joined: a copy."""
-    out = F.reshape(F.permute(F.reshape(x, split), order), shape)
-    return F.clone(out) if tuple(x.shape) == shape else out
+    out = K.reshape(K.permute(K.reshape(x, split), order), shape)
+    return K.clone(out) if tuple(x.shape) == shape else out
 
 
 @linear(
@@ -192,7 +192,7 @@ def _rearranged(F: Any, x: Any, split: tuple[int, ...], order: tuple[int, ...], 
     method=False,
     samples=lambda: [case(floats(2, 8, 2, 3), 2), case(floats(9, 1, 2), 3), case(floats(1, 2, 2, 2), 1)],
 )
-def pixel_shuffle(F, self, upscale_factor: int):
+def pixel_shuffle(K, self, upscale_factor: int):
     """Turn channels into pixels: ``(*, C * r ** 2, H, W)`` into ``(*, C, H * r, W * r)``.
 
     Returns
@@ -216,7 +216,7 @@ def pixel_shuffle(F, self, upscale_factor: int):
         )
     n = len(lead)
     return _rearranged(
-        F,
+        K,
         self,
         (*lead, channels // (r * r), r, r, height, width),
         (*range(n), n, n + 3, n + 1, n + 4, n + 2),
@@ -231,7 +231,7 @@ def pixel_shuffle(F, self, upscale_factor: int):
     method=False,
     samples=lambda: [case(floats(2, 2, 4, 6), 2), case(floats(1, 3, 6), 3), case(floats(1, 2, 2, 2), 1)],
 )
-def pixel_unshuffle(F, self, downscale_factor: int):
+def pixel_unshuffle(K, self, downscale_factor: int):
     """Turn pixels into channels: ``(*, C, H * r, W * r)`` into ``(*, C * r ** 2, H, W)``.
 
     Returns
@@ -255,7 +255,7 @@ def pixel_unshuffle(F, self, downscale_factor: int):
             )
     n = len(lead)
     return _rearranged(
-        F,
+        K,
         self,
         (*lead, channels, height // r, r, width // r, r),
         (*range(n), n, n + 2, n + 4, n + 1, n + 3),
@@ -270,7 +270,7 @@ def pixel_unshuffle(F, self, downscale_factor: int):
     method=False,
     samples=lambda: [case(floats(2, 6, 2, 3), 2), case(floats(1, 6, 3), 3), case(floats(1, 4, 2), 1)],
 )
-def channel_shuffle(F, self, groups: int):
+def channel_shuffle(K, self, groups: int):
     """Deal the channels of `groups` groups out in turn: the first of each group, then the second, and so on.
 
     Returns
@@ -293,4 +293,4 @@ def channel_shuffle(F, self, groups: int):
             f"Number of channels must be divisible by groups. Got {sizes[1]} channels and {groups} groups."
         )
     split = (sizes[0], groups, sizes[1] // groups, *sizes[2:])
-    return _rearranged(F, self, split, (0, 2, 1, *range(3, len(split))), sizes)
+    return _rearranged(K, self, split, (0, 2, 1, *range(3, len(split))), sizes)

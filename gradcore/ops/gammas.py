@@ -75,7 +75,7 @@ def log_gamma_slope(F, a, log_x):
 
 
 @general(node="StandardGammaBackward0", constant={"drawn": "moves with the shapes alone"}, function=False, method=False)
-def log_gamma_drawn(F, self, drawn):
+def log_gamma_drawn(K, self, drawn):
     """`drawn`, the logarithms of gamma numbers, as what depends on the shapes `self` of their distributions."""
     return drawn
 

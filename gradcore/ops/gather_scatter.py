@@ -72,7 +72,7 @@ def _padded(F, grad, shape):
         case(floats(2, 3), 0, ints(0, 3)),
     ],
 )
-def gather(F, self, dim: int, index, *, sparse_grad: bool = False):
+def gather(K, self, dim: int, index, *, sparse_grad: bool = False):
     """The elements that `index` names along a dim: for dim 0 ``out[i, j] = input[index[i, j], j]``.
 
     Returns
@@ -87,15 +87,15 @@ def gather(F, self, dim: int, index, *, sparse_grad: bool = False):
             [4, 3]])
     """
     dim = _checked("gather", self, dim, index)
-    return F.gathered(self, dim, index)
+    return K.gathered(self, dim, index)
 
 
 @linear(
     lambda F, grad, dim, index: F.gather(grad, dim, index), computes_half_in_float=False, function=False, method=False
 )
-def gather_backward(F, self, shape: tuple[int, ...], dim: int, index):
+def gather_backward(K, self, shape: tuple[int, ...], dim: int, index):
     """Zeros with `self` added where `gather` read."""
-    return F.added_along(F.xp.zeros(shape, self.dtype), wrap_dim(dim, len(shape)), index, self)
+    return K.added_along(K.xp.zeros(shape, self.dtype), wrap_dim(dim, len(shape)), index, self)
 
 
 @linear(
@@ -106,10 +106,10 @@ def gather_backward(F, self, shape: tuple[int, ...], dim: int, index):
     function=False,
     method=False,
 )
-def scatter_src(F, self, src, dim: int, index):
+def scatter_src(K, self, src, dim: int, index):
     """A copy with the elements of `src` at the places that `index` names along a dim."""
     dim = _checked("scatter", self, dim, index, src)
-    return F.scattered(self, dim, index, src)
+    return K.scattered(self, dim, index, src)
 
 
 @general(
@@ -119,18 +119,18 @@ def scatter_src(F, self, src, dim: int, index):
     function=False,
     method=False,
 )
-def scatter_value(F, self, dim: int, index, value: Number):
+def scatter_value(K, self, dim: int, index, value: Number):
     """A copy with a number at the places that `index` names along a dim."""
     dim = _checked("scatter", self, dim, index)
-    return F.scattered(self, dim, index, number_for(F, value, self))
+    return K.scattered(self, dim, index, number_for(K, value, self))
 
 
 scatter_value.jvp("self")(lambda F, t, dim, index: F.scatter_value(t, dim, index, 0))
 
 
-def number_for(F, value, x):
+def number_for(K, value, x):
     """A Python number in the dtype of `x`."""
-    return F.scalar(fitting(value, dtypes.from_numpy(x.dtype)), x.dtype)
+    return K.scalar(fitting(value, dtypes.from_numpy(x.dtype)), x.dtype)
 
 
 @composite(
@@ -191,7 +191,7 @@ def _distinct(size, *shape):
         case(floats(3), 0, ints(0), floats(2)),
     ],
 )
-def scatter_add(F, self, dim: int, index, src):
+def scatter_add(K, self, dim: int, index, src):
     """A copy with `src` added at the places that `index` names: for dim 0 ``out[index[i, j], j] += src[i, j]``.
 
     Examples
@@ -200,7 +200,7 @@ def scatter_add(F, self, dim: int, index, src):
     tensor([3., 0., 3.])
     """
     dim = _checked("scatter", self, dim, index, src)
-    return F.added_along(F.xp.array(self), dim, index, F.cut(src, index))
+    return K.added_along(K.xp.array(self), dim, index, K.cut(src, index))
 
 
 # -- reductions -------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def samples_of(cases, reductions):
         ("sum", "prod", "mean", "amax", "amin"),
     ),
 )
-def scatter_reduce(F, self, dim: int, index, src, reduce: str, *, include_self: bool = True):
+def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: bool = True):
     """A copy in which the elements of `src` are combined at the places that `index` names along a dim.
 
     `reduce` is ``'sum'``, ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the elements
@@ -239,7 +239,7 @@ def scatter_reduce(F, self, dim: int, index, src, reduce: str, *, include_self: 
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     dim = _checked("scatter", self, dim, index, src)
-    return F.reduced_along(self, dim, index, F.cut(src, index), reduce, include_self)
+    return K.reduced_along(self, dim, index, K.cut(src, index), reduce, include_self)
 
 
 @scatter_reduce.vjp("self", "src")
@@ -308,12 +308,12 @@ _REDUCTIONS = {
 # -- places in the flattened tensor -----------------------------------------------------------------------------------
 
 
-def _check_flat(F, name, x, index):
+def _check_flat(K, name, x, index):
     if index.dtype.kind != "i" or index.dtype.itemsize != 8:
         kind = dtypes.from_numpy(index.dtype).scalar_name
         raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {kind}")
     message = "out of range: tried to access index {index} on a tensor of {size} elements."
-    F.check_bounds(index, x.size, 0, -x.size, message)
+    K.check_bounds(index, x.size, 0, -x.size, message)
 
 
 @linear(
@@ -323,7 +323,7 @@ def _check_flat(F, name, x, index):
     computes_half_in_float=False,
     samples=lambda: [case(floats(3, 4), ints(2, 2, low=-12, high=12)), case(floats(), ints(3, high=1))],
 )
-def take(F, self, index):
+def take(K, self, index):
     """The elements that `index` names in the flattened tensor.
 
     Returns
@@ -336,7 +336,7 @@ def take(F, self, index):
     >>> gc.take(gc.tensor([[1, 2], [3, 4]]), gc.tensor([0, 3]))
     tensor([1, 4])
     """
-    _check_flat(F, "take", self, index)
+    _check_flat(K, "take", self, index)
     return self.reshape(-1)[index]
 
 
@@ -352,7 +352,7 @@ def take(F, self, index):
         case(floats(3, 4), _distinct(9, 2, 1) * 5 - 3, floats(2)),
     ],
 )
-def put(F, self, index, source, accumulate: bool = False):
+def put(K, self, index, source, accumulate: bool = False):
     """A copy with `source` at the places that `index` names in the flattened tensor, or with it added there.
 
     Examples
@@ -371,8 +371,8 @@ def put(F, self, index, source, accumulate: bool = False):
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source.size}, index.numel() = {index.size}"
         )
-    _check_flat(F, "put_", self, index)
-    flat = F.index_write(self.reshape(-1), source.reshape(-1), (index.reshape(-1),), accumulate)
+    _check_flat(K, "put_", self, index)
+    flat = K.index_write(self.reshape(-1), source.reshape(-1), (index.reshape(-1),), accumulate)
     return flat.reshape(self.shape)
 
 
@@ -434,11 +434,11 @@ def _check_mask(mask):
     function=False,
     method=False,
 )
-def masked_fill_number(F, self, mask, value: Number):
+def masked_fill_number(K, self, mask, value: Number):
     """A copy with a number where the mask holds."""
     _check_mask(mask)
     broadcast_shape([self.shape, mask.shape])
-    return F.where(mask, number_for(F, value, self), self)
+    return K.where(mask, number_for(K, value, self), self)
 
 
 masked_fill_number.jvp("self")(lambda F, t, mask: F.masked_fill_number(t, mask, 0))
@@ -452,7 +452,7 @@ masked_fill_number.jvp("self")(lambda F, t, mask: F.masked_fill_number(t, mask, 
     function=False,
     method=False,
 )
-def masked_fill_tensor(F, self, mask, value):
+def masked_fill_tensor(K, self, mask, value):
     """A copy with the value of a 0-dim tensor where the mask holds."""
     _check_mask(mask)
     if value.ndim:
@@ -462,7 +462,7 @@ def masked_fill_tensor(F, self, mask, value):
     if value.dtype.kind == "c" and self.dtype.kind != "c":
         raise overflow(dtypes.from_numpy(self.dtype))
     broadcast_shape([self.shape, mask.shape])
-    return F.where(mask, value.astype(self.dtype), self)
+    return K.where(mask, value.astype(self.dtype), self)
 
 
 @composite(
@@ -506,7 +506,7 @@ def _pattern(*shape):
         case(floats(2, 3), _pattern(3)),
     ],
 )
-def masked_select(F, self, mask):
+def masked_select(K, self, mask):
     """The elements where the mask holds, as a vector; both are broadcast.
 
     Returns
@@ -523,7 +523,7 @@ def masked_select(F, self, mask):
     if mask.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shape([self.shape, mask.shape])
-    return F.index(F.expanded(self, shape), (F.expanded(mask, shape),))
+    return K.index(K.expanded(self, shape), (K.expanded(mask, shape),))
 
 
 @linear(
@@ -532,10 +532,10 @@ def masked_select(F, self, mask):
     function=False,
     method=False,
 )
-def masked_back(F, self, mask, shape: tuple[int, ...]):
+def masked_back(K, self, mask, shape: tuple[int, ...]):
     """Zeros with the elements of a vector where the mask, broadcast to `shape`, holds."""
-    out = F.xp.zeros(shape, self.dtype)
-    F.masked_write(out, F.expanded(mask, shape), self)
+    out = K.xp.zeros(shape, self.dtype)
+    K.masked_write(out, K.expanded(mask, shape), self)
     return out
 
 
@@ -550,7 +550,7 @@ def masked_back(F, self, mask, shape: tuple[int, ...]):
         case(floats(3, 4), _pattern(4), floats(12)),
     ],
 )
-def masked_scatter(F, self, mask, source):
+def masked_scatter(K, self, mask, source):
     """A copy with the elements of `source`, in their order, where the mask holds.
 
     Examples
@@ -567,8 +567,8 @@ def masked_scatter(F, self, mask, source):
             f"masked_scatter: expected self and source to have same dtypes but got {' and '.join(names)}"
         )
     shape = broadcast_shape([self.shape, mask.shape])
-    out = F.xp.array(F.expanded(self, shape), order="C")
-    F.masked_write(out, F.expanded(mask, shape), source.reshape(-1))
+    out = K.xp.array(K.expanded(self, shape), order="C")
+    K.masked_write(out, K.expanded(mask, shape), source.reshape(-1))
     return out
 
 
@@ -582,10 +582,10 @@ def _masked_source(F, grad, shape, mask):
     function=False,
     method=False,
 )
-def masked_first(F, self, mask, n: int):
+def masked_first(K, self, mask, n: int):
     """The elements where the mask holds, in a vector of `n`, which ends in zeros."""
     if not n:
-        return F.xp.zeros(0, self.dtype)
+        return K.xp.zeros(0, self.dtype)
     mask = mask.reshape(-1)
-    chosen = F.where(mask, self.reshape(-1), F.xp.zeros((), self.dtype))
-    return F.sum_into_rows(n, F.xp.maximum(mask.cumsum() - 1, 0), chosen[:, None]).reshape(n)
+    chosen = K.where(mask, self.reshape(-1), K.xp.zeros((), self.dtype))
+    return K.sum_into_rows(n, K.xp.maximum(mask.cumsum() - 1, 0), chosen[:, None]).reshape(n)

@@ -144,16 +144,16 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
     function=False,
     method=False,
 )
-def grid_sampler(F, self, grid, mode: str, padding_mode: str, align_corners: bool):
+def grid_sampler(K, self, grid, mode: str, padding_mode: str, align_corners: bool):
     """The values of images at the points of grids; see `grid_sample`."""
     lead, sizes = tuple(self.shape[:2]), tuple(self.shape[2:])
-    image = F.reshape(self, (*lead, prod(sizes)))
+    image = K.reshape(self, (*lead, prod(sizes)))
     total: Any = None
-    for tap in _each_tap(F, grid, sizes, mode, padding_mode, align_corners):
-        weight = F.unsqueeze(F.where(tap.known, tap.weight, F.zeros_like(tap.weight)), 1)
-        part = F.gather(image, 2, _for_channels(F, tap.place, lead)) * weight
+    for tap in _each_tap(K, grid, sizes, mode, padding_mode, align_corners):
+        weight = K.unsqueeze(K.where(tap.known, tap.weight, K.zeros_like(tap.weight)), 1)
+        part = K.gather(image, 2, _for_channels(K, tap.place, lead)) * weight
         total = part if total is None else total + part
-    return F.reshape(total, (*lead, *grid.shape[1:-1]))
+    return K.reshape(total, (*lead, *grid.shape[1:-1]))
 
 
 @grid_sampler.vjp("self", "grid")

@@ -18,7 +18,7 @@ from gradcore.ops.table import composite, constant, linear
     computes_half_in_float=False,
     samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))],
 )
-def bincount(F, self, weights=None, minlength: int = 0):
+def bincount(K, self, weights=None, minlength: int = 0):
     """How often each of the numbers 0, 1, 2, ... occurs, or the sum of the weights at its places.
 
     Returns
@@ -42,7 +42,7 @@ def bincount(F, self, weights=None, minlength: int = 0):
         check_implemented("bincount_cpu", weights, "c")
         if weights.dtype != "float32":
             weights = weights.astype("float64")
-    return F.bincount_of(self, weights, minlength)
+    return K.bincount_of(self, weights, minlength)
 
 
 @constant(
@@ -50,7 +50,7 @@ def bincount(F, self, weights=None, minlength: int = 0):
     data_dependent=True,
     samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)],
 )
-def histc(F, self, bins: int = 100, min: float = 0, max: float = 0):
+def histc(K, self, bins: int = 100, min: float = 0, max: float = 0):
     """How many elements lie in each of equally wide bins between `min` and `max` (the data's own if both are equal).
 
     Returns
@@ -70,16 +70,16 @@ def histc(F, self, bins: int = 100, min: float = 0, max: float = 0):
     if max < min:
         raise RuntimeError("torch.histc: max must be larger than min")
     check_implemented("histogram_cpu", self, "bic")
-    return F.histogram_of(self, bins, min, max)
+    return K.histogram_of(self, bins, min, max)
 
 
 # -- intervals of several dims ----------------------------------------------------------------------------------------
 
 
 @constant(constant="only the dtype of `self` is read", function=False, method=False)
-def places_until(F, self, n: int):
+def places_until(K, self, n: int):
     """``0, 1, ... n - 1`` in the dtype of a tensor."""
-    return F.xp.arange(n, dtype=self.dtype)
+    return K.xp.arange(n, dtype=self.dtype)
 
 
 def _type(x) -> str:

@@ -30,7 +30,7 @@ def _householder_cases():
     mixed=same_dtypes("torch.linalg.householder_product: tau dtype {tau} does not match input dtype {input}"),
     samples=_householder_cases,
 )
-def linalg_householder_product(F, input, tau):
+def linalg_householder_product(K, input, tau):
     """The first columns of the product of Householder reflections, as QR factorisations keep them.
 
     Returns
@@ -51,7 +51,7 @@ def linalg_householder_product(F, input, tau):
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
     if input.shape[-1] < tau.shape[-1]:
         raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
-    return _products(F, input, tau)[0]
+    return _products(K, input, tau)[0]
 
 
 def _columns(F, x, i):
@@ -90,7 +90,7 @@ def _(F, grad, input, tau):
     output_type="geqrf",
     samples=lambda: [case(constants(4, 3)), case(constants(2, 2, 3))],
 )
-def geqrf(F, self):
+def geqrf(K, self):
     """A QR factorisation as LAPACK stores it: R and, below its diagonal, reflections; and the factors of those.
 
     Examples
@@ -100,7 +100,7 @@ def geqrf(F, self):
     (torch.Size([3, 2]), torch.Size([2]))
     """
     check_matrix("torch.geqrf", self, "input")
-    return F.raw_qr(self)
+    return K.raw_qr(self)
 
 
 @composite(samples=_householder_cases)

@@ -134,7 +134,7 @@ def _along_rows(x):
         case(floats(3, 2), 0, ints(high=3)),
     ],
 )
-def index_select(F, self, dim: int, index):
+def index_select(K, self, dim: int, index):
     """The slices of a dim that a vector of indices names.
 
     Returns
@@ -152,7 +152,7 @@ def index_select(F, self, dim: int, index):
     if not self.ndim and index.size != 1:
         raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
     rows = _along_rows(self)
-    F.check_bounds(index, rows.shape[dim], dim)
+    K.check_bounds(index, rows.shape[dim], dim)
     return rows.take(index, dim) if self.ndim else self.copy()
 
 
@@ -186,12 +186,12 @@ def _check_source(x, dim, index, source, name):
         )
 
 
-def _written(F, x, dim, index, source, name, accumulate):
+def _written(K, x, dim, index, source, name, accumulate):
     dim, index = _vector(x, dim, index, name)
     _check_source(x, dim, index, source, name)
     rows = _along_rows(x)
-    F.check_bounds(index, rows.shape[dim], dim)
-    return F.index_write(rows, _along_rows(source), _along(dim, index), accumulate).reshape(x.shape)
+    K.check_bounds(index, rows.shape[dim], dim)
+    return K.index_write(rows, _along_rows(source), _along(dim, index), accumulate).reshape(x.shape)
 
 
 def _vector_cases():
@@ -221,7 +221,7 @@ def _distinct_cases():
     computes_half_in_float=False,
     samples=lambda: [*_vector_cases(), case(floats(3), 0, ints(4, high=3), floats(4), alpha=2)],
 )
-def index_add(F, self, dim: int, index, source, *, alpha: Number = 1):
+def index_add(K, self, dim: int, index, source, *, alpha: Number = 1):
     """A copy with ``alpha * source`` added to the slices of a dim that a vector of indices names.
 
     Examples
@@ -229,7 +229,7 @@ def index_add(F, self, dim: int, index, source, *, alpha: Number = 1):
     >>> gc.index_add(gc.zeros(3), 0, gc.tensor([0, 0, 2]), gc.tensor([1.0, 2.0, 3.0]))
     tensor([3., 0., 3.])
     """
-    return _written(F, self, dim, index, _scaled(source, alpha).astype(source.dtype, copy=False), "index_add_", True)
+    return _written(K, self, dim, index, _scaled(source, alpha).astype(source.dtype, copy=False), "index_add_", True)
 
 
 def _scaled(x, alpha):
@@ -243,7 +243,7 @@ def _scaled(x, alpha):
     computes_half_in_float=False,
     samples=_distinct_cases,
 )
-def index_copy(F, self, dim: int, index, source):
+def index_copy(K, self, dim: int, index, source):
     """A copy with `source` in the place of the slices of a dim that a vector of indices names.
 
     Examples
@@ -251,14 +251,14 @@ def index_copy(F, self, dim: int, index, source):
     >>> gc.index_copy(gc.zeros(3), 0, gc.tensor([2, 0]), gc.tensor([5.0, 7.0]))
     tensor([7., 0., 5.])
     """
-    return _written(F, self, dim, index, source, "index_copy_", False)
+    return _written(K, self, dim, index, source, "index_copy_", False)
 
 
-def _filled(F, x, dim, index, value):
+def _filled(K, x, dim, index, value):
     if index.ndim > 1:
         raise RuntimeError("Index has to be a vector/scalar")
     dim, index = _vector(x, dim, index, "index_fill_")
-    return F.index_write(_along_rows(x), value, _along(dim, index), False).reshape(x.shape)
+    return K.index_write(_along_rows(x), value, _along(dim, index), False).reshape(x.shape)
 
 
 @general(
@@ -268,9 +268,9 @@ def _filled(F, x, dim, index, value):
     function=False,
     method=False,
 )
-def index_fill_number(F, self, dim: int, index, value: Number):
+def index_fill_number(K, self, dim: int, index, value: Number):
     """A copy with a number in the slices of a dim that a vector of indices names."""
-    return _filled(F, self, dim, index, number_for(F, value, self))
+    return _filled(K, self, dim, index, number_for(K, value, self))
 
 
 index_fill_number.jvp("self")(lambda F, t, dim, index: F.index_fill_number(t, dim, index, 0))
@@ -286,13 +286,13 @@ index_fill_number.jvp("self")(lambda F, t, dim, index: F.index_fill_number(t, di
     function=False,
     method=False,
 )
-def index_fill_tensor(F, self, value, dim: int, index):
+def index_fill_tensor(K, self, value, dim: int, index):
     """A copy with a 0-dim tensor in the slices of a dim that a vector of indices names."""
     if value.ndim:
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    return _filled(F, self, dim, index, value.astype(self.dtype))
+    return _filled(K, self, dim, index, value.astype(self.dtype))
 
 
 @composite(
@@ -328,7 +328,7 @@ def _each_element(F, dim, index, shape):
     keeps_dtype=("index",),
     mixed=same_dtypes("index_reduce_(): self ({self}) and source ({source}) must have the same scalar type"),
 )
-def index_reduce(F, self, dim: int, index, source, reduce: str, *, include_self: bool = True):
+def index_reduce(K, self, dim: int, index, source, reduce: str, *, include_self: bool = True):
     """The slices of a dim that a vector of indices names, reduced with those of `source`.
 
     `reduce` is ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the slices' own elements
@@ -344,9 +344,9 @@ def index_reduce(F, self, dim: int, index, source, reduce: str, *, include_self:
     dim, index = _vector(self, dim, index, "index_reduce_")
     _check_source(self, dim, index, source, "index_reduce_")
     rows, source = _along_rows(self), _along_rows(source)
-    F.check_bounds(index, rows.shape[dim], dim)
-    places = _each_element(F, dim, index, source.shape)
-    return F.reduced_along(rows, dim, places, source, reduce, include_self).reshape(self.shape)
+    K.check_bounds(index, rows.shape[dim], dim)
+    places = _each_element(K, dim, index, source.shape)
+    return K.reduced_along(rows, dim, places, source, reduce, include_self).reshape(self.shape)
 
 
 @index_reduce.vjp("self", "source")
@@ -359,9 +359,9 @@ def _(F, grad, self, source, result, dim, index, reduce, include_self):
 
 
 @constant(constant="results are indices", data_dependent=True, function=False, method=False)
-def nonzero_rows(F, self):
+def nonzero_rows(K, self):
     """The indices of the elements that are not zero, as rows."""
-    return F.xp.argwhere(self)
+    return K.xp.argwhere(self)
 
 
 @composite(data_dependent=True, samples=lambda: [case(floats(2, 3)), case(floats(3), as_tuple=True), case(floats())])
@@ -465,7 +465,7 @@ def unravel_index(F, indices, shape: Ints):
 
 
 @constant(constant="tensors are of integers", data_dependent=True, function=False, method=False)
-def repeated_places(F, self):
+def repeated_places(K, self):
     """``0`` so many times as the first element says, ``1`` so many times as the second, and so on."""
     if self.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
@@ -473,20 +473,20 @@ def repeated_places(F, self):
     if dtype not in (dtypes.int64, dtypes.int32):
         raise no_kernel("repeat_interleave", dtype)
     if not self.size:
-        return F.xp.zeros(0, self.dtype)
-    if int(F.xp.amin(self)) < 0:
+        return K.xp.zeros(0, self.dtype)
+    if int(K.xp.amin(self)) < 0:
         raise RuntimeError("repeats can not be negative")
     if float(self.sum(dtype="float64")) > 2**62:
         raise RuntimeError(
             "Storage size calculation overflowed: repeat_interleave() repeats more than any memory holds"
         )
-    return F.places_repeated_to(self, int(self.sum()))
+    return K.places_repeated_to(self, int(self.sum()))
 
 
 @constant(constant="tensors are of integers", function=False, method=False)
-def places_repeated_to(F, self, size: int):
+def places_repeated_to(K, self, size: int):
     """The same where `size`, the sum, is known: nothing waits for it."""
-    return F.xp.searchsorted(F.xp.cumsum(self), F.xp.arange(size), side="right").astype(self.dtype, copy=False)
+    return K.xp.searchsorted(K.xp.cumsum(self), K.xp.arange(size), side="right").astype(self.dtype, copy=False)
 
 
 @composite(

@@ -14,12 +14,12 @@ def _cases():
 
 
 @general(outputs=("LD", "pivots", "info"), differentiable=(0,), function=False, method=False)
-def ldl_factors(F, A, hermitian: bool = False, caller: str = ""):
+def ldl_factors(K, A, hermitian: bool = False, caller: str = ""):
     """Both factors in one matrix, what was exchanged, and where a block of the diagonal is zero."""
     check_square("torch.linalg.ldl_factor_ex", A)
-    LD, pivots, info = F.factor_ldl(A, hermitian)
+    LD, pivots, info = K.factor_ldl(A, hermitian)
     if caller:
-        F.check_info(info, caller)
+        K.check_info(info, caller)
     return LD, pivots, info
 
 
@@ -89,7 +89,7 @@ def _check_solve(LD, pivots, B):
     keeps_dtype=("pivots",),
     mixed=same_dtypes("Expected b and A to have the same dtype, but found b of type {B} and A of type {LD} instead."),
 )
-def linalg_ldl_solve(F, LD, pivots, B, *, hermitian: bool = False):
+def linalg_ldl_solve(K, LD, pivots, B, *, hermitian: bool = False):
     """The solution of ``A @ X = B`` from what `gradcore.linalg.ldl_factor` says of `A`; differentiable by `B`.
 
     Returns
@@ -108,8 +108,8 @@ def linalg_ldl_solve(F, LD, pivots, B, *, hermitian: bool = False):
     message = (
         "Pivots given to ldl_solve must all satisfy 1 <= |pivot| <= n. Did you properly pass the result of ldl_factor?"
     )
-    F.check_bounds(abs(pivots) - 1, LD.shape[-1], 0, 0, message)
-    return F.solve_ldl(LD, pivots, B, hermitian)
+    K.check_bounds(abs(pivots) - 1, LD.shape[-1], 0, 0, message)
+    return K.solve_ldl(LD, pivots, B, hermitian)
 
 
 @linalg_ldl_solve.vjp("LD")

@@ -42,12 +42,12 @@ def _column(F, x):
     samples=_square_cases,
     **_PRIVATE,
 )
-def inverted(F, A, caller: str = ""):
+def inverted(K, A, caller: str = ""):
     """The inverses of square matrices; singular ones raise in the name of a `caller`."""
     check_square(caller or "linalg.inv", A)
-    inverse, info = F.invert(A)
+    inverse, info = K.invert(A)
     if caller:
-        F.check_info(info, caller)
+        K.check_info(info, caller)
     return inverse, info
 
 
@@ -136,7 +136,7 @@ def _systems():
         "linalg.solve: Expected A and B to have the same dtype, but found A of type {A} and B of type {B} instead"
     ),
 )
-def solved(F, A, B, left: bool = True, caller: str = ""):
+def solved(K, A, B, left: bool = True, caller: str = ""):
     """The solution of ``A @ X = B``, and the factors of `A`, which the derivatives use again."""
     vector = is_vector(A.shape, B.shape)
     check_solvable("linalg.solve", A, B, left, vector)
@@ -146,13 +146,13 @@ def solved(F, A, B, left: bool = True, caller: str = ""):
             "linalg.solve is equivalent to B / A.squeeze(-1)"
         )
     if left:
-        X, LU, pivots, info = F.solve_and_factor(A, B[..., None] if vector else B)
+        X, LU, pivots, info = K.solve_and_factor(A, B[..., None] if vector else B)
         X = X[..., 0] if vector else X
     else:
-        LU, pivots, info = F.factor_lu(A)
-        X = F.hermitian(F.solve_lu(LU, pivots, F.hermitian(B), True))
+        LU, pivots, info = K.factor_lu(A)
+        X = K.hermitian(K.solve_lu(LU, pivots, K.hermitian(B), True))
     if caller:
-        F.check_info(info, caller)
+        K.check_info(info, caller)
     return X, LU, pivots, info
 
 
@@ -181,13 +181,13 @@ def _(F, t, A, LU, pivots, left):
     constant={"LU": "factors of `A`, by which there are derivatives"},
     **_PRIVATE,
 )
-def solved_again(F, A, LU, pivots, B, left: bool, adjoint: bool):
+def solved_again(K, A, LU, pivots, B, left: bool, adjoint: bool):
     """As `solved`, also for the conjugate transpose of `A`, from its factors, which have no derivatives."""
     if is_vector(A.shape, B.shape):
-        return F.solve_with_factors(A, LU, pivots, B[..., None], adjoint)[..., 0]
+        return K.solve_with_factors(A, LU, pivots, B[..., None], adjoint)[..., 0]
     if left:
-        return F.solve_with_factors(A, LU, pivots, B, adjoint)
-    return F.hermitian(F.solve_with_factors(A, LU, pivots, F.hermitian(B), not adjoint))
+        return K.solve_with_factors(A, LU, pivots, B, adjoint)
+    return K.hermitian(K.solve_with_factors(A, LU, pivots, K.hermitian(B), not adjoint))
 
 
 @solved_again.vjp("A", "B")
@@ -254,7 +254,7 @@ def _triangle(F, x, upper, unitriangular):
         "type {B} instead"
     ),
 )
-def linalg_solve_triangular(F, A, B, *, upper: bool, left: bool = True, unitriangular: bool = False):
+def linalg_solve_triangular(K, A, B, *, upper: bool, left: bool = True, unitriangular: bool = False):
     """The solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`, with a triangular `A`.
 
     Only the triangle that `upper` names is read, without its diagonal if `unitriangular`, which makes that ones.
@@ -274,8 +274,8 @@ def linalg_solve_triangular(F, A, B, *, upper: bool, left: bool = True, unitrian
     check_matrix("linalg.solve_triangular", B, "B")
     check_solvable("linalg.solve_triangular", A, B, left)
     if left:
-        return F.solve_triangle(A, B, upper, unitriangular)
-    X = F.solve_triangle(A.swapaxes(-1, -2), B.swapaxes(-1, -2), not upper, unitriangular)
+        return K.solve_triangle(A, B, upper, unitriangular)
+    X = K.solve_triangle(A.swapaxes(-1, -2), B.swapaxes(-1, -2), not upper, unitriangular)
     return X.swapaxes(-1, -2)
 
 

@@ -125,7 +125,7 @@ def _times_first(F, grad, first, alpha):
     ),
     samples=_samples((2, 4), (2, 3), (3, 4)),
 )
-def addmm(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
+def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (mat1 @ mat2)`` of matrices.
 
     Returns
@@ -139,7 +139,7 @@ def addmm(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     tensor([[2., 4.],
             [4., 6.]])
     """
-    return F.add_product(self, F.mm(mat1, mat2), beta, alpha)
+    return K.add_product(self, K.mm(mat1, mat2), beta, alpha)
 
 
 @general(
@@ -152,7 +152,7 @@ def addmm(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     ),
     samples=_samples((2, 2, 4), (2, 2, 3), (2, 3, 4)),
 )
-def baddbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
+def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices.
 
     Returns
@@ -166,7 +166,7 @@ def baddbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     tensor([[[7., 7.],
              [7., 7.]]])
     """
-    return F.add_product(self, F.bmm(batch1, batch2), beta, alpha)
+    return K.add_product(self, K.bmm(batch1, batch2), beta, alpha)
 
 
 @general(
@@ -180,7 +180,7 @@ def baddbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     ),
     samples=_samples((2, 4), (5, 2, 3), (5, 3, 4)),
 )
-def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
+def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * sum(batch1 @ batch2)``: the products of a batch are summed.
 
     Returns
@@ -194,7 +194,7 @@ def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     tensor([[12., 12.],
             [12., 12.]])
     """
-    return F.add_product(self, F.sum_of_products(batch1, batch2), beta, alpha)
+    return K.add_product(self, K.sum_of_products(batch1, batch2), beta, alpha)
 
 
 @general(
@@ -205,7 +205,7 @@ def addbmm(F, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     mixed=same_dtypes("addmv input tensors must have the same dtype, but got {self}, {mat}, and {vec}"),
     samples=_samples((2,), (2, 3), (3,)),
 )
-def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
+def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (mat @ vec)``.
 
     Returns
@@ -218,7 +218,7 @@ def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     >>> gc.addmv(gc.tensor([1.0, 1.0]), gc.tensor([[1.0, 2.0], [3.0, 4.0]]), gc.tensor([1.0, 1.0]))
     tensor([4., 8.])
     """
-    return F.add_product(self, F.mv(mat, vec), beta, alpha)
+    return K.add_product(self, K.mv(mat, vec), beta, alpha)
 
 
 @general(
@@ -229,7 +229,7 @@ def addmv(F, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     mixed=lambda op, args: reduce(promote_types, (t.dtype for t in args[:3])),
     samples=_samples((2, 3), (2,), (3,)),
 )
-def addr(F, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
+def addr(K, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * outer(vec1, vec2)``.
 
     Returns
@@ -243,7 +243,7 @@ def addr(F, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
     tensor([[1., 2., 3.],
             [2., 4., 6.]])
     """
-    return F.add_product(self, F.outer(vec1, vec2), beta, alpha)
+    return K.add_product(self, K.outer(vec1, vec2), beta, alpha)
 
 
 for _op in (addmm, baddbmm, addbmm, addmv, addr):

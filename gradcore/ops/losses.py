@@ -92,11 +92,11 @@ def _declare_difference(
         ``(F, t, d, width)``: how losses move along `t`.
     """
 
-    def loss(F, self, target, reduction: str, width: float):
+    def loss(K, self, target, reduction: str, width: float):
         d = self - target
         if reduction == "none":
-            return value(F, d, width)
-        summed = total(F, F.reshape(d, (-1,)), width)
+            return value(K, d, width)
+        summed = total(K, K.reshape(d, (-1,)), width)
         return summed / prod(d.shape) if reduction == "mean" else summed
 
     loss.__doc__ = f"`{name}` of tensors of one shape and dtype."

@@ -102,7 +102,7 @@ def _forward(F, t, P, L, U):
     output_type="linalg_lu",
     samples=_cases,
 )
-def linalg_lu(F, A, *, pivot: bool = True):
+def linalg_lu(K, A, *, pivot: bool = True):
     """``A = P @ L @ U`` with a permutation, a lower triangle with ones on its diagonal, and an upper triangle.
 
     Examples
@@ -113,8 +113,8 @@ def linalg_lu(F, A, *, pivot: bool = True):
     True
     """
     _check("linalg.lu", A, pivot)
-    LU, pivots, _ = F.factor_lu(A)
-    return F.permutation(LU, pivots, A.shape[-2]), _lower(F, LU), _upper(F, LU)
+    LU, pivots, _ = K.factor_lu(A)
+    return K.permutation(LU, pivots, A.shape[-2]), _lower(K, LU), _upper(K, LU)
 
 
 linalg_lu.vjp("A")(lambda F, grads, P, L, U: _backward(F, grads[0], grads[1], P, L, U))
@@ -124,12 +124,12 @@ linalg_lu.jvp("A")(lambda F, t, P, L, U: _forward(F, t, P, L, U))
 @general(
     outputs=("LU", "pivots", "info"), differentiable=(0,), node="LinalgLuFactorExBackward0", **_PRIVATE
 )  # fmt: skip
-def lu_factors(F, A, pivot: bool = True, caller: str = ""):
+def lu_factors(K, A, pivot: bool = True, caller: str = ""):
     """Both factors in one matrix, the rows that were exchanged, and where a pivot is zero."""
     _check(caller.replace("torch.linalg", "linalg") or "linalg.lu_factor", A, pivot)
-    LU, pivots, info = F.factor_lu(A)
+    LU, pivots, info = K.factor_lu(A)
     if caller:
-        F.check_info(info, caller)
+        K.check_info(info, caller)
     return LU, pivots, info
 
 
@@ -207,7 +207,7 @@ def _solve_cases():
 @general(
     outputs=("P", "L", "U"), differentiable=(1, 2), method=False, output_type="lu_unpack", samples=_packed_cases
 )  # fmt: skip
-def lu_unpack(F, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
+def lu_unpack(K, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
     """What `gradcore.linalg.lu_factor` returns as a permutation and two factors; empty ones where not asked for.
 
     Examples
@@ -226,7 +226,7 @@ def lu_unpack(F, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bo
                 f"torch.lu_unpack: LU_pivots is expected to have the shape {[*LU_data.shape[:-2], rows]}, but it has "
                 f"{list(LU_pivots.shape)}"
             )
-        F.check_bounds(
+        K.check_bounds(
             LU_pivots - 1,
             LU_data.shape[-2],
             0,
@@ -234,9 +234,9 @@ def lu_unpack(F, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bo
             "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the "
             "result of lu_factor?",
         )
-    empty = F.new_zeros(LU_data, (0,))
-    P = F.permutation(LU_data, LU_pivots, LU_data.shape[-2]) if unpack_pivots else empty
-    return P, *((_lower(F, LU_data), _upper(F, LU_data)) if unpack_data else (empty, empty))
+    empty = K.new_zeros(LU_data, (0,))
+    P = K.permutation(LU_data, LU_pivots, LU_data.shape[-2]) if unpack_pivots else empty
+    return P, *((_lower(K, LU_data), _upper(K, LU_data)) if unpack_data else (empty, empty))
 
 
 lu_unpack.vjp("LU_data")(lambda F, grads: _joined(F, *grads))
@@ -256,7 +256,7 @@ lu_unpack.jvp("LU_data")(lambda F, t: (_lower(F, t) - F.new_eye(t, t.shape[-2], 
         "linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {LU} and B of type {B} instead"
     ),
 )
-def linalg_lu_solve(F, LU, pivots, B, *, left: bool = True, adjoint: bool = False):
+def linalg_lu_solve(K, LU, pivots, B, *, left: bool = True, adjoint: bool = False):
     """The solution of ``A @ X = B`` (``X @ A = B`` if not `left`), or with ``A.mH``, from the LU factors of `A`.
 
     Returns
@@ -276,7 +276,7 @@ def linalg_lu_solve(F, LU, pivots, B, *, left: bool = True, adjoint: bool = Fals
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     if pivots.shape[-1] != LU.shape[-1]:
         raise RuntimeError("linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix")
-    F.check_bounds(
+    K.check_bounds(
         pivots - 1,
         LU.shape[-1],
         0,
@@ -290,8 +290,8 @@ def linalg_lu_solve(F, LU, pivots, B, *, left: bool = True, adjoint: bool = Fals
             f"({LU.shape[-2]}x{LU.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"
         )
     if left:
-        return F.solve_lu(LU, pivots, B, adjoint)
-    return F.hermitian(F.solve_lu(LU, pivots, F.hermitian(B), not adjoint))
+        return K.solve_lu(LU, pivots, B, adjoint)
+    return K.hermitian(K.solve_lu(LU, pivots, K.hermitian(B), not adjoint))
 
 
 @linalg_lu_solve.vjp("LU", "B")

@@ -28,10 +28,10 @@ def _soft_slope(F: Any, self: Any, target: Any) -> Any:
     function=False,
     method=False,
 )
-def soft_margin(F, self, target, reduction: str):
+def soft_margin(K, self, target, reduction: str):
     """``log(1 + exp(-target * self))``, without overflow."""
     z = -target * self
-    return reduced(F, F.clamp(z, 0, None) + F.log1p(F.exp(-F.abs(z))), reduction)
+    return reduced(K, K.clamp(z, 0, None) + K.log1p(K.exp(-K.abs(z))), reduction)
 
 
 @soft_margin.jvp("self")
@@ -375,9 +375,9 @@ def _check_classes(input: Any) -> None:
     method=False,
     inplace=False,
 )
-def hinge(F, self):
+def hinge(K, self):
     """``maximum(self, 0)``; the derivative at 0 is 1."""
-    return F.clamp_min(self, 0)
+    return K.clamp_min(self, 0)
 
 
 @composite(

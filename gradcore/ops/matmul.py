@@ -462,7 +462,7 @@ def linalg_vecdot(F, x, y, *, dim: int = -1):
         case(floats(0, 3), floats(1, 3)),
     ],
 )
-def linalg_cross(F, self, other, *, dim: int = -1):
+def linalg_cross(K, self, other, *, dim: int = -1):
     """The cross products of the vectors of size 3 along `dim`.
 
     Returns
@@ -482,7 +482,7 @@ def linalg_cross(F, self, other, *, dim: int = -1):
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {self.shape[axis]} and {other.shape[axis]}"
         )
-    return F.cross_product(self, other, axis)
+    return K.cross_product(self, other, axis)
 
 
 @composite(samples=lambda: [case(floats(2, 3), floats(2, 3), dim=1), case(floats(3, 4), floats(3, 4), dim=0)])

@@ -89,7 +89,7 @@ def _exp_of_block(F, A, t):
     method=False,
     samples=lambda: [case(floats(3, 3)), case(floats(2, 2, 2)), case(floats(1, 1)), case(floats(0, 0))],
 )
-def linalg_matrix_exp(F, A):
+def linalg_matrix_exp(K, A):
     """The exponential of square matrices, ``I + A + A @ A / 2 + ...``.
 
     Returns
@@ -104,7 +104,7 @@ def linalg_matrix_exp(F, A):
             [0., 1.]])
     """
     check_square("linalg.matrix_exp", A)
-    return F.matrix_exponential(A)
+    return K.matrix_exponential(A)
 
 
 linalg_matrix_exp.jvp("A")(lambda F, t, A: _exp_of_block(F, A, t))
@@ -148,7 +148,7 @@ def _tolerances(F, A, atol, rtol):
 
 
 @constant(constant="results are bools", **_PRIVATE)
-def is_large(F, self, atol, rtol):
+def is_large(K, self, atol, rtol):
     """Where singular values along the last dim are larger than ``max(atol, rtol * the largest)``."""
     return (self > rtol[..., None] * _largest(self)) & (self > atol[..., None])
 
@@ -170,23 +170,23 @@ def _pinv_cases():
 
 
 @general(node="LinalgPinvBackward0", **_PRIVATE)
-def pseudo_inverse(F, A, atol=None, rtol=None, hermitian: bool = False):
+def pseudo_inverse(K, A, atol=None, rtol=None, hermitian: bool = False):
     """The pseudo-inverse, in which singular values count as zero unless they are larger than both tolerances.
 
     Without tolerances, what rounding may have left of zeros counts as zero.
     """
     if hermitian:
-        values, U = F.factor_eigh(A)
-        sizes, Vh = abs(values), F.hermitian(U)
+        values, U = K.factor_eigh(A)
+        sizes, Vh = abs(values), K.hermitian(U)
     else:
-        U, values, Vh = F.factor_svd(A)
+        U, values, Vh = K.factor_svd(A)
         sizes = values
     if rtol is None:
-        kept = sizes > float(max(A.shape[-2:]) * F.xp.finfo(A.dtype).eps) * _largest(sizes)
+        kept = sizes > float(max(A.shape[-2:]) * K.xp.finfo(A.dtype).eps) * _largest(sizes)
     else:
-        kept = F.is_large(sizes, atol, rtol)
-    inverses = F.where(kept, 1 / values, F.zeros_like(values))
-    return F.matmul(F.hermitian(Vh) * inverses[..., None, :], F.hermitian(U))
+        kept = K.is_large(sizes, atol, rtol)
+    inverses = K.where(kept, 1 / values, K.zeros_like(values))
+    return K.matmul(K.hermitian(Vh) * inverses[..., None, :], K.hermitian(U))
 
 
 def _pinv_backward(F, grad, A, inverse):
@@ -349,18 +349,18 @@ def _lstsq_cases():
         "dtype {B}"
     ),
 )
-def least_squares(F, A, B, rcond: float, driver: str):
+def least_squares(K, A, B, rcond: float, driver: str):
     """The solution of ``A @ X = B`` with the least squares, and of these the shortest, by singular values."""
-    U, S, Vh = F.factor_svd(A)
+    U, S, Vh = K.factor_svd(A)
     kept = (0 if driver == "gels" else rcond) * S[..., :1] < S
-    weights = F.where(kept, 1 / S, F.zeros_like(S))[..., None].astype(A.dtype)
-    X = F.matmul(F.hermitian(Vh), weights * F.matmul(F.hermitian(U), B))
-    rank, empty = kept.sum(axis=-1), F.xp.zeros(0, S.dtype)
+    weights = K.where(kept, 1 / S, K.zeros_like(S))[..., None].astype(A.dtype)
+    X = K.matmul(K.hermitian(Vh), weights * K.matmul(K.hermitian(U), B))
+    rank, empty = kept.sum(axis=-1), K.xp.zeros(0, S.dtype)
     residuals = empty
-    if driver != "gelsy" and A.shape[-2] > A.shape[-1] and F.has_full_rank(kept):
-        residuals = (abs(F.matmul(A, X) - B) ** 2).sum(axis=-2)
+    if driver != "gelsy" and A.shape[-2] > A.shape[-1] and K.has_full_rank(kept):
+        residuals = (abs(K.matmul(A, X) - B) ** 2).sum(axis=-2)
     sizes = S if driver in ("gelsd", "gelss") else empty
-    return X, residuals, F.xp.zeros(0, "int64") if driver == "gels" else rank, sizes
+    return X, residuals, K.xp.zeros(0, "int64") if driver == "gels" else rank, sizes
 
 
 @least_squares.vjp("A", "B")

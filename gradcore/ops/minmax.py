@@ -43,10 +43,10 @@ def _samples_over_dims():
 
 
 def _over_dims(name, word):
-    def over(F, self, dim: Dims = (), keepdim: bool = False):
+    def over(K, self, dim: Dims = (), keepdim: bool = False):
         check_reducible(f"a{name}", self.shape, dim)
         check_implemented(f"{name}_values_cpu", self, "c")
-        return getattr(F, f"{name}_over")(self, axes(dim, self.ndim), keepdim)
+        return getattr(K, f"{name}_over")(self, axes(dim, self.ndim), keepdim)
 
     over.__doc__ = f"The {word} over `dim` (all dims if empty); elements that tie share the gradient evenly."
     op = general(
@@ -70,7 +70,7 @@ _over_dims("min", "minimum")
         case(floats(2, 3), dim=0, keepdim=True),
     ],
 )
-def aminmax(F, self, *, dim: int | None = None, keepdim: bool = False):
+def aminmax(K, self, *, dim: int | None = None, keepdim: bool = False):
     """The minimum and the maximum of all elements or along a dim, as a named tuple ``(min, max)``.
 
     Examples
@@ -87,7 +87,7 @@ def aminmax(F, self, *, dim: int | None = None, keepdim: bool = False):
     check_reducible("aminmax", self.shape, dim)
     check_implemented("aminmax_cpu", self, "c")
     dims = axes(dim, self.ndim)
-    return F.min_over(self, dims, keepdim), F.max_over(self, dims, keepdim)
+    return K.min_over(self, dims, keepdim), K.max_over(self, dims, keepdim)
 
 
 @aminmax.vjp("self")
@@ -104,9 +104,9 @@ def _(F, t, self, min, max, dim, keepdim):
 
 
 @constant(constant="results are bools", function=False, method=False)
-def same(F, self, other):
+def same(K, self, other):
     """Whether elements are equal, or both NaN."""
-    return F.equal_or_nan(self, other)
+    return K.equal_or_nan(self, other)
 
 
 def shared_by_equals(F, grad, self, result):
@@ -134,9 +134,9 @@ def mean_of_equals(F, t, self, result):
         case(floats(1, 2), (3, 2), -2, ints(1, 2, high=3)),
     ],
 )
-def place(F, self, shape: tuple[int, ...], dim: int, index):
+def place(K, self, shape: tuple[int, ...], dim: int, index):
     """Zeros of `shape`, but for the elements at an index along a dim that names no place twice: undoes a selection."""
-    return F.put_along(self, shape, wrap_dim(dim, len(shape)), index)
+    return K.put_along(self, shape, wrap_dim(dim, len(shape)), index)
 
 
 def taken(F, t, dim, indices):
@@ -186,16 +186,16 @@ def _overloaded(name, word):
     title = name.title()
     hidden = {"function": False, "method": False}
 
-    def of_all(F, self):
+    def of_all(K, self):
         check_reducible(name, self.shape, None)
         check_implemented(f"{name}_all", self, "c")
-        return getattr(F, f"{name}_over")(self)
+        return getattr(K, f"{name}_over")(self)
 
-    def along_dim(F, self, dim: int, keepdim: bool = False):
+    def along_dim(K, self, dim: int, keepdim: bool = False):
         check_reducible(name, self.shape, dim)
         if self.dtype.kind == "c":
             raise RuntimeError(f"{name}(): does not support complex input")
-        return along(getattr(F, f"{name}_along"), self, dim, keepdim)
+        return along(getattr(K, f"{name}_along"), self, dim, keepdim)
 
     def overloads(F, self, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
         if dim is None and other is None:
@@ -228,12 +228,12 @@ _overloaded("min", "minimum")
 
 
 def _index_of(name, word):
-    def index(F, self, dim: int | None = None, keepdim: bool = False):
+    def index(K, self, dim: int | None = None, keepdim: bool = False):
         check_reducible(f"arg{name}", self.shape, dim, IndexError)
         if self.dtype.kind in "bc":
             kind = "bool" if self.dtype.kind == "b" else "complex"
             raise RuntimeError(f"arg{name}(): does not support {kind} input")
-        kernel = getattr(F, f"arg{name}_along")
+        kernel = getattr(K, f"arg{name}_along")
         if dim is None:
             found = kernel(self.reshape((-1,)), 0, False)
             return found.reshape((1,) * self.ndim) if keepdim else found
@@ -254,9 +254,9 @@ _index_of("min", "minimum")
 
 
 def _running(name, word):
-    def running(F, self, dim: int):
+    def running(K, self, dim: int):
         check_implemented(f"{name}_cpu", self, "c")
-        return along(getattr(F, f"{name}_along"), self, dim)
+        return along(getattr(K, f"{name}_along"), self, dim)
 
     running.__doc__ = f"The {word} of the elements up to each one along a dim, and its index (of ties the last one's)."
     op = general(

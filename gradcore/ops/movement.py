@@ -38,7 +38,7 @@ def _reshaped(x, shape):
         case(floats(4), (4,)),
     ],
 )
-def reshape(F, self, shape: Sizes):
+def reshape(K, self, shape: Sizes):
     """The same elements in another shape, in which one size may be -1: a view where possible, else a copy.
 
     Examples
@@ -59,10 +59,10 @@ def reshape(F, self, shape: Sizes):
     layout_dependent=True,
     samples=lambda: [case(floats(2, 6), (3, -1)), case(floats(), (1,)), case(floats(0, 2), (2, 0))],
 )
-def view_shape(F, self, shape: Sizes):
+def view_shape(K, self, shape: Sizes):
     """The same memory in another shape."""
     out = _reshaped(self, shape)
-    if not F.shares_memory(out, self):
+    if not K.shares_memory(out, self):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead."
@@ -71,9 +71,9 @@ def view_shape(F, self, shape: Sizes):
 
 
 @linear(view=True, function=False, method=False, samples=list)
-def view_dtype(F, self, dtype: Any):
+def view_dtype(K, self, dtype: Any):
     """The same memory read as elements of another dtype."""
-    return F.view_dtype_kernel(self, dtype)
+    return K.view_dtype_kernel(self, dtype)
 
 
 @composite(
@@ -119,7 +119,7 @@ def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
 @linear(
     lambda F, grad: grad, view=True, function=False, method=False, samples=lambda: [case(floats(2, 3)), case(floats())]
 )
-def alias(F, self):
+def alias(K, self):
     """The whole tensor as a view of itself."""
     return self[...]
 
@@ -164,7 +164,7 @@ def _squeezed_node(self, dim=None):
         case(floats()),
     ],
 )
-def squeeze(F, self, dim: Dims = None):
+def squeeze(K, self, dim: Dims = None):
     """Without the dims of size 1: all of them, or those among `dim`.
 
     Examples
@@ -182,7 +182,7 @@ def squeeze(F, self, dim: Dims = None):
     view=True,
     samples=lambda: [case(floats(2, 3), dim=0), case(floats(2, 3), dim=-1), case(floats(), dim=0)],
 )
-def unsqueeze(F, self, dim: int):
+def unsqueeze(K, self, dim: int):
     """With a further dim of size 1 at that place.
 
     Examples
@@ -208,7 +208,7 @@ def unsqueeze(F, self, dim: int):
         case(floats(2), (2,)),
     ],
 )
-def expand(F, self, size: Sizes):
+def expand(K, self, size: Sizes):
     """A view with dims of size 1 repeated to `size`, in which -1 keeps a dim.
 
     Examples
@@ -217,7 +217,7 @@ def expand(F, self, size: Sizes):
     tensor([[1, 1, 1],
             [2, 2, 2]])
     """
-    return F.expanded(self, expanded(self.shape, size))
+    return K.expanded(self, expanded(self.shape, size))
 
 
 @composite(function=False, samples=lambda: [case(floats(3, 1), floats(2, 3, 4))])
@@ -258,7 +258,7 @@ def sum_to_size(self, size: Sizes):
     lambda F, grad, self_shape, repeats: _folded(F, grad, self_shape, repeats),
     samples=lambda: [case(floats(2, 3), (2, 1, 2)), case(floats(2), (0,)), case(floats(), (3,))],
 )
-def repeat(F, self, repeats: Sizes):
+def repeat(K, self, repeats: Sizes):
     """Copies of the tensor side by side, `repeats` times along each dim; leading dims may be added.
 
     Examples
@@ -275,7 +275,7 @@ def repeat(F, self, repeats: Sizes):
     sizes = [n * r for n, r in zip(shape, repeats, strict=True)]
     if min(repeats, default=0) < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(sizes)}: {sizes}")
-    return F.tiled(self, repeats)
+    return K.tiled(self, repeats)
 
 
 def _folded(F, grad, shape, repeats):
@@ -309,7 +309,7 @@ def tile(F, self, dims: Sizes):
     view=True,
     samples=lambda: [case(floats(2, 3, 4), 0, -1), case(floats(), 0, 0)],
 )
-def transpose(F, self, dim0: int, dim1: int):
+def transpose(K, self, dim0: int, dim1: int):
     """A view with two dims exchanged.
 
     Examples
@@ -349,7 +349,7 @@ def swapdims(F, self, dim0: int, dim1: int):
 
 
 @linear(lambda F, grad: F.t(grad), view=True, samples=lambda: [case(floats(2, 3)), case(floats(3)), case(floats())])
-def t(F, self):
+def t(K, self):
     """The transpose of a matrix; vectors and numbers as they are.
 
     Examples
@@ -368,7 +368,7 @@ def t(F, self):
     view=True,
     samples=lambda: [case(floats(2, 3, 4), (2, 0, -2)), case(floats(), ())],
 )
-def permute(F, self, dims: Sizes):
+def permute(K, self, dims: Sizes):
     """A view with the dims in another order.
 
     Examples
@@ -424,7 +424,7 @@ def adjoint(F, self):
     lambda F, grad, dims: F.flip(grad, dims),
     samples=lambda: [case(floats(2, 3), (0, -1)), case(floats(), (0,)), case(floats(2, 3), (1,))],
 )
-def flip(F, self, dims: Sizes):
+def flip(K, self, dims: Sizes):
     """A copy with the order of the elements along `dims` reversed.
 
     Examples
@@ -476,7 +476,7 @@ def flipud(F, self):
         case(floats(0, 2), 1, 0),
     ],
 )
-def roll(F, self, shifts: Ints, dims: Ints = ()):
+def roll(K, self, shifts: Ints, dims: Ints = ()):
     """The elements shifted along `dims`, or along the flattened tensor; what leaves at the end enters in front.
 
     Examples
@@ -490,8 +490,8 @@ def roll(F, self, shifts: Ints, dims: Ints = ()):
     if dims and not self.ndim:
         raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
     if not dims:
-        return F.xp.roll(self, shifts[0])
-    return F.xp.roll(self, shifts, tuple(wrap_dim(d, self.ndim) for d in dims))
+        return K.xp.roll(self, shifts[0])
+    return K.xp.roll(self, shifts, tuple(wrap_dim(d, self.ndim) for d in dims))
 
 
 @linear(
@@ -504,7 +504,7 @@ def roll(F, self, shifts: Ints, dims: Ints = ()):
         case(floats(2, 3), 4),
     ],
 )
-def rot90(F, self, k: int = 1, dims: Ints = (0, 1)):
+def rot90(K, self, k: int = 1, dims: Ints = (0, 1)):
     """The plane of two dims turned by 90 degrees `k` times, from the first dim towards the second.
 
     Examples
@@ -520,14 +520,14 @@ def rot90(F, self, k: int = 1, dims: Ints = (0, 1)):
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {self.ndim}")
     if wrap_dim(dims[0], self.ndim) == wrap_dim(dims[1], self.ndim):
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
-    return F.xp.rot90(self, k, dims).copy()
+    return K.xp.rot90(self, k, dims).copy()
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
 @linear(lambda F, grad: grad, contiguous=False, samples=lambda: [case(floats(2, 3)), case(floats())])
-def clone(F, self, *, memory_format: Any = None):
+def clone(K, self, *, memory_format: Any = None):
     """A copy, with its elements in the same order in memory (or, with a `memory_format`, in that of the indices).
 
     Examples
@@ -549,7 +549,7 @@ def contiguous(F, self, memory_format: Any = None):
     lambda F, grad, self_shape: F.reshape(grad, self_shape), contiguous=False, function=False, method=False,
     node="UnsafeViewBackward0", samples=lambda: [case(floats(2, 3), (3, 2)), case(floats(2, 3)), case(floats(0, 3))],
 )  # fmt: skip
-def unsafe_view(F, self, shape: Any = None):
+def unsafe_view(K, self, shape: Any = None):
     """A tensor that nothing else refers to, in another shape: not a view, so that it may be detached in place."""
     return self.reshape(self.shape if shape is None else tuple(shape))
 

@@ -36,7 +36,7 @@ def _check_empty(x, ord, dim):
 
 
 @general(path="linalg.vector_norm", method=False, samples=_vector_cases)
-def linalg_vector_norm(F, self, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+def linalg_vector_norm(K, self, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None); the largest size for inf, a count for 0.
 
     Examples
@@ -47,9 +47,9 @@ def linalg_vector_norm(F, self, ord: float = 2, dim: Dims = None, keepdim: bool 
     check_floating("linalg.vector_norm", self)
     if dtype is not None:
         _check_dtype(self, dtype)
-        self = F.to(self, dtype)
+        self = K.to(self, dtype)
     _check_empty(self, ord, dim)
-    return F.vector_norm(self, ord, axes(dim, self.ndim), keepdim)
+    return K.vector_norm(self, ord, axes(dim, self.ndim), keepdim)
 
 
 def _check_dtype(x, dtype):
@@ -118,7 +118,7 @@ def _bounded(F, self, p, dim, maxnorm):
         case(floats(2, 3), 2, 0, 9.0)
     ],
 )  # fmt: skip
-def renorm(F, self, p: float, dim: int, maxnorm: float):
+def renorm(K, self, p: float, dim: int, maxnorm: float):
     """The tensor with every slice along `dim` whose `p`-norm is greater than `maxnorm` scaled down to that norm.
 
     Returns
@@ -138,7 +138,7 @@ def renorm(F, self, p: float, dim: int, maxnorm: float):
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if self.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
-    return self * _bounded(F, self, p, dim, maxnorm)[2]
+    return self * _bounded(K, self, p, dim, maxnorm)[2]
 
 
 @renorm.vjp("self")
@@ -357,7 +357,7 @@ def _cdist_cases():
     mixed=same_dtypes("expected scalar type {x1} but found {x2}"),
     samples=_cdist_cases,
 )
-def cdist(F, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):
+def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):
     """The distances of every point (row) of `x1` from every one of `x2`, in the norm of order `p`.
 
     Returns
@@ -382,8 +382,8 @@ def cdist(F, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_eucl
     )
     if p == 2 and product:
         squares = [(x * x).sum(axis=-1, keepdims=True) for x in (x1, x2)]
-        found = squares[0] + squares[1].swapaxes(-1, -2) - 2 * F.matmul(x1, x2.swapaxes(-1, -2))
-        return F.xp.sqrt(F.xp.maximum(found, 0))
+        found = squares[0] + squares[1].swapaxes(-1, -2) - 2 * K.matmul(x1, x2.swapaxes(-1, -2))
+        return K.xp.sqrt(K.xp.maximum(found, 0))
     if not x1.shape[-1]:
-        return F.vector_norm(_differences(F, x1, x2), 2, (-1,), False)
-    return F.vector_norm(_differences(F, x1, x2), p, (-1,), False)
+        return K.vector_norm(_differences(K, x1, x2), 2, (-1,), False)
+    return K.vector_norm(_differences(K, x1, x2), p, (-1,), False)

@@ -30,14 +30,14 @@ def _declare(
     inner = 2 if shifted else 1
     slope = first(1) - first(0)
 
-    def derivative(F, input, n, order: int):
+    def derivative(K, input, n, order: int):
         x = 2 * input - 1 if shifted else input
-        degree = F.trunc(n)
-        zeros = F.zeros_like(x)
-        last = [F.ones_like(x), *[zeros] * order]  # by the order of the derivative
+        degree = K.trunc(n)
+        zeros = K.zeros_like(x)
+        last = [K.ones_like(x), *[zeros] * order]  # by the order of the derivative
         current = [first(x), slope + zeros, *[zeros] * order][: order + 1]
-        result = F.where(degree == 0, last[-1], F.where(degree == 1, current[-1], F.zeros_like(x + n)))
-        steps, above_all = F.degrees_up_to(degree), None
+        result = K.where(degree == 0, last[-1], K.where(degree == 1, current[-1], K.zeros_like(x + n)))
+        steps, above_all = K.degrees_up_to(degree), None
         if steps.stop > HIGHEST:
             if high is None:
                 raise RuntimeError(
@@ -45,20 +45,20 @@ def _declare(
                     f"got the degree {steps.stop}"
                 )
             above_all = (degree > HIGHEST) & (degree < inf)
-            steps = F.degrees_up_to(F.where(above_all, 0, degree))
+            steps = K.degrees_up_to(K.where(above_all, 0, degree))
         for k in steps:
             by_x = following(1, k, 1, 0) - following(0, k, 1, 0)
             above = [following(x, k, p, q) for p, q in zip(current, last, strict=True)]
             for i in range(order):
                 above[i + 1] = above[i + 1] + (i + 1) * by_x * current[i]
             last, current = current, above
-            result = F.where(degree == k + 1, current[-1], result)
+            result = K.where(degree == k + 1, current[-1], result)
         if above_all is not None and high is not None:
-            result = F.where(above_all, high(F, x, degree, order), result)
+            result = K.where(above_all, high(K, x, degree, order), result)
         return inner**order * result
 
-    def polynomial(F, input, n):
-        return derivative(F, input, n, 0)
+    def polynomial(K, input, n):
+        return derivative(K, input, n, 0)
 
     polynomial.__doc__ = f"The {described} of `input` of degree `n` (0 for negative degrees)."
     derivative.__doc__ = f"A derivative of the {described}."
@@ -135,32 +135,32 @@ _KINDS = {
 def _high_chebyshev(kind: _Kind) -> Callable[..., Any]:
     """The derivatives of high degrees, by angles: complex ones where `x` is beyond 1. What overflows is NaN."""
 
-    def inside(F, x, n, order):
-        angle = F.acos(F.complex(x, F.zeros_like(x)))
-        waves = F.cos((n + kind.shift) * angle), F.sin((n + kind.shift) * angle)
+    def inside(K, x, n, order):
+        angle = K.acos(K.complex(x, K.zeros_like(x)))
+        waves = K.cos((n + kind.shift) * angle), K.sin((n + kind.shift) * angle)
         wave, slope = (waves[0], -waves[1]) if kind.wave == "cos" else (waves[1], waves[0])
-        envelope, change = kind.envelope(F, angle)
+        envelope, change = kind.envelope(K, angle)
         value = wave / envelope
-        found = [value, (value * change - (n + kind.shift) * slope) / (envelope * F.sin(angle))]
+        found = [value, (value * change - (n + kind.shift) * slope) / (envelope * K.sin(angle))]
         for m in range(order - 1):
             of_slope, of_value = (kind.a + 2 * m) * x - kind.b, n * (n + kind.a - 1) - m * (m - 1 + kind.a)
-            found.append((of_slope * found[m + 1] - of_value * found[m]) / F.sin(angle) ** 2)
-        return F.real(found[order])
+            found.append((of_slope * found[m + 1] - of_value * found[m]) / K.sin(angle) ** 2)
+        return K.real(found[order])
 
-    def at_ends(F, x, n, order):
-        sign = 1 - 2 * (n - 2 * F.floor(n / 2))
-        value = F.where(x > 0, kind.at_one(n), sign * kind.at_minus_one(n))
+    def at_ends(K, x, n, order):
+        sign = 1 - 2 * (n - 2 * K.floor(n / 2))
+        value = K.where(x > 0, kind.at_one(n), sign * kind.at_minus_one(n))
         for m in range(order):
             value = value * (n * (n + kind.a - 1) - m * (m - 1 + kind.a)) / ((kind.a + 2 * m) * x - kind.b)
         return value
 
-    def high(F, x, n, order):
+    def high(K, x, n, order):
         dtype = (x + n).dtype
-        x, n = F.astype(x, "float64"), F.astype(n, "float64")
-        ends = F.abs(x) == 1
-        found = F.where(ends, at_ends(F, F.where(ends, x, 1.0), n, order), inside(F, x, n, order))
-        found = F.astype(found, dtype)
-        return F.where(F.abs(found) < inf, found, nan)
+        x, n = K.astype(x, "float64"), K.astype(n, "float64")
+        ends = K.abs(x) == 1
+        found = K.where(ends, at_ends(K, K.where(ends, x, 1.0), n, order), inside(K, x, n, order))
+        found = K.astype(found, dtype)
+        return K.where(K.abs(found) < inf, found, nan)
 
     return high
 

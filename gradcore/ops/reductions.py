@@ -21,21 +21,21 @@ def spread(F, grad, shape, dim):
 REAL_PARTS = "Casting complex values to real discards the imaginary part"
 
 
-def accumulated(F, kernel, self, dtype):
+def accumulated(K, kernel, self, dtype):
     """``kernel(array, dtype)``; what is wanted in half precision is computed in float32 and rounded once."""
-    if dtype is None or not dtype.is_reduced or not F.upcasts:
+    if dtype is None or not dtype.is_reduced or not K.upcasts:
         return kernel(self, dtype)
-    return F.to(kernel(F.to(F.to(self, dtype), dtypes.float32), None), dtype)
+    return K.to(kernel(K.to(K.to(self, dtype), dtypes.float32), None), dtype)
 
 
-def _reduced(F, kernel, self, dim, keepdim, dtype):
+def _reduced(K, kernel, self, dim, keepdim, dtype):
     dims = None if dim is None else axes(dim, self.ndim)
     if dtype is None:
         return kernel(self, dims, keepdim)
     if self.dtype.kind == "c" and dtype.category in (1, 2):
         warn_once(REAL_PARTS)
-        self = F.real(self)
-    return accumulated(F, lambda x, wanted: kernel(x, dims, keepdim, wanted), self, dtype)
+        self = K.real(self)
+    return accumulated(K, lambda x, wanted: kernel(x, dims, keepdim, wanted), self, dtype)
 
 
 def _name_by_dim(name):
@@ -60,7 +60,7 @@ def _sum_samples():
     node=_name_by_dim("Sum"),
     samples=lambda: [*_sum_samples(), case(floats(0, 3), dim=0)],
 )
-def sum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+def sum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Sum over `dim` (all dims if None); integers and bools are summed in int64.
 
     Examples
@@ -70,14 +70,14 @@ def sum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None
     >>> gc.sum(gc.tensor([[1, 2], [3, 4]]), dim=0, keepdim=True)
     tensor([[4, 6]])
     """
-    return _reduced(F, F.sum_over, self, dim, keepdim, dtype)
+    return _reduced(K, K.sum_over, self, dim, keepdim, dtype)
 
 
 @general(
     lambda F, grad, self, dim: spread(F, grad, self.shape, dim) * (self == self), node="NansumBackward0",
     samples=_sum_samples,
 )  # fmt: skip
-def nansum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+def nansum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Sum over `dim` in which NaN counts as zero.
 
     Examples
@@ -87,7 +87,7 @@ def nansum(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = N
     """
     if self.dtype.kind == "c":
         raise RuntimeError("nansum on CPU does not support complex inputs")
-    return _reduced(F, F.nansum_over, self, dim, keepdim, dtype)
+    return _reduced(K, K.nansum_over, self, dim, keepdim, dtype)
 
 
 @nansum.jvp("self")
@@ -100,7 +100,7 @@ def _(F, t, self, dim, keepdim):
     node=_name_by_dim("Mean"),
     samples=_sum_samples,
 )
-def mean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+def mean(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Arithmetic mean over `dim` (all dims if None).
 
     Examples
@@ -114,7 +114,7 @@ def mean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = Non
             f"mean(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype. "
             f"Got: {name}"
         )
-    return _reduced(F, F.mean_over, self, dim, keepdim, dtype)
+    return _reduced(K, K.mean_over, self, dim, keepdim, dtype)
 
 
 @composite(samples=_sum_samples)
@@ -156,7 +156,7 @@ def _prod_samples():
     node=_name_by_dim("Prod"),
     samples=_prod_samples,
 )
-def prod(F, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):
+def prod(K, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):
     """Product over `dim` (all dims if None); integers and bools are multiplied in int64.
 
     Examples
@@ -164,7 +164,7 @@ def prod(F, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType
     >>> gc.prod(gc.tensor([[1, 2], [3, 4]]), dim=1)
     tensor([ 2, 12])
     """
-    return _reduced(F, F.prod_over, self, dim, keepdim, dtype)
+    return _reduced(K, K.prod_over, self, dim, keepdim, dtype)
 
 
 @prod.jvp("self")
@@ -187,9 +187,9 @@ def _products_without(F, t, self, dim):
     method=False,
     samples=lambda: [case(floats(4, 3), 0), case(floats(4, 3, form="zeros"), 0), case(floats(2, 5), -1)],
 )
-def prod_others(F, self, dim: int):
+def prod_others(K, self, dim: int):
     """For each element the product of all others along a dim, also where there are zeros."""
-    return along(F.prod_others_along, self, dim)
+    return along(K.prod_others_along, self, dim)
 
 
 @prod_others.jvp("self")
@@ -216,13 +216,13 @@ def _tested_axes(dim, ndim):
     return () if dim == () else axes(dim, ndim)
 
 
-def _tested(F, found, self):
+def _tested(K, found, self):
     """The result of a test: bool, but uint8 for uint8."""
-    return F.astype(found, "uint8") if self.dtype == "uint8" else found
+    return K.astype(found, "uint8") if self.dtype == "uint8" else found
 
 
 @constant(constant="results are bools", samples=_test_samples)
-def any(F, self, dim: Dims = None, keepdim: bool = False):
+def any(K, self, dim: Dims = None, keepdim: bool = False):
     """Whether any element over `dim` is not zero.
 
     Examples
@@ -230,11 +230,11 @@ def any(F, self, dim: Dims = None, keepdim: bool = False):
     >>> gc.any(gc.tensor([[True, False], [False, False]]), dim=1)
     tensor([ True, False])
     """
-    return _tested(F, F.any_over(self, _tested_axes(dim, self.ndim), keepdim), self)
+    return _tested(K, K.any_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
 @constant(constant="results are bools", samples=_test_samples)
-def all(F, self, dim: Dims = None, keepdim: bool = False):
+def all(K, self, dim: Dims = None, keepdim: bool = False):
     """Whether no element over `dim` is zero.
 
     Examples
@@ -242,14 +242,14 @@ def all(F, self, dim: Dims = None, keepdim: bool = False):
     >>> gc.all(gc.tensor([[True, True], [True, False]]), dim=1)
     tensor([ True, False])
     """
-    return _tested(F, F.all_over(self, _tested_axes(dim, self.ndim), keepdim), self)
+    return _tested(K, K.all_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
 @constant(
     constant="results are counts",
     samples=lambda: [case(ints(3, 4, high=2)), case(ints(3, 4, high=2), dim=(0, 1)), case(floats(2, 0), dim=1)],
 )
-def count_nonzero(F, self, dim: Dims = None):
+def count_nonzero(K, self, dim: Dims = None):
     """The number of elements over `dim` that are not zero.
 
     Examples
@@ -257,7 +257,7 @@ def count_nonzero(F, self, dim: Dims = None):
     >>> gc.count_nonzero(gc.tensor([0, 1, 2]))
     tensor(2)
     """
-    return F.count_over(self != 0, axes(dim, self.ndim))
+    return K.count_over(self != 0, axes(dim, self.ndim))
 
 
 @composite(

@@ -39,7 +39,7 @@ def trunc(self):
 
 
 @elementwise(lambda F, t: t, promotion="default -bool -integer -complex")
-def frac(F, self):
+def frac(K, self):
     """What `trunc` takes away: the part behind the point, with the sign of the number.
 
     Examples
@@ -47,7 +47,7 @@ def frac(F, self):
     >>> gc.frac(gc.tensor([-1.5, 1.25]))
     tensor([-0.5000,  0.2500])
     """
-    return self - F.trunc(self)
+    return self - K.trunc(self)
 
 
 @elementwise(
@@ -81,7 +81,7 @@ def sign(self):
 
 
 @elementwise(promotion="default", node="SgnBackward0")
-def sgn(F, self):
+def sgn(K, self):
     """``self / abs(self)``, and 0 at 0: the sign of real numbers, the direction of complex ones.
 
     Examples
@@ -89,10 +89,10 @@ def sgn(F, self):
     >>> gc.sgn(gc.tensor([3 + 4j, 0j]))
     tensor([0.6000+0.8000j, 0.0000+0.0000j])
     """
-    if not F.is_complex(self):
-        return F.sign(self)
-    size = F.abs(self)
-    return F.where(size == 0, 0, self / size)
+    if not K.is_complex(self):
+        return K.sign(self)
+    size = K.abs(self)
+    return K.where(size == 0, 0, self / size)
 
 
 def _turn(F, t, self, result):

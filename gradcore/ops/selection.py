@@ -236,9 +236,9 @@ def clamp_max(F, self, max):
     function=False,
     method=False,
 )
-def clamp_min_number(F, self, min: Number = 0):
+def clamp_min_number(K, self, min: Number = 0):
     """`clamp_min` with a number."""
-    return F.clamp(self, min, None)
+    return K.clamp(self, min, None)
 
 
 @elementwise(
@@ -249,9 +249,9 @@ def clamp_min_number(F, self, min: Number = 0):
     function=False,
     method=False,
 )
-def clamp_max_number(F, self, max: Number = 0):
+def clamp_max_number(K, self, max: Number = 0):
     """`clamp_max` with a number."""
-    return F.clamp(self, None, max)
+    return K.clamp(self, None, max)
 
 
 @elementwise(

@@ -53,7 +53,7 @@ def _slice_key(shape, dim, index):
     view_key=_slice_key,
     samples=lambda: [case(floats(2, 3), 0, 1), case(floats(2, 3, 4), -1, -2), case(floats(3), 0, 0)],
 )
-def select(F, self, dim: int, index: int):
+def select(K, self, dim: int, index: int):
     """A view of one slice of a dim, without that dim.
 
     Examples
@@ -79,7 +79,7 @@ def _part_key(shape, dim, start, end, step):
     method=False,
     samples=lambda: [case(floats(5, 2), 0, 1, 4, 2), case(floats(2, 5), -1, None, None, -2), case(floats(3), 0, 5, 7)],
 )
-def slice_of(F, self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
+def slice_of(K, self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
     """A view of part of a dim."""
     if not self.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
@@ -114,7 +114,7 @@ def narrow(F, input, dim: int, start: int, length: int):
     computes_half_in_float=False,
     samples=lambda: [case(floats(2, 3), floats(2), 1, -1), case(floats(3), floats(), 0, 1)],
 )
-def select_scatter(F, self, src, dim: int, index: int):
+def select_scatter(K, self, src, dim: int, index: int):
     """A copy with `src` in the place of one slice of a dim.
 
     Returns
@@ -143,7 +143,7 @@ def select_scatter(F, self, src, dim: int, index: int):
     computes_half_in_float=False,
     samples=lambda: [case(floats(5, 2), floats(2, 2), 0, 1, 4, 2), case(floats(2, 3), floats(2, 3), -1)],
 )
-def slice_scatter(F, self, src, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
+def slice_scatter(K, self, src, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
     """A copy with `src` in the place of part of a dim.
 
     Returns
@@ -179,7 +179,7 @@ def slice_scatter(F, self, src, dim: int = 0, start: int | None = None, end: int
         case(floats(3), 0, 0, 1),
     ],
 )
-def unfold_dim(F, self, dimension: int, size: int, step: int):
+def unfold_dim(K, self, dimension: int, size: int, step: int):
     """A view of windows along a dim: `size` entries each, `step` apart, in a new last dim."""
     dim = wrap_dim(dimension, self.ndim)
     length = self.shape[dim] if self.ndim else 1
@@ -189,7 +189,7 @@ def unfold_dim(F, self, dimension: int, size: int, step: int):
         raise RuntimeError(f"maximum size for tensor at dimension {dim} is {length} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
-    return F.windows_of(self, dim, size, step) if self.ndim else self.reshape(1)[:size]
+    return K.windows_of(self, dim, size, step) if self.ndim else self.reshape(1)[:size]
 
 
 @linear(lambda F, grad, dim, size, step: F.unfold_dim(grad, dim, size, step), function=False, method=False)

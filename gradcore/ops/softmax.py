@@ -31,7 +31,7 @@ def _weights(F, self, result, dim):
         case(floats(3, 4, low=800, high=1200), 0),
     ],
 )  # fmt: skip
-def logsumexp(F, self, dim: Dims, keepdim: bool = False):
+def logsumexp(K, self, dim: Dims, keepdim: bool = False):
     """``log(sum(exp(self)))`` over `dim`, without overflow.
 
     Examples
@@ -40,8 +40,8 @@ def logsumexp(F, self, dim: Dims, keepdim: bool = False):
     tensor([0.6931, 1.6931])
     """
     if self.dtype.kind in "biu":
-        self = F.to(self, dtypes.get_default_dtype())
-    return F.logsumexp_over(self, all_dims(dim, self.ndim), keepdim)
+        self = K.to(self, dtypes.get_default_dtype())
+    return K.logsumexp_over(self, all_dims(dim, self.ndim), keepdim)
 
 
 @logsumexp.jvp("self")
@@ -64,7 +64,7 @@ def _softmax_samples():
     aliases=("special.softmax",),
     samples=_softmax_samples,
 )
-def softmax(F, self, dim: int, dtype: DType = None):
+def softmax(K, self, dim: int, dtype: DType = None):
     """Exponentials along `dim`, divided by their sum: positive numbers that sum to one.
 
     Returns
@@ -77,7 +77,7 @@ def softmax(F, self, dim: int, dtype: DType = None):
     >>> gc.softmax(gc.tensor([1.0, 2.0, 3.0]), dim=0)
     tensor([0.0900, 0.2447, 0.6652])
     """
-    return _computed(F, F.softmax_along, "softmax_kernel_impl", self, dim, dtype)
+    return _computed(K, K.softmax_along, "softmax_kernel_impl", self, dim, dtype)
 
 
 @softmax.jvp("self")
@@ -93,9 +93,9 @@ def _(F, t, result, dim):
     node="SoftmaxBackwardDataBackward0",
     samples=lambda: [case(floats(3, 4), floats(3, 4), 1), case(floats(3, 4), floats(3, 4), 0)],
 )
-def softmax_backward(F, grad, y, dim: int):
+def softmax_backward(K, grad, y, dim: int):
     """The gradient through softmax, given its result `y` (or its tangent: the Jacobian matrix is symmetric)."""
-    return _joint(F.softmax_product, grad, y, dim)
+    return _joint(K.softmax_product, grad, y, dim)
 
 
 @general(
@@ -103,7 +103,7 @@ def softmax_backward(F, grad, y, dim: int):
     aliases=("special.log_softmax",),
     samples=_softmax_samples,
 )
-def log_softmax(F, self, dim: int, dtype: DType = None):
+def log_softmax(K, self, dim: int, dtype: DType = None):
     """The logarithm of softmax, computed without taking the logarithm of small numbers.
 
     Returns
@@ -116,7 +116,7 @@ def log_softmax(F, self, dim: int, dtype: DType = None):
     >>> gc.log_softmax(gc.tensor([1.0, 2.0, 3.0]), dim=0)
     tensor([-2.4076, -1.4076, -0.4076])
     """
-    return _computed(F, F.log_softmax_along, "log_softmax_kernel_impl", self, dim, dtype)
+    return _computed(K, K.log_softmax_along, "log_softmax_kernel_impl", self, dim, dtype)
 
 
 @log_softmax.jvp("self")
@@ -132,16 +132,16 @@ def _(F, t, result, dim):
     node="LogSoftmaxBackwardDataBackward0",
     samples=lambda: [case(floats(3, 4), floats(3, 4), 1), case(floats(3, 4), floats(3, 4), 0)],
 )
-def log_softmax_backward(F, grad, y, dim: int):
+def log_softmax_backward(K, grad, y, dim: int):
     """The gradient through log_softmax, given its result `y`."""
-    return _joint(F.log_softmax_transposed, grad, y, dim)
+    return _joint(K.log_softmax_transposed, grad, y, dim)
 
 
-def _computed(F, kernel, kernel_name, self, dim, dtype):
+def _computed(K, kernel, kernel_name, self, dim, dtype):
     if dtype is None:
         check_implemented(kernel_name, self, "bic")
         return along(kernel, self, dim)
-    return accumulated(F, lambda x, wanted: along(kernel, x if wanted is None else F.to(x, wanted), dim), self, dtype)
+    return accumulated(K, lambda x, wanted: along(kernel, x if wanted is None else K.to(x, wanted), dim), self, dtype)
 
 
 def _joint(kernel, grad, y, dim):

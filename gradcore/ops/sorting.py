@@ -32,7 +32,7 @@ def _sort_samples():
     node=lambda self, dim=-1, descending=False, stable=None: f"SortBackward{0 if stable is None else 1}",
     samples=_sort_samples,
 )
-def sort(F, self, dim: int = -1, descending: bool = False, *, stable: bool | None = None):
+def sort(K, self, dim: int = -1, descending: bool = False, *, stable: bool | None = None):
     """The elements in order along a dim, and where they were, as a named tuple ``(values, indices)``.
 
     Equal elements keep their order, whatever `stable` says; NaN counts as greater than everything else.
@@ -45,14 +45,14 @@ def sort(F, self, dim: int = -1, descending: bool = False, *, stable: bool | Non
     indices=tensor([0, 2, 1]))
     """
     _check_sortable(self)
-    return along(F.sort_along, self, dim, descending)
+    return along(K.sort_along, self, dim, descending)
 
 
 sort.jvp("self")(taken)
 
 
 @constant(constant="results are indices", samples=_sort_samples)
-def argsort(F, self, dim: int = -1, descending: bool = False, *, stable: bool = False):
+def argsort(K, self, dim: int = -1, descending: bool = False, *, stable: bool = False):
     """The indices that sort a tensor along a dim; equal elements keep their order.
 
     Examples
@@ -61,7 +61,7 @@ def argsort(F, self, dim: int = -1, descending: bool = False, *, stable: bool = 
     tensor([1, 2, 0])
     """
     _check_sortable(self)
-    return along(F.argsort_along, self, dim, descending)
+    return along(K.argsort_along, self, dim, descending)
 
 
 @composite(samples=lambda: [case(floats(4, 3)), case(floats())])
@@ -89,7 +89,7 @@ def msort(F, self):
         case(floats(3), 0),
     ],
 )
-def topk(F, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
+def topk(K, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
     """The `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``.
 
     Examples
@@ -104,7 +104,7 @@ def topk(F, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = Tr
         raise RuntimeError("selected index k out of range")
     if self.dtype.kind in "bc":
         raise RuntimeError(f"topk does not support {'bool' if self.dtype.kind == 'b' else 'complex'} dtypes")
-    return along(F.topk_along, self, dim, k, largest)
+    return along(K.topk_along, self, dim, k, largest)
 
 
 topk.jvp("self")(taken)
@@ -121,14 +121,14 @@ def _distinct(name, function, **options):
     )(function)  # fmt: skip
 
 
-def _unique(F, self, inverse: bool, counts: bool, dim: int | None):
+def _unique(K, self, inverse: bool, counts: bool, dim: int | None):
     """The distinct elements (or slices along a dim) in order."""
-    return F.unique_of(self, inverse, counts, dim if dim is None else wrap_dim(dim, self.ndim))
+    return K.unique_of(self, inverse, counts, dim if dim is None else wrap_dim(dim, self.ndim))
 
 
-def _consecutive(F, self, inverse: bool, counts: bool, dim: int | None):
+def _consecutive(K, self, inverse: bool, counts: bool, dim: int | None):
     """The elements (or slices along a dim) that differ from the one before."""
-    return F.unique_consecutive_of(self, inverse, counts, dim if dim is None else wrap_dim(dim, self.ndim))
+    return K.unique_consecutive_of(self, inverse, counts, dim if dim is None else wrap_dim(dim, self.ndim))
 
 
 _distinct(
@@ -199,11 +199,11 @@ def unique_consecutive(F, self, return_inverse: bool = False, return_counts: boo
 
 
 @constant(constant="results are indices", function=False, method=False)
-def search(F, sequence, values, right: bool, sorter=None):
+def search(K, sequence, values, right: bool, sorter=None):
     """Where to insert values into a sequence (or into the one of their row) so that it stays sorted."""
     if sorter is not None:
-        sequence = F.xp.take_along_axis(sequence, sorter, -1)
-    return F.search_in(sequence, values, right)
+        sequence = K.xp.take_along_axis(sequence, sorter, -1)
+    return K.search_in(sequence, values, right)
 
 
 def _inserted(F, name, sequence, values, out_int32, right, sorter):
@@ -307,9 +307,9 @@ def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = Fa
 
 
 @constant(constant="results are bools", function=False, method=False)
-def is_in(F, self, among, invert: bool = False):
+def is_in(K, self, among, invert: bool = False):
     """Whether each element is among others."""
-    return F.is_in_of(self, among, invert)
+    return K.is_in_of(self, among, invert)
 
 
 @composite(

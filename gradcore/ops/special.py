@@ -89,7 +89,7 @@ def erfcx(self):
     path="special.ndtr",
     node="MulBackward1",
 )
-def ndtr(F, self):
+def ndtr(K, self):
     """The distribution function of the standard normal distribution.
 
     Examples
@@ -97,7 +97,7 @@ def ndtr(F, self):
     >>> gc.special.ndtr(gc.tensor([-1.0, 0.0]))
     tensor([0.1587, 0.5000])
     """
-    return 0.5 * F.erfc(self * -math.sqrt(0.5))
+    return 0.5 * K.erfc(self * -math.sqrt(0.5))
 
 
 @elementwise(
@@ -200,7 +200,7 @@ def polygamma_of(F, self, n: int):
     aliases=("special.multigammaln",),
     samples=lambda: [case(floats(3, 4), 1), case(floats(2), 3), case(floats(), 5), case(floats(0, 2), 2)],
 )
-def mvlgamma(F, self, p: int):
+def mvlgamma(K, self, p: int):
     """The logarithm of the multivariate gamma function of dimension `p`.
 
     Examples
@@ -210,7 +210,7 @@ def mvlgamma(F, self, p: int):
     """
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
-    return _summed(F.lgamma, self, p) + p * (p - 1) / 4 * math.log(math.pi)
+    return _summed(K.lgamma, self, p) + p * (p - 1) / 4 * math.log(math.pi)
 
 
 def _summed(function, x, p):
@@ -364,7 +364,7 @@ def xlog1py(self, other):
     path="special.entr",
     node="SpecialEntrBackward0",
 )
-def entr(F, self):
+def entr(K, self):
     """``-self * log(self)``, 0 at 0, and minus infinity below.
 
     Examples
@@ -372,4 +372,4 @@ def entr(F, self):
     >>> gc.special.entr(gc.tensor([0.0, 0.5]))
     tensor([-0.0000, 0.3466])
     """
-    return F.where(self < 0, -math.inf, -F.xlogy(self, self))
+    return K.where(self < 0, -math.inf, -K.xlogy(self, self))

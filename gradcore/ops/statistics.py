@@ -49,7 +49,7 @@ def _plus(a, b):
     return b if a is None else a if b is None else a + b
 
 
-def _moments(F, name, self, dim, correction, keepdim):
+def _moments(K, name, self, dim, correction, keepdim):
     """Variance (or its root) and mean in their final shape and dtype."""
     if self.dtype.kind in "biu":
         raise RuntimeError("std and var only support floating point and complex dtypes")
@@ -59,9 +59,9 @@ def _moments(F, name, self, dim, correction, keepdim):
             "(input numel divided by output numel)."
         )
     root = name.startswith("std")
-    var, mean = F.var_mean_over(self, axes(dim, self.ndim), correction)
+    var, mean = K.var_mean_over(self, axes(dim, self.ndim), correction)
     shape = kept(self.shape, dim) if keepdim else removed(self.shape, dim)
-    var = F.astype(F.sqrt(var) if root else var, self.real.dtype)
+    var = K.astype(K.sqrt(var) if root else var, self.real.dtype)
     return var.reshape(shape), mean.reshape(shape)
 
 
@@ -133,11 +133,11 @@ def _declare_moments(name, text, root):
     options = {"path": name, "function": False, "method": False}
     vjp, jvp, vjp_of_pair, jvp_of_pair = _OF_ROOT if root else _OF_VARIANCE
 
-    def single(F, self, dim: Dims, correction: float, keepdim: bool = False):
-        return _moments(F, name, self, dim, correction, keepdim)[0]
+    def single(K, self, dim: Dims, correction: float, keepdim: bool = False):
+        return _moments(K, name, self, dim, correction, keepdim)[0]
 
-    def pair(F, self, dim: Dims, correction: float, keepdim: bool = False):
-        return _moments(F, f"{name}_mean", self, dim, correction, keepdim)
+    def pair(K, self, dim: Dims, correction: float, keepdim: bool = False):
+        return _moments(K, f"{name}_mean", self, dim, correction, keepdim)
 
     one = general(vjp, name=f"{name}_correction", node=f"{node}Backward0", **options)(single)
     one.jvp("self")(jvp)
@@ -194,16 +194,16 @@ def _declare_median(name, text, ignore_nan):
     title = name.title()
     options = {"function": False, "method": False}
 
-    def of_all(F, self):
+    def of_all(K, self):
         check_implemented("median_cpu", self, "bc")
         if not self.size:
-            return F.new_zeros(self, ()) * math.nan if self.dtype.kind == "f" else F.new_zeros(self, ())
-        return F.median_along(self.reshape((-1,)), 0, False, ignore_nan)[0]
+            return K.new_zeros(self, ()) * math.nan if self.dtype.kind == "f" else K.new_zeros(self, ())
+        return K.median_along(self.reshape((-1,)), 0, False, ignore_nan)[0]
 
-    def along_dim(F, self, dim: int, keepdim: bool = False):
+    def along_dim(K, self, dim: int, keepdim: bool = False):
         check_reducible(name, self.shape, dim)
         check_implemented("median_cpu", self, "bc")
-        return along(F.median_along, self, dim, keepdim, ignore_nan)
+        return along(K.median_along, self, dim, keepdim, ignore_nan)
 
     def overloads(F, self, dim: int | None = None, keepdim: bool = False):
         if dim is None:
@@ -227,7 +227,7 @@ _declare_median("median", "The median (NaN if any element is)", False)
 _declare_median("nanmedian", "The median of the elements that are not NaN", True)
 
 
-def kthvalue(F, self, k: int, dim: int = -1, keepdim: bool = False):
+def kthvalue(K, self, k: int, dim: int = -1, keepdim: bool = False):
     """The k-th smallest element along a dim, and its index.
 
     Examples
@@ -242,7 +242,7 @@ def kthvalue(F, self, k: int, dim: int = -1, keepdim: bool = False):
     if not 1 <= k <= (self.shape or (1,))[wrapped]:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {wrapped}")
     check_implemented("kthvalue_cpu", self, "bc")
-    return along(F.kthvalue_along, self, dim, k, keepdim)
+    return along(K.kthvalue_along, self, dim, k, keepdim)
 
 
 selection(
@@ -250,7 +250,7 @@ selection(
 )
 
 
-def mode(F, self, dim: int = -1, keepdim: bool = False):
+def mode(K, self, dim: int = -1, keepdim: bool = False):
     """The most frequent element along a dim (the smallest of several), and the last index at which it stands.
 
     Examples
@@ -262,7 +262,7 @@ def mode(F, self, dim: int = -1, keepdim: bool = False):
     """
     check_reducible("mode", self.shape, dim)
     check_implemented("mode_cpu", self, "c")
-    return along(F.mode_along, self, dim, keepdim)
+    return along(K.mode_along, self, dim, keepdim)
 
 
 selection(mode, "mode", samples=lambda: [case(floats(3, 5)), case(floats(4, 3), 0, True), case(floats())])

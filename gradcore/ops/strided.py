@@ -53,13 +53,13 @@ def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = N
     function=False,
     method=False,
 )
-def strided_view(F, self, size: Any, stride: Any, offset: int, own: Any):
+def strided_view(K, self, size: Any, stride: Any, offset: int, own: Any):
     """A view by `stride`; `offset` counts from the first element, `own` are the tensor's own strides."""
-    if any(n > 1 and s != k for n, s, k in zip(self.shape, F.geometry_of(self)[0], own, strict=True)):
+    if any(n > 1 and s != k for n, s, k in zip(self.shape, K.geometry_of(self)[0], own, strict=True)):
         raise RuntimeError(
             "as_strided(): the gradient of a tensor with gaps in its memory cannot be written through a view"
         )
-    return F.strided(self, size, stride, offset)
+    return K.strided(self, size, stride, offset)
 
 
 @strided_view.jvp("self")
@@ -72,10 +72,10 @@ def _(F, t, self_shape, size, stride, offset, own):
     return F.strided_copy(t, self_shape, own, size, stride, offset)
 
 
-def _places(F, shape, own, size, stride, offset):
+def _places(K, shape, own, size, stride, offset):
     """Where the elements of a tensor and of a strided view of it lie in memory, and how long that memory must be."""
     start = max(0, -offset)
-    here, there = F.locations(shape, own, start), F.locations(size, stride, start + offset)
+    here, there = K.locations(shape, own, start), K.locations(size, stride, start + offset)
     ends = [
         begin + sum((n - 1) * s for n, s in zip(dims, steps, strict=True)) + 1
         for dims, steps, begin in ((shape, own, start), (size, stride, start + offset))
@@ -88,11 +88,11 @@ def _places(F, shape, own, size, stride, offset):
     function=False,
     method=False,
 )
-def strided_back(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
+def strided_back(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
     """The elements of a strided view, added up where the tensor that it is a view of has its own."""
-    here, there, length = _places(F, shape, own, size, stride, offset)
-    memory = F.sum_into_rows(length, there, self.reshape(-1, 1))
-    counts = F.sum_into_rows(length, here, F.xp.ones((here.size, 1), self.dtype))
+    here, there, length = _places(K, shape, own, size, stride, offset)
+    memory = K.sum_into_rows(length, there, self.reshape(-1, 1))
+    counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
     return (memory[here] / counts[here]).reshape(shape)
 
 
@@ -101,12 +101,12 @@ def strided_back(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
     function=False,
     method=False,
 )
-def strided_copy(F, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
+def strided_copy(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
     """What `strided_view` reads, whatever memory the tensor itself has; zeros where it has no element."""
-    here, there, length = _places(F, shape, own, size, stride, offset)
-    memory = F.sum_into_rows(length, here, self.reshape(-1, 1))
-    counts = F.sum_into_rows(length, here, F.xp.ones((here.size, 1), self.dtype))
-    return (memory / F.xp.maximum(counts.real, 1))[there].reshape(size)
+    here, there, length = _places(K, shape, own, size, stride, offset)
+    memory = K.sum_into_rows(length, here, self.reshape(-1, 1))
+    counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
+    return (memory / K.xp.maximum(counts.real, 1))[there].reshape(size)
 
 
 @composite(samples=lambda: [case(floats(3, 4), floats(2, 3), (2, 3), (1, 4), 1)])
@@ -138,10 +138,10 @@ def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: i
     function=False,
     method=False,
 )
-def strided_write(F, self, src, size: Any, stride: Any, offset: int):
+def strided_write(K, self, src, size: Any, stride: Any, offset: int):
     """A copy in the order of the indices, with `src` where a strided view of it lies."""
     out = self.copy()
-    part = F.strided(out, size, stride, offset)
+    part = K.strided(out, size, stride, offset)
     check_part(src, part)
     part[...] = src
     return out

@@ -1,9 +1,17 @@
 """The table of operations and the decorators that declare them.
 
-A declaration is a function. Its name, signature and docstring are the operation's; a first parameter ``F`` means that
-the function's body is the forward computation, written against a namespace; without it the kernel of the same name is
-a backend's own. Parameters without annotation are tensors (``tensors: Arrays`` a sequence of them), annotated ones are
-settings. The decorator says which *kind* of derivative the operation has:
+A declaration is a function. Its name, signature and docstring are the operation's. A first parameter is the namespace
+that the function's body, the forward computation, is written against; without it the kernel of the same name is a
+backend's own. There are two namespaces, and the parameter's name says which:
+
+=====  ===========================================================================================================
+``F``  the operations of the table, on arrays or on tensors: for formulas, and for the bodies of composites
+``K``  a backend, on arrays: operations, further kernels, the array library ``K.xp``: for the bodies of all others
+=====  ===========================================================================================================
+
+A body that needs no more than the operations may take ``F`` too. Parameters without annotation are tensors
+(``tensors: Arrays`` a sequence of them), annotated ones are settings. The decorator says which *kind* of derivative the
+operation has:
 
 ==============  ===========================================================================================
 `elementwise`   per tensor input the differential, ``(F, t, ...) -> linear in t``: both modes follow
@@ -47,6 +55,9 @@ __all__ = [
 
 
 OPS: dict[str, Op] = {}
+
+#: Names of a declaration's first parameter, where it has a body.
+NAMESPACES = ("F", "K")
 
 
 #: What a function compiles to that returns its second argument, or its product with the third.
@@ -92,7 +103,7 @@ class Op:
     name : str
         Unique name in the table.
     names : tuple of str
-        The parameters' names, without ``F``.
+        The parameters' names, without the namespace (``K`` or ``F``).
     has_body : bool
         Whether the declaration's body computes the result.
     vjps, differentials, jvps : dict
@@ -110,7 +121,7 @@ class Op:
         #: The module that declares it: its family.
         self.module: str = function.__module__ or ""
         self.doc = function.__doc__ or ""
-        self.has_body = names[:1] == ("F",)
+        self.has_body = bool(names) and names[0] in NAMESPACES
         self.names = names[self.has_body :]
         vars(self).update(options)
         for by_name in ("accepts_scalars", "keeps_dtype"):
@@ -226,7 +237,7 @@ class Op:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The public signature, without ``F``."""
+        """The public signature, without the namespace."""
         return tuple(parameters_of(self.declaration)[self.has_body :])
 
     @cached_property
@@ -286,7 +297,7 @@ class Op:
 
     @cached_property
     def body(self) -> Callable[..., Any] | None:
-        """The forward computation on arrays, ``(F, *arguments)``."""
+        """The forward computation on arrays, ``(K, *arguments)``."""
         return _all_positional(self.declaration) if self.has_body else None
 
     @property
@@ -360,7 +371,9 @@ def _declare(
         given = {name: options[name] for name in names if name in options}
         options = {name: option for name, option in options.items() if name not in given}
         if first is not None:
-            given = {names[names[0] == "F"]: first, **given}
+            given = {names[names[0] in NAMESPACES]: first, **given}
+    if kind == "composite" and names_of(function)[:1] == ("K",):
+        raise TypeError(f"{function.__name__}: a composite runs on tensors, which are no backend's: its namespace is F")
     op = Op(kind, function, **options)
     if op.name in OPS:
         raise TypeError(f"the operation {op.name} is declared twice")

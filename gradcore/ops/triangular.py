@@ -32,7 +32,7 @@ def _check_matrix(name, x):
     computes_half_in_float=False,
     samples=_triangle_cases,
 )
-def tril(F, self, diagonal: int = 0):
+def tril(K, self, diagonal: int = 0):
     """The matrix with zeros above a diagonal.
 
     Examples
@@ -43,7 +43,7 @@ def tril(F, self, diagonal: int = 0):
             [1., 1., 1.]])
     """
     _check_matrix("tril", self)
-    return F.xp.tril(self, diagonal)
+    return K.xp.tril(self, diagonal)
 
 
 @linear(
@@ -52,7 +52,7 @@ def tril(F, self, diagonal: int = 0):
     computes_half_in_float=False,
     samples=_triangle_cases,
 )
-def triu(F, self, diagonal: int = 0):
+def triu(K, self, diagonal: int = 0):
     """The matrix with zeros below a diagonal.
 
     Examples
@@ -63,7 +63,7 @@ def triu(F, self, diagonal: int = 0):
             [0., 0., 0.]])
     """
     _check_matrix("triu", self)
-    return F.xp.triu(self, diagonal)
+    return K.xp.triu(self, diagonal)
 
 
 # -- diagonals --------------------------------------------------------------------------------------------------------
@@ -85,8 +85,8 @@ def _diagonal_cases():
     ]
 
 
-def _diagonal(F, x, offset, dim1, dim2):
-    return F.diagonal_of(x, offset, *_dims(dim1, dim2, x.ndim))
+def _diagonal(K, x, offset, dim1, dim2):
+    return K.diagonal_of(x, offset, *_dims(dim1, dim2, x.ndim))
 
 
 @linear(
@@ -94,7 +94,7 @@ def _diagonal(F, x, offset, dim1, dim2):
     view=True,
     samples=_diagonal_cases,
 )
-def diagonal(F, self, offset: int = 0, dim1: int = 0, dim2: int = 1):
+def diagonal(K, self, offset: int = 0, dim1: int = 0, dim2: int = 1):
     """A view of the diagonals of the planes of two dims, along a new last dim.
 
     Examples
@@ -102,7 +102,7 @@ def diagonal(F, self, offset: int = 0, dim1: int = 0, dim2: int = 1):
     >>> gc.diagonal(gc.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
     """
-    return _diagonal(F, self, offset, dim1, dim2)
+    return _diagonal(K, self, offset, dim1, dim2)
 
 
 @linear(
@@ -111,10 +111,10 @@ def diagonal(F, self, offset: int = 0, dim1: int = 0, dim2: int = 1):
     method=False,
     computes_half_in_float=False,
 )
-def diagonal_backward(F, grad, shape: tuple[int, ...], offset: int, dim1: int, dim2: int):
+def diagonal_backward(K, grad, shape: tuple[int, ...], offset: int, dim1: int, dim2: int):
     """Zeros with `grad` on the diagonals."""
-    out = F.xp.zeros(shape, grad.dtype)
-    _diagonal(F, out, offset, dim1, dim2)[...] = grad
+    out = K.xp.zeros(shape, grad.dtype)
+    _diagonal(K, out, offset, dim1, dim2)[...] = grad
     return out
 
 
@@ -125,9 +125,9 @@ def diagonal_backward(F, grad, shape: tuple[int, ...], offset: int, dim1: int, d
     method=False,
     computes_half_in_float=False,
 )
-def diagonal_copy(F, self, offset: int = 0):
+def diagonal_copy(K, self, offset: int = 0):
     """The diagonal of a matrix."""
-    return F.diagonal_of(self, offset, 0, 1).copy()
+    return K.diagonal_of(self, offset, 0, 1).copy()
 
 
 @linear(
@@ -135,7 +135,7 @@ def diagonal_copy(F, self, offset: int = 0):
     computes_half_in_float=False,
     samples=lambda: [case(floats(2, 3)), case(floats(3), offset=-1), case(floats(2, 3), 1, 0, 2), case(floats(0))],
 )
-def diag_embed(F, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
+def diag_embed(K, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
     """Matrices of zeros, in the planes of two new dims, with the elements along the last dim on their diagonals.
 
     Examples
@@ -149,8 +149,8 @@ def diag_embed(F, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
     shape = list(self.shape[:-1])
     shape.insert(first, size)
     shape.insert(second, size)
-    out = F.xp.zeros(shape, self.dtype)
-    _diagonal(F, out, offset, dim1, dim2)[...] = self
+    out = K.xp.zeros(shape, self.dtype)
+    _diagonal(K, out, offset, dim1, dim2)[...] = self
     return out
 
 
@@ -203,7 +203,7 @@ def check_part(source, part):
     computes_half_in_float=False,
     samples=lambda: [case(floats(3, 4), floats(3)), case(floats(2, 3, 4), floats(2, 3), offset=1, dim1=1, dim2=2)],
 )
-def diagonal_scatter(F, self, src, offset: int = 0, dim1: int = 0, dim2: int = 1):
+def diagonal_scatter(K, self, src, offset: int = 0, dim1: int = 0, dim2: int = 1):
     """A copy with `src` on the diagonals of the planes of two dims.
 
     Returns
@@ -218,7 +218,7 @@ def diagonal_scatter(F, self, src, offset: int = 0, dim1: int = 0, dim2: int = 1
             [0., 2.]])
     """
     out = self.copy()
-    part = _diagonal(F, out, offset, dim1, dim2)
+    part = _diagonal(K, out, offset, dim1, dim2)
     check_part(src, part)
     part[...] = src
     return out

@@ -110,7 +110,7 @@ def atan2(self, other):
 
 
 @elementwise(promotion="float", aliases=("special.sinc",))
-def sinc(F, self):
+def sinc(K, self):
     """``sin(pi * self) / (pi * self)``, and 1 at zero.
 
     Examples
@@ -119,7 +119,7 @@ def sinc(F, self):
     tensor([ 1.0000,  0.6366, -0.2122])
     """
     x = math.pi * self
-    return F.where(self == 0, 1, F.sin(x) / x)
+    return K.where(self == 0, 1, K.sin(x) / x)
 
 
 @sinc.derivative("self")
@@ -213,7 +213,7 @@ def tanh(self):
     function=False,
     method=False,
 )
-def tanh_backward(F, grad_output, output):
+def tanh_backward(K, grad_output, output):
     """The gradient of `tanh`, given its result: one node of the graph where backward is recorded."""
     return grad_output * (1 - output * output)
 

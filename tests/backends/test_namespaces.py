@@ -23,7 +23,7 @@ def by_name(ops: list[Op]) -> Any:
 
 
 def called(function: Callable[..., Any], seen: set[Any] | None = None) -> Iterator[str]:
-    """The names ``F.name`` in a function, and in the functions that it hands its ``F`` to."""
+    """The names ``F.name`` in a function, and in the functions that it hands its namespace to."""
     seen = set() if seen is None else seen
     if function in seen:
         return
@@ -38,7 +38,7 @@ def called(function: Callable[..., Any], seen: set[Any] | None = None) -> Iterat
         before = (value[-1] if isinstance(value, tuple) else value) if "FAST" in instruction.opname else None
     for name in code.co_names:
         helper = function.__globals__.get(name)
-        if isinstance(helper, types.FunctionType) and helper.__code__.co_varnames[:1] == ("F",):
+        if isinstance(helper, types.FunctionType) and helper.__code__.co_varnames[:1] in (("F",), ("K",)):
             yield from called(helper, seen)
 
 

@@ -71,7 +71,7 @@ class Tracer(Elementwise):
     Parameters
     ----------
     bodies : dict
-        The operations' bodies by name, written against ``F``.
+        The operations' bodies by name.
     trace : Trace, optional
         Where expressions are kept; by default a new one.
     """
