@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from gradcore import dtypes
-from gradcore.amp.casting import casting
-from gradcore.amp.policies import POLICIES
+from gradcore.amp.casting import LOWER_PRECISION, casting
 from gradcore.backends import registry
 from gradcore.dtypes import DTypeLike
 from gradcore.tensor import Tensor
@@ -48,7 +47,7 @@ def is_autocast_available(device_type: str) -> bool:
     >>> gc.amp.is_autocast_available("cpu")
     True
     """
-    return _checked(device_type) in POLICIES
+    return _checked(device_type) in LOWER_PRECISION
 
 
 @shortened

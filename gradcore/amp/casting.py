@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 from gradcore import dtypes, functional
-from gradcore.amp.policies import CONDITIONS, FLOAT32, LOWER, POLICIES, REFUSED
 from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
 from gradcore.autograd.variables import Variable
 from gradcore.dispatch.interception import Run
 from gradcore.ops.table import Op
 
-__all__ = ["Casting", "casting"]
+__all__ = ["LOWER_PRECISION", "Casting", "casting", "policy_of"]
 
 
-#: The operations that some type of device has a policy for.
-_NAMED = frozenset(name for policies in POLICIES.values() for name in policies)
+#: The types of devices that have autocasting, with their lower precision by default.
+LOWER_PRECISION = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16}
+
+
+@functools.cache
+def _by_device(policies: str) -> dict[str, str]:
+    """``"lower:cpu float32:cuda"`` as the policies by type of device; one without a type is for all."""
+    found: dict[str, str] = {}
+    for word in policies.split():
+        policy, _, device_type = word.partition(":")
+        found.update(dict.fromkeys((device_type,) if device_type else LOWER_PRECISION, policy))
+    return found
+
+
+def policy_of(op: Op, args: tuple[Any, ...], device_type: str) -> str | None:
+    """The policy that an operation's declaration gives for a call on that type of device (see `Op.autocast`)."""
+    policies = op.autocast if isinstance(op.autocast, str) else op.autocast(*args)
+    return _by_device(policies).get(device_type)
 
 
 class Casting:
     """What a thread has set: on which types of devices autocasting is on, and the dtypes."""
 
     def __init__(self) -> None:
-        self.enabled = dict.fromkeys(POLICIES, False)
-        self.dtypes = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16}
+        self.enabled = dict.fromkeys(LOWER_PRECISION, False)
+        self.dtypes = dict(LOWER_PRECISION)
         self.cache_enabled = True
         #: Parameters in the lower precision, so that each is converted once: by identity, dtype, and whether operations
         #: are recorded; with the parameter and the version that was converted.
@@ -40,21 +56,19 @@ class Casting:
         state.mode = state.mode | AUTOCAST if any(self.enabled.values()) else state.mode & ~AUTOCAST
 
     def call(self, op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
-        """Make a call, with its arguments in the precision that is meant for the operation."""
-        if op.name not in _NAMED:
+        """Make a call, with its arguments in the precision that the operation declares."""
+        if not op.autocast:
             return run(op, args, state)
         device_type = _device_type(args)
-        policy = POLICIES[device_type].get(op.name) if self.enabled.get(device_type) else None
-        place = op.position.get("dtype")
-        if policy is None or (place is not None and args[place] is not None):
+        policy = policy_of(op, args, device_type) if self.enabled.get(device_type) else None
+        position = op.position.get("dtype")
+        if policy is None or (position is not None and args[position] is not None):
             return run(op, args, state)
-        if op.name in CONDITIONS and not CONDITIONS[op.name](*args):
-            return run(op, args, state)
-        if policy == REFUSED:
+        if policy == "refused":
             raise RuntimeError(_REFUSAL)
         lower = self.dtypes[device_type]
         target = (
-            lower if policy == LOWER else dtypes.float32 if policy == FLOAT32 else _widest(args, device_type, lower)
+            lower if policy == "lower" else dtypes.float32 if policy == "float32" else _widest(args, device_type, lower)
         )
         state.mode &= ~AUTOCAST
         try:

@@ -101,6 +101,7 @@ def prelu_kernel(K, self, weight):
 @composite(
     aliases=("nn.functional.prelu",),
     samples=lambda: [case(floats(2, 3, 4), floats(3)), case(floats(5), floats(1)), case(floats(), floats())],
+    autocast="lower",
 )
 def prelu(F, self, weight):
     """`self` where positive, ``weight * self`` elsewhere; one weight, or one for each channel (dim 1).
@@ -348,6 +349,7 @@ def _is_soft(beta, threshold):
         case(floats(5, low=-2, high=4), 1.5, 3),
         case(floats(0, 2)),
     ],
+    autocast="float32:cuda",
 )
 def softplus(K, self, beta: float = 1, threshold: float = 20):
     """``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`.

@@ -15,6 +15,7 @@ from gradcore.ops.table import composite, general
     method=False,
     node="AddmmActivationBackward0",
     mixed=addmm.mixed,
+    autocast="lower",
 )
 def addmm_relu(K, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
     """`relu` of `addmm`."""
@@ -38,6 +39,7 @@ def _(F, grad, self_shape, mat1, mat2, result, beta, alpha, needs):
     node="AddmmActivationBackward0",
     materialize=False,
     mixed=addmm.mixed,
+    autocast="lower",
 )
 def addmm_gelu(K, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
     """`gelu`, near it by tanh, of `addmm`; and what it was taken of."""

@@ -129,6 +129,7 @@ def mul(self, other):
     tensor1=lambda F, t, tensor2, value: _scaled(t * tensor2, value),
     tensor2=lambda F, t, tensor1, value: _scaled(t * tensor1, value),
     accepts_scalars=(),
+    autocast="widest:cuda",
 )
 def addcmul(K, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 * tensor2``.
@@ -147,6 +148,7 @@ def addcmul(K, self, tensor1, tensor2, *, value: Number = 1):
     tensor2=lambda F, t, tensor1, tensor2, value: -t * (value * tensor1 / (tensor2 * tensor2)),
     promotion="default -bool -integer",
     accepts_scalars=(),
+    autocast="widest:cuda",
 )
 def addcdiv(K, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 / tensor2``.
@@ -247,7 +249,7 @@ def _rounded_quotient(F, self, other, mode):
     return F.div(self, other, rounding_mode=mode)
 
 
-@composite(function=False, method=False)
+@composite(function=False, method=False, autocast="float32:cuda")
 def rdiv(F, self, other):
     """``other / self``, as PyTorch computes it for a number `other`."""
     return F.reciprocal(self) * other
@@ -312,7 +314,7 @@ def trunc_divide(self, other):
     """``self / other`` rounded towards zero; no derivative."""
 
 
-@elementwise(lambda F, t, result: -t * (result * result), promotion="float")
+@elementwise(lambda F, t, result: -t * (result * result), promotion="float", autocast="float32:cuda")
 def reciprocal(self):
     """``1 / self``.
 

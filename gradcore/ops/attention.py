@@ -211,7 +211,7 @@ def _samples():
     ]
 
 
-@composite(path="nn.functional.scaled_dot_product_attention", samples=_samples)
+@composite(path="nn.functional.scaled_dot_product_attention", samples=_samples, autocast="lower")
 def scaled_dot_product_attention(
     F,
     query,

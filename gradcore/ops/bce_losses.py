@@ -58,6 +58,7 @@ def _shares(*shape: int) -> Any:
         case(_shares(3, 4), _shares(3, 4), floats(4, low=0.5), reduction="sum"),
         case(_shares(2), _shares(2), reduction="none"),
     ],
+    autocast="float32:cpu refused:cuda",
 )
 def binary_cross_entropy(
     F,
@@ -156,6 +157,7 @@ def _(F, t, self, weight, pos_weight, reduction):
         case(floats(3, 4), _shares(3, 4), None, None, None, "none", floats(4, low=0.5)),
         case(floats(3, 4), _shares(3, 4), floats(4, low=0.5), None, None, "mean", floats(4, low=0.5)),
     ],
+    autocast="float32",
 )
 def binary_cross_entropy_with_logits(
     F,
@@ -220,6 +222,7 @@ def binary_cross_entropy_with_logits(
         case(floats(3, 4), floats(3, 4), reduction="sum", log_target=True),
         case(floats(3, 4), _shares(4), reduction="none"),
     ],
+    autocast="float32",
 )
 def kl_div(
     F,

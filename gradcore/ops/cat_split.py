@@ -62,6 +62,7 @@ def _pieces(F, grad, shapes, dim):
         case([floats(0), floats(2, 3)]),
         case([floats(4)]),
     ],
+    autocast="widest:cpu",
 )
 def cat(K, tensors: Arrays, dim: int = 0):
     """Tensors one after the other along a dim.
@@ -95,6 +96,7 @@ def _joined_with_care(K, tensors, dim):
     method=False,
     computes_half_in_float=False,
     samples=lambda: [case([floats(2, 3), floats(2, 3)]), case([floats(2), floats(2)], dim=-1), case([floats()])],
+    autocast="widest:cpu",
 )
 def stack(K, tensors: Arrays, dim: int = 0):
     """Tensors of one shape side by side along a new dim.

@@ -113,6 +113,7 @@ def _for_channels(F: Any, t: Any, ndim: int) -> Any:
         case(floats(2, 4, 2, 3), 4, None, floats(4), eps=0.1),
         case(floats(2, 4, 2), 1),
     ],
+    autocast="float32:cuda",
 )
 def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1e-5):
     """Normalize each group of channels of each image; then multiply by `weight` and add `bias`, one for each channel.

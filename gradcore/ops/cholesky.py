@@ -49,7 +49,7 @@ def _(F, t, L, upper):
     return F.hermitian(change) if upper else change
 
 
-@composite(path="linalg.cholesky", method=False, samples=_spd_cases)
+@composite(path="linalg.cholesky", method=False, samples=_spd_cases, autocast="float32:cpu")
 def linalg_cholesky(F, A, *, upper: bool = False):
     """The lower triangular `L` with ``A = L @ L.mH`` of positive definite matrices, or the `upper` one, ``L.mH``.
 
@@ -72,7 +72,13 @@ def linalg_cholesky(F, A, *, upper: bool = False):
     return F.cholesky_factor(A, upper, "linalg.cholesky")[0]
 
 
-@composite(path="linalg.cholesky_ex", method=False, output_type="linalg_cholesky_ex", samples=_spd_cases)
+@composite(
+    path="linalg.cholesky_ex",
+    method=False,
+    output_type="linalg_cholesky_ex",
+    samples=_spd_cases,
+    autocast="float32:cpu",
+)
 def linalg_cholesky_ex(F, A, *, upper: bool = False, check_errors: bool = False):
     """The Cholesky factors, and for each matrix the order of a minor that is not positive, 0 if there is none.
 
@@ -84,7 +90,7 @@ def linalg_cholesky_ex(F, A, *, upper: bool = False, check_errors: bool = False)
     return F.cholesky_factor(A, upper, "linalg.cholesky_ex" if check_errors else "")
 
 
-@composite(samples=_spd_cases)
+@composite(samples=_spd_cases, autocast="float32:cpu")
 def cholesky(F, self, upper: bool = False):
     """The Cholesky factors of positive definite matrices; see `gradcore.linalg.cholesky`.
 
@@ -127,6 +133,7 @@ def _solve_factored(K, factor, B, upper):
         case(floats(3, 2), floats(3, 3, form="well-conditioned")),
         case(floats(2, 3, 1), floats(2, 3, 3, form="spd"), upper=True),
     ],
+    autocast="float32:cpu",
 )  # fmt: skip
 def cholesky_solve(K, self, input2, upper: bool = False):
     """The solution of ``A @ X = self`` for the matrix `A` of which `input2` is the Cholesky factor.
@@ -179,7 +186,10 @@ def _matrix_change(F, t, factor, upper):
     return half + F.hermitian(half)
 
 
-@general(samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(2, 2, 2, form="spd"), upper=True)])
+@general(
+    samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(2, 2, 2, form="spd"), upper=True)],
+    autocast="float32:cpu",
+)
 def cholesky_inverse(K, self, upper: bool = False):
     """The inverse of the matrix of which this is the Cholesky factor.
 

@@ -39,6 +39,7 @@ def view_as_real(self):
     view=True,
     layout_dependent=True,
     samples=lambda: [case(floats(3, 2)), case(floats(2)), case(floats(0, 2))],
+    autocast="float32:cpu",
 )
 def view_as_complex(self):
     """Pairs of real numbers, in a last dim of size 2, as complex ones; a view.
@@ -199,7 +200,9 @@ complex.jvp("real")(lambda F, t: F.complex(t, F.zeros_like(t)))
 complex.jvp("imag")(lambda F, t: F.complex(F.zeros_like(t), t))
 
 
-@elementwise(promotion="complex", method=False, inplace=False, accepts_scalars=(), connected=("abs",))
+@elementwise(
+    promotion="complex", method=False, inplace=False, accepts_scalars=(), connected=("abs",), autocast="float32:cpu"
+)
 def polar(K, abs, angle):
     """``abs * exp(1j * angle)``.
 

@@ -84,6 +84,7 @@ def _samples():
         "Input type ({self.cpp}) and bias type ({bias.cpp}) should be the same",
     ),
     samples=_samples,
+    autocast="lower:cuda",
 )
 def convolution(
     K,
@@ -351,7 +352,9 @@ def _declare_conv(n: int) -> None:
         same=" `padding` may also be ``'same'`` or ``'valid'``.",
     )
     name = f"conv{n}d"
-    composite(name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=_CONV_SAMPLES[n])(conv)
+    composite(
+        name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=_CONV_SAMPLES[n], autocast="lower"
+    )(conv)
 
 
 def _declare_conv_transpose(n: int) -> None:
@@ -373,9 +376,9 @@ def _declare_conv_transpose(n: int) -> None:
         + _ARGUMENTS.format(weight="(channels, output channels / groups, *kernel)", more="output_padding, ", same="")
     )
     name = f"conv_transpose{n}d"
-    composite(name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=_TRANSPOSED_SAMPLES[n])(
-        conv_transpose
-    )
+    composite(
+        name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=_TRANSPOSED_SAMPLES[n], autocast="lower"
+    )(conv_transpose)
 
 
 for _n in (1, 2, 3):

@@ -227,7 +227,7 @@ def _nll_samples(**more: Any) -> Any:
     ]
 
 
-@composite(path="nn.functional.nll_loss", samples=_nll_samples())
+@composite(path="nn.functional.nll_loss", samples=_nll_samples(), autocast="float32")
 def nll_loss(
     F,
     input,
@@ -285,7 +285,7 @@ def _probability_samples():
     ]
 
 
-@composite(path="nn.functional.cross_entropy", samples=_probability_samples)
+@composite(path="nn.functional.cross_entropy", samples=_probability_samples, autocast="float32")
 def cross_entropy(
     F,
     input,

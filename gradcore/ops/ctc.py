@@ -87,6 +87,7 @@ def _forward(F: Any, scores: Any, skips: Any, inputs: Sequence[int]) -> Any:
         case(floats(4, 3, low=-3, high=-0.5), ints(2, low=1, high=3), [4], [2], reduction="sum"),
         case(floats(4, 2, 3, low=-3, high=-0.5), ints(3, low=1, high=3), [4, 4], [1, 2], reduction="none"),
     ],
+    autocast="float32:cpu",
 )
 def ctc_loss(
     F,

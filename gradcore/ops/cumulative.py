@@ -25,7 +25,7 @@ def _samples():
 # -- sums -------------------------------------------------------------------------------------------------------------
 
 
-@linear(lambda F, grad, dim: F.cumsum_backward(grad, dim), inplace=True, samples=_samples)
+@linear(lambda F, grad, dim: F.cumsum_backward(grad, dim), inplace=True, samples=_samples, autocast="float32:cuda")
 def cumsum(K, self, dim: int, *, dtype: DType = None):
     """Sums of the elements up to each one along a dim; integers and bools are summed in int64.
 
@@ -102,6 +102,7 @@ def _product_samples():
     ),
     inplace=True,
     samples=_product_samples,
+    autocast="float32:cuda",
 )
 def cumprod(K, self, dim: int, *, dtype: DType = None):
     """Products of the elements up to each one along a dim; integers and bools are multiplied in int64.

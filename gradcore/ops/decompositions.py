@@ -77,6 +77,7 @@ def _check_uplo(UPLO):
     output_type="linalg_eigh",
     samples=_symmetric_cases,
     materialize=False,
+    autocast="float32:cpu",
 )
 def linalg_eigh(K, A, UPLO: str = "L"):
     """Eigenvalues in ascending order and eigenvectors of Hermitian matrices, of which one triangle is read.
@@ -115,7 +116,9 @@ def _(F, t, eigenvalues, eigenvectors):
     return F.real(_diagonal(F, inner)), F.matmul(eigenvectors, turn)
 
 
-@general(path="linalg.eigvalsh", method=False, node="LinalgEighBackward0", samples=_symmetric_cases)
+@general(
+    path="linalg.eigvalsh", method=False, node="LinalgEighBackward0", samples=_symmetric_cases, autocast="float32:cpu"
+)
 def linalg_eigvalsh(K, A, UPLO: str = "L"):
     """Eigenvalues in ascending order of Hermitian matrices, of which one triangle is read.
 
@@ -158,6 +161,7 @@ def _matrix_cases():
     method=False,
     output_type="linalg_eig",
     samples=lambda: [case(floats(0, 0))],
+    autocast="float32:cpu",
 )
 def linalg_eig(K, A):
     """Eigenvalues and eigenvectors of square matrices, as complex numbers.
@@ -192,7 +196,7 @@ def _(F, t, eigenvalues, eigenvectors):
     return _diagonal(F, inner), turn - eigenvectors * _columns(F, length)
 
 
-@general(path="linalg.eigvals", method=False, node="LinalgEigBackward0", samples=_matrix_cases)
+@general(path="linalg.eigvals", method=False, node="LinalgEigBackward0", samples=_matrix_cases, autocast="float32:cpu")
 def linalg_eigvals(K, A):
     """Eigenvalues of square matrices, as complex numbers.
 
@@ -239,6 +243,7 @@ def _svd_cases():
     output_type="linalg_svd",
     samples=_svd_cases,
     materialize=False,
+    autocast="float32:cpu",
 )
 def linalg_svd(K, A, full_matrices: bool = True, *, driver: str | None = None):
     """``A = U @ diag(S) @ Vh`` with singular values in descending order; `driver` chooses a routine on CUDA only.
@@ -327,7 +332,7 @@ def _(F, t, U, S, Vh, full_matrices):
 
 @general(path="linalg.svdvals", method=False, node="LinalgSvdBackward0", samples=lambda: [
     case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 2, 3)), case(floats(0, 3)),
-])  # fmt: skip
+], autocast="float32:cpu")  # fmt: skip
 def linalg_svdvals(K, A, *, driver: str | None = None):
     """Singular values in descending order.
 
@@ -359,7 +364,9 @@ def _(F, t, A):
 
 
 @composite(
-    output_type="svd", samples=lambda: [case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 3), compute_uv=False)]
+    output_type="svd",
+    samples=lambda: [case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 3), compute_uv=False)],
+    autocast="float32:cpu",
 )
 def svd(F, self, some: bool = True, compute_uv: bool = True):
     """``self = U @ diag(S) @ V.mH``; see `gradcore.linalg.svd`.
@@ -386,6 +393,7 @@ def svd(F, self, some: bool = True, compute_uv: bool = True):
         case(floats(2, 4), "complete"),
         case(floats(0, 3)),
     ],
+    autocast="float32:cpu",
 )  # fmt: skip
 def linalg_qr(K, A, mode: str = "reduced"):
     """``A = Q @ R`` with orthonormal columns and a triangle; `mode` is ``"reduced"``, ``"complete"`` or ``"r"``.
@@ -455,7 +463,9 @@ def _(F, t, Q, R, mode):
     return change_q, F.matmul(F.hermitian(Q), t) - F.matmul(turn, R)
 
 
-@composite(output_type="qr", samples=lambda: [case(floats(4, 2)), case(floats(2, 4), some=False)])
+@composite(
+    output_type="qr", samples=lambda: [case(floats(4, 2)), case(floats(2, 4), some=False)], autocast="float32:cpu"
+)
 def qr(F, self, some: bool = True):
     """``self = Q @ R``; see `gradcore.linalg.qr`.
 

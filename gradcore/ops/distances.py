@@ -41,6 +41,7 @@ def normalize(F, input, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=No
         case(floats(2, 3, 4), floats(3, 1), dim=0),
         case(floats(4), floats(4), dim=-1, eps=10.0),
     ],
+    autocast="float32:cuda",
 )
 def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
     """The cosine of the angle between vectors along `dim`; norms are at least `eps`.
@@ -95,6 +96,7 @@ def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: boo
         case(floats(3, 2), floats(3, 4), floats(5, 2, 4), floats(5)),
         case(floats(2, 3, 2), floats(2, 3, 3), floats(1, 2, 3)),
     ],
+    autocast="widest:cuda",
 )
 def bilinear(F, input1, input2, weight, bias=None):
     """``input1 @ weight[k] @ input2``, for every `k`, plus `bias`.

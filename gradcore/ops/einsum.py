@@ -218,7 +218,7 @@ def _contracted(F: Any, terms: list[Term], sizes: dict[int, int], output: Labels
     case("ij,jk,kl->il", floats(2, 3), floats(3, 4), floats(4, 2)),
     case("bn,anm,bm->ba", floats(2, 3), floats(5, 3, 4), floats(2, 4)), case("ij,j->", floats(2, 3), floats(3)),
     case("i,i->i", floats(3), floats(1)), case("ijk,ilm->jlmk", floats(2, 3, 4), floats(2, 2, 3)),
-])  # fmt: skip
+], autocast="lower:cuda")  # fmt: skip
 def einsum(F, *args):
     """Sums of products of elements, as Einstein's notation says.
 

@@ -13,7 +13,7 @@ from gradcore.ops.table import composite, elementwise, general
 # -- exponentials and logarithms -----------------------------------------------------------------------------
 
 
-@elementwise(lambda F, t, result: t * result, promotion="float")
+@elementwise(lambda F, t, result: t * result, promotion="float", autocast="float32:cuda")
 def exp(self):
     """Exponential of every element.
 
@@ -35,7 +35,9 @@ def exp2(self):
     """
 
 
-@elementwise(lambda F, t, result: t * (result + 1), promotion="float", aliases=("special.expm1",))
+@elementwise(
+    lambda F, t, result: t * (result + 1), promotion="float", aliases=("special.expm1",), autocast="float32:cuda"
+)
 def expm1(self):
     """``exp(self) - 1``, accurate near zero.
 
@@ -46,7 +48,7 @@ def expm1(self):
     """
 
 
-@elementwise(lambda F, t, self: t / self, promotion="float", domain=(0.1, 3))
+@elementwise(lambda F, t, self: t / self, promotion="float", domain=(0.1, 3), autocast="float32:cuda")
 def log(self):
     """Natural logarithm.
 
@@ -57,7 +59,7 @@ def log(self):
     """
 
 
-@elementwise(lambda F, t, self: t / (self * math.log(2)), promotion="float", domain=(0.1, 3))
+@elementwise(lambda F, t, self: t / (self * math.log(2)), promotion="float", domain=(0.1, 3), autocast="float32:cuda")
 def log2(self):
     """Logarithm to base 2.
 
@@ -68,7 +70,7 @@ def log2(self):
     """
 
 
-@elementwise(lambda F, t, self: t / (self * math.log(10)), promotion="float", domain=(0.1, 3))
+@elementwise(lambda F, t, self: t / (self * math.log(10)), promotion="float", domain=(0.1, 3), autocast="float32:cuda")
 def log10(self):
     """Logarithm to base 10.
 
@@ -79,7 +81,13 @@ def log10(self):
     """
 
 
-@elementwise(lambda F, t, self: t / (self + 1), promotion="float", domain=(-0.9, 3), aliases=("special.log1p",))
+@elementwise(
+    lambda F, t, self: t / (self + 1),
+    promotion="float",
+    domain=(-0.9, 3),
+    aliases=("special.log1p",),
+    autocast="float32:cuda",
+)
 def log1p(self):
     """``log(1 + self)``, accurate near zero.
 
@@ -181,7 +189,7 @@ def _power_rule(F, t, self, exponent):
     return t * (exponent * F.pow(self, exponent - 1))
 
 
-@composite(inplace=True, samples=_powers)
+@composite(inplace=True, samples=_powers, autocast="float32:cuda")
 def pow(F, self, exponent):
     """``self ** exponent``, of which one may be a number.
 
@@ -231,7 +239,7 @@ def _zero_to_positive(F, self, exponent):
     return F.logical_and(self == 0, exponent >= 0)
 
 
-@composite(function=False, method=False)
+@composite(function=False, method=False, autocast="float32:cuda")
 def rpow(F, self, other):
     """``other ** self``."""
     return F.pow_tensor(other, self)
@@ -273,7 +281,9 @@ def sqrt(self):
     """
 
 
-@elementwise(lambda F, t, result: t * (-0.5 * F.pow(result, 3)), promotion="float", domain=(0.1, 3))
+@elementwise(
+    lambda F, t, result: t * (-0.5 * F.pow(result, 3)), promotion="float", domain=(0.1, 3), autocast="float32:cuda"
+)
 def rsqrt(K, self):
     """``1 / sqrt(self)``.
 

@@ -258,7 +258,7 @@ def _declare_one(name, run, doc, *settings):
         return run(F, self, s, dims, norm, *settings)
 
     body.__name__, body.__doc__ = f"fft_{name}", doc
-    composite(path=f"fft.{name}", method=False, samples=_cases)(body)
+    composite(path=f"fft.{name}", method=False, samples=_cases, autocast="float32:cpu")(body)
 
 
 def _declare_several(name, run, doc, default, *settings):
@@ -268,7 +268,8 @@ def _declare_several(name, run, doc, default, *settings):
         return run(F, self, s, dim, norm, *settings)
 
     body.__name__, body.__doc__ = f"fft_{name}", doc
-    composite(path=f"fft.{name}", method=False, samples=_cases_of_several)(body)
+    autocast = "" if "hfft" in name else "float32:cpu"
+    composite(path=f"fft.{name}", method=False, samples=_cases_of_several, autocast=autocast)(body)
 
 
 def _cases_of_several():

@@ -119,7 +119,7 @@ def _declare(n: int) -> None:
             case(floats(*shape, form="distinct"), (2,) * n, None, 0.5, False, chosen),
         ]
 
-    composite(name=name, path=f"nn.functional.{name}", samples=samples)(fractional_max_pool)
+    composite(name=name, path=f"nn.functional.{name}", samples=samples, autocast="float32:cpu")(fractional_max_pool)
 
     def with_indices(
         F,
@@ -133,7 +133,9 @@ def _declare(n: int) -> None:
         return _pool(F, n, input, kernel_size, output_size, output_ratio, _random_samples)
 
     with_indices.__doc__ = f"`{name}` with ``return_indices=True``."
-    composite(name=f"{name}_with_indices", path=f"nn.functional.{name}_with_indices", samples=samples)(with_indices)
+    composite(
+        name=f"{name}_with_indices", path=f"nn.functional.{name}_with_indices", samples=samples, autocast="float32:cpu"
+    )(with_indices)
 
 
 _declare(2)

@@ -190,6 +190,7 @@ def _distinct(size, *shape):
         case(floats(), 0, ints(high=1), floats()),
         case(floats(3), 0, ints(0), floats(2)),
     ],
+    autocast="widest:cuda",
 )
 def scatter_add(K, self, dim: int, index, src):
     """A copy with `src` added at the places that `index` names: for dim 0 ``out[index[i, j], j] += src[i, j]``.

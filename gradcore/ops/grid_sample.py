@@ -245,6 +245,7 @@ _POINTS: dict[str, Any] = {"low": -1.2, "high": 1.2}
         case(floats(1, 2, 3, 4), floats(1, 2, 3, 2, **_POINTS), "nearest", "border", align_corners=True),
         case(floats(1, 1, 2, 3, 2), floats(1, 2, 1, 2, 3, **_POINTS), padding_mode="border", align_corners=True),
     ],
+    autocast="float32:cpu widest:cuda",
 )
 def grid_sample(
     F,

@@ -29,6 +29,7 @@ def _householder_cases():
     node="LinalgHouseholderProductBackward0",
     mixed=same_dtypes("torch.linalg.householder_product: tau dtype {tau} does not match input dtype {input}"),
     samples=_householder_cases,
+    autocast="float32:cpu",
 )
 def linalg_householder_product(K, input, tau):
     """The first columns of the product of Householder reflections, as QR factorisations keep them.
@@ -89,6 +90,7 @@ def _(F, grad, input, tau):
     outputs=("a", "tau"),
     output_type="geqrf",
     samples=lambda: [case(constants(4, 3)), case(constants(2, 2, 3))],
+    autocast="float32:cpu",
 )
 def geqrf(K, self):
     """A QR factorisation as LAPACK stores it: R and, below its diagonal, reflections; and the factors of those.
@@ -103,7 +105,7 @@ def geqrf(K, self):
     return K.raw_qr(self)
 
 
-@composite(samples=_householder_cases)
+@composite(samples=_householder_cases, autocast="float32:cpu")
 def orgqr(F, self, input2):
     """The first columns of a product of reflections; see `gradcore.linalg.householder_product`.
 
@@ -124,7 +126,7 @@ def orgqr(F, self, input2):
 @composite(samples=lambda: [
     case(floats(4, 3), floats(3), floats(4, 2)),
     case(floats(2, 3), floats(2), floats(2, 2), left=False, transpose=True),
-])  # fmt: skip
+], autocast="float32:cpu")  # fmt: skip
 def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
     """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix.
 

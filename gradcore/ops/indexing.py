@@ -83,6 +83,7 @@ def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
 @composite(
     inplace=True,
     samples=_index_put_cases,
+    autocast="widest:cuda",
 )
 def index_put(F, self, indices: Any, values, accumulate: bool = False):
     """A copy with `values` (broadcast) at the places given by `indices`, or with them added there.
@@ -242,6 +243,7 @@ def _scaled(x, alpha):
     inplace=True,
     computes_half_in_float=False,
     samples=_distinct_cases,
+    autocast="widest:cpu",
 )
 def index_copy(K, self, dim: int, index, source):
     """A copy with `source` in the place of the slices of a dim that a vector of indices names.

@@ -54,7 +54,7 @@ def inverted(K, A, caller: str = ""):
 inverted.jvp("A")(lambda F, t, inverse: -F.matmul(F.matmul(inverse, t), inverse))
 
 
-@composite(path="linalg.inv", method=False, samples=_square_cases)
+@composite(path="linalg.inv", method=False, samples=_square_cases, autocast="float32:cpu")
 def linalg_inv(F, A):
     """The inverses of square matrices.
 
@@ -77,7 +77,9 @@ def linalg_inv(F, A):
     return F.inverted(A, "linalg.inv")[0]
 
 
-@composite(path="linalg.inv_ex", method=False, output_type="linalg_inv_ex", samples=_square_cases)
+@composite(
+    path="linalg.inv_ex", method=False, output_type="linalg_inv_ex", samples=_square_cases, autocast="float32:cpu"
+)
 def linalg_inv_ex(F, A, *, check_errors: bool = False):
     """The inverses of square matrices, and for each the position of a zero on the diagonal, 0 if it has an inverse.
 
@@ -89,7 +91,7 @@ def linalg_inv_ex(F, A, *, check_errors: bool = False):
     return F.inverted(A, "linalg.inv_ex" if check_errors else "")
 
 
-@composite(samples=_square_cases)
+@composite(samples=_square_cases, autocast="float32:cpu")
 def inverse(F, self):
     """The inverses of square matrices; see `gradcore.linalg.inv`.
 
@@ -196,7 +198,7 @@ def _(F, grad, A, LU, pivots, result, left, adjoint):
     return _matrix_gradient(F, A, by_b, result, left, adjoint), by_b
 
 
-@composite(path="linalg.solve", method=False, samples=_systems)
+@composite(path="linalg.solve", method=False, samples=_systems, autocast="float32:cpu")
 def linalg_solve(F, A, B, *, left: bool = True):
     """The solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`.
 
@@ -301,7 +303,7 @@ def _(F, t, A, upper, left, unitriangular):
 
 @composite(method="triangular_solve", output_type="triangular_solve", samples=lambda: [
     case(floats(3, 2), _square(3, 3)), case(floats(3, 2), _square(3, 3), upper=False, transpose=True),
-])  # fmt: skip
+], autocast="float32:cpu")  # fmt: skip
 def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, unitriangular: bool = False):
     """The solution of ``A @ X = self`` with a triangular `A`, and a copy of it; see `linalg.solve_triangular`.
 
@@ -330,7 +332,7 @@ def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, un
 @composite(path="linalg.tensorsolve", method=False, samples=lambda: [
     case(floats(2, 3, 6, form="distinct"), floats(2, 3)),
     case(floats(3, 6, 2, form="distinct"), floats(3, 2), dims=(1,)),
-])  # fmt: skip
+], autocast="float32:cpu")  # fmt: skip
 def linalg_tensorsolve(F, A, B, dims: Dims = None):
     """The solution `X` of ``tensordot(A, X, X.ndim) = B``, after moving the dims `dims` of `A` to the end.
 
@@ -350,7 +352,7 @@ def linalg_tensorsolve(F, A, B, dims: Dims = None):
 
 @composite(path="linalg.tensorinv", method=False, samples=lambda: [
     case(floats(2, 3, 6, form="distinct")), case(floats(6, 2, 3, form="distinct"), ind=1),
-])  # fmt: skip
+], autocast="float32:cpu")  # fmt: skip
 def linalg_tensorinv(F, A, ind: int = 2):
     """The inverse of ``tensordot(A, ., ind)``.
 

@@ -62,6 +62,7 @@ def _weight_gradient(F, grad, input, shape):
         case(floats(5, 2, 3), floats(4, 3), floats(4)), case(floats(0, 3), floats(4, 3), floats(4)),
         case(floats(2, 1), floats(4, 1), floats(4)), case(floats(2, 3), floats(3), floats()),
     ],
+    autocast="lower",
 )  # fmt: skip
 def linear(input, weight, bias=None):
     """``input @ weight.T + bias``: a linear layer, with the weight as (out features, in features).
@@ -124,6 +125,7 @@ def _times_first(F, grad, first, alpha):
         "self and mat2 must have the same dtype, but got {self} and {mat2}",
     ),
     samples=_samples((2, 4), (2, 3), (3, 4)),
+    autocast="lower",
 )
 def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (mat1 @ mat2)`` of matrices.
@@ -151,6 +153,7 @@ def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
         "Input dtypes must be the same, got: input {self.cpp}, batch1: {batch1.cpp}, batch2: {batch2.cpp}"
     ),
     samples=_samples((2, 2, 4), (2, 2, 3), (2, 3, 4)),
+    autocast="lower",
 )
 def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices.
@@ -179,6 +182,7 @@ def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
         "self and mat2 must have the same dtype, but got {self} and {batch2}",
     ),
     samples=_samples((2, 4), (5, 2, 3), (5, 3, 4)),
+    autocast="lower",
 )
 def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * sum(batch1 @ batch2)``: the products of a batch are summed.
@@ -204,6 +208,7 @@ def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     inplace="function",
     mixed=same_dtypes("addmv input tensors must have the same dtype, but got {self}, {mat}, and {vec}"),
     samples=_samples((2,), (2, 3), (3,)),
+    autocast="lower:cuda",
 )
 def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (mat @ vec)``.
@@ -228,6 +233,7 @@ def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     inplace=True,
     mixed=lambda op, args: reduce(promote_types, (t.dtype for t in args[:3])),
     samples=_samples((2, 3), (2,), (3,)),
+    autocast="lower:cuda",
 )
 def addr(K, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * outer(vec1, vec2)``.

@@ -167,7 +167,7 @@ def _pairs(**more: Any) -> Any:
     ]
 
 
-@composite(path="nn.functional.mse_loss", samples=_pairs())
+@composite(path="nn.functional.mse_loss", samples=_pairs(), autocast="float32")
 def mse_loss(
     F,
     input,
@@ -198,7 +198,7 @@ def mse_loss(
     return F.mse_loss_of(input, target, reduction, 1.0)
 
 
-@composite(path="nn.functional.l1_loss", samples=_pairs())
+@composite(path="nn.functional.l1_loss", samples=_pairs(), autocast="float32")
 def l1_loss(
     F,
     input,
@@ -228,7 +228,7 @@ def l1_loss(
     return reduced(F, F.abs(input - target), reduction)
 
 
-@composite(path="nn.functional.smooth_l1_loss", samples=_pairs(beta=0.7))
+@composite(path="nn.functional.smooth_l1_loss", samples=_pairs(beta=0.7), autocast="float32")
 def smooth_l1_loss(
     F,
     input,
@@ -260,7 +260,7 @@ def smooth_l1_loss(
     return F.smooth_l1_loss_of(input, target, reduction, beta)
 
 
-@composite(path="nn.functional.huber_loss", samples=_pairs(delta=1.3))
+@composite(path="nn.functional.huber_loss", samples=_pairs(delta=1.3), autocast="float32")
 def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, weight=None):
     """``d ** 2 / 2`` of the difference up to `delta`, ``delta * (abs(d) - delta / 2)`` beyond.
 
@@ -296,6 +296,7 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
         case(floats(3, low=0.2), floats(3, low=0.1, high=0.8), log_input=False, full=True, reduction="none"),
     ],
     aliases=(".poisson_nll_loss",),
+    autocast="float32",
 )
 def poisson_nll_loss(
     F,

@@ -171,7 +171,7 @@ def linalg_lu_factor_ex(F, A, *, pivot: bool = True, check_errors: bool = False)
     return F.lu_factors(A, pivot, "torch.linalg.lu_factor_ex" if check_errors else "")
 
 
-@composite(samples=_cases)
+@composite(samples=_cases, autocast="float32:cpu")
 def lu(F, self, pivot: bool = True, get_infos: bool = False):
     """LU factors and pivots, and what `gradcore.linalg.lu_factor_ex` calls info if `get_infos`.
 
@@ -307,7 +307,7 @@ def _(F, grad, LU, pivots, result, left, adjoint, needs):
     return _joined(F, F.matmul(by_matrix, F.hermitian(U)), F.matmul(F.hermitian(L), by_matrix)), by_b
 
 
-@composite(method="lu_solve", samples=lambda: [case(floats(3, 2), _PACKED, _pivots(3, 3, 3))])
+@composite(method="lu_solve", samples=lambda: [case(floats(3, 2), _PACKED, _pivots(3, 3, 3))], autocast="float32:cpu")
 def lu_solve(F, self, LU_data, LU_pivots):
     """The solution of ``A @ X = self`` from the LU factors of `A`; see `gradcore.linalg.lu_solve`.
 

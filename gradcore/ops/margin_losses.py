@@ -51,6 +51,7 @@ def _(F, t, self, target, reduction):
         case(floats(2, low=-800, high=800), floats(2), reduction="sum"),
         case(floats(), floats(), reduction="none"),
     ],
+    autocast="float32",
 )
 def soft_margin_loss(
     F,
@@ -128,6 +129,7 @@ def multilabel_soft_margin_loss(
         case(floats(3, 4), ints(3, 4, low=-1, high=1), margin=0.5, reduction="sum"),
         case(floats(3), ints(3, low=1, high=2), reduction="none"),
     ],
+    autocast="float32",
 )
 def hinge_embedding_loss(
     F,
@@ -167,6 +169,7 @@ def hinge_embedding_loss(
         case(floats(3, 4), floats(3, 4), floats(3, 4), margin=0.5, reduction="sum"),
         case(floats(3), floats(3), floats(3, low=0.5, high=1.5), reduction="none"),
     ],
+    autocast="float32",
 )
 def margin_ranking_loss(
     F,
@@ -207,6 +210,7 @@ def margin_ranking_loss(
         case(floats(4, 3), floats(4, 3), ints(4, low=-1, high=0), margin=-0.5, reduction="sum"),
         case(floats(3), floats(3), ints(low=1, high=2), reduction="none"),
     ],
+    autocast="float32",
 )
 def cosine_embedding_loss(
     F,
@@ -276,6 +280,7 @@ def _triplet(
         case(floats(4, 3), floats(4, 3), floats(4, 3), margin=2.0, p=1.5, swap=True, reduction="sum"),
         case(floats(3), floats(3), floats(3), reduction="none"),
     ],
+    autocast="float32",
 )
 def triplet_margin_loss(
     F,
@@ -388,6 +393,7 @@ def hinge(K, self):
         case(floats(4, 3), ints(4, high=3), 2, 0.5, floats(3, low=0.5), reduction="none"),
         case(floats(3), ints(high=3)),
     ],
+    autocast="float32",
 )
 def multi_margin_loss(
     F,
@@ -459,6 +465,7 @@ def multi_margin_loss(
         case(floats(3, 4), ints(3, 4, low=0, high=4), reduction="sum"),
         case(floats(4), ints(4, low=-1, high=4), reduction="none"),
     ],
+    autocast="float32",
 )
 def multilabel_margin_loss(
     F,

@@ -69,6 +69,7 @@ def _mixed_factors(op, args):
         case(floats(3), floats(2), (0,), (1,), (1, 0)),
         case(floats(2, 0), floats(0, 3), (0, 1), (1, 2), (0, 2)),
     ],
+    autocast="lower:cpu",
 )
 def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
     """The sum of products over the labels of dims that `out` lacks.
@@ -85,7 +86,7 @@ def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
     case(floats(2, 3), floats(3, 4)), case(floats(4, 2, 3), floats(3, 2)), case(floats(2, 3), floats(4, 3, 2)),
     case(floats(4, 1, 2, 3), floats(5, 3, 2)), case(floats(4, 2, 3), floats(3)), case(floats(3), floats(4, 3, 2)),
     case(floats(2, 1), floats(1, 3)), case(floats(0, 3), floats(3, 2)), case(floats(2, 0), floats(0, 3)),
-])  # fmt: skip
+], autocast="lower")  # fmt: skip
 def matmul(F, self, other):
     """The matrix product; vectors take part as rows or columns, further dims are batches and broadcast.
 
@@ -139,6 +140,7 @@ def linalg_matmul(F, self, other):
         case(floats(2, 1), floats(1, 3)),
         case(floats(2, 0), floats(0, 3)),
     ],
+    autocast="lower",
 )
 def mm(self, mat2):
     """The product of two matrices.
@@ -161,6 +163,7 @@ def mm(self, mat2):
     mat2=lambda F, grad, self: F.adjoint_times(self, grad),
     mixed=same_dtypes("expected scalar type {self} but found {mat2}"),
     samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
+    autocast="lower",
 )
 def bmm(self, mat2):
     """The products of the matrices of two batches.
@@ -194,6 +197,7 @@ def sum_of_products(self, mat2):
     vec=lambda F, grad, self: F.adjoint_times(self, grad),
     mixed=same_dtypes("addmv input tensors must have the same dtype, but got {vec}, {self}, and {vec}"),
     samples=lambda: [case(floats(2, 3), floats(3)), case(floats(0, 3), floats(3)), case(floats(3, 0), floats(0))],
+    autocast="lower:cuda",
 )
 def mv(self, vec):
     """The product of a matrix and a vector.
@@ -215,6 +219,7 @@ def mv(self, vec):
     tensor=lambda F, grad, self: grad * F.conj(self),
     mixed=same_dtypes("dot : expected both vectors to have same dtype, but found {self} and {tensor}"),
     samples=lambda: [case(floats(3), floats(3)), case(floats(0), floats(0))],
+    autocast="widest:cuda",
 )
 def dot(self, tensor):
     """The sum of the products of the elements of two vectors.
@@ -236,6 +241,7 @@ def dot(self, tensor):
     other=lambda F, grad, self: grad * self,
     mixed=same_dtypes("dot : expected both vectors to have same dtype, but found {self} and {other}"),
     samples=lambda: [case(floats(3), floats(3)), case(floats(0), floats(0))],
+    autocast="widest:cuda",
 )
 def vdot(self, other):
     """The inner product of two vectors, the first of them conjugated.
@@ -354,7 +360,7 @@ def inner(F, self, other):
 @composite(method=False, samples=lambda: [
     case(floats(2, 3, 4), floats(3, 4, 2)), case(floats(2, 3), floats(4, 2), dims=([0], [1])),
     case(floats(2, 3), floats(4), dims=0), case(floats(2, 3, 4), floats(4, 2, 3), dims=([2, 0], [0, 1])),
-])  # fmt: skip
+], autocast="widest:cuda")  # fmt: skip
 def tensordot(F, a, b, dims: Pairs = 2):
     """The sums of products over the last `dims` of `a` and the first of `b`, or over a pair of lists of dims.
 
@@ -424,7 +430,7 @@ def kron(F, self, other):
 
 @composite(path="linalg.vecdot", method=False, samples=lambda: [
     case(floats(2, 3), floats(2, 3)), case(floats(3), floats(3)), case(floats(2, 3), floats(2, 1), dim=0),
-])  # fmt: skip
+], autocast="lower")  # fmt: skip
 def linalg_vecdot(F, x, y, *, dim: int = -1):
     """The inner products of the vectors along `dim`, those of `x` conjugated.
 
@@ -485,7 +491,10 @@ def linalg_cross(K, self, other, *, dim: int = -1):
     return K.cross_product(self, other, axis)
 
 
-@composite(samples=lambda: [case(floats(2, 3), floats(2, 3), dim=1), case(floats(3, 4), floats(3, 4), dim=0)])
+@composite(
+    samples=lambda: [case(floats(2, 3), floats(2, 3), dim=1), case(floats(3, 4), floats(3, 4), dim=0)],
+    autocast="widest:cuda",
+)
 def cross(F, self, other, dim: int | None = None):
     """The cross products of the vectors along `dim`, by default the first dim of size 3.
 
@@ -553,7 +562,7 @@ def _check_chain(tensors: Sequence[Any]) -> None:
 
 @composite(path="linalg.multi_dot", method=False, samples=lambda: [
     case((floats(2, 3), floats(3, 4), floats(4, 2))), case((floats(3), floats(3, 2), floats(2, 5), floats(5))),
-])  # fmt: skip
+], autocast="lower:cuda")  # fmt: skip
 def linalg_multi_dot(F, tensors: Arrays):
     """The product of a chain of matrices (a vector may stand at either end), in the order that costs least.
 
@@ -576,7 +585,11 @@ def linalg_multi_dot(F, tensors: Arrays):
     return product(0, len(tensors) - 1)
 
 
-@composite(method=False, samples=lambda: [case(floats(2, 3), floats(3, 4), floats(4, 2)), case(floats(2, 3))])
+@composite(
+    method=False,
+    samples=lambda: [case(floats(2, 3), floats(3, 4), floats(4, 2)), case(floats(2, 3))],
+    autocast="lower:cuda",
+)
 def chain_matmul(F, *matrices):
     """The product of a chain of matrices; see `gradcore.linalg.multi_dot`.
 

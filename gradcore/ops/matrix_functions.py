@@ -249,7 +249,7 @@ def linalg_pinv(
     return F.pseudo_inverse(A, *_tolerances(F, A, atol, rcond if rtol is None else rtol), hermitian)
 
 
-@composite(samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(4, 2))])
+@composite(samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(4, 2))], autocast="float32:cpu")
 def pinverse(F, self, rcond: float = 1e-15):
     """The pseudo-inverse of matrices; see `gradcore.linalg.pinv`.
 
@@ -269,7 +269,7 @@ def pinverse(F, self, rcond: float = 1e-15):
 
 @composite(path="linalg.matrix_rank", method=False, samples=lambda: [
     case(floats(3, 2)), case(floats(2, 3, 3), hermitian=True), case(floats(3, 3), tol=0.5), case(floats(0, 3)),
-])  # fmt: skip
+], autocast="float32:cpu")  # fmt: skip
 def linalg_matrix_rank(
     F,
     A,
@@ -301,7 +301,7 @@ def linalg_matrix_rank(
 @composite(path="linalg.cond", method=False, samples=lambda: [
     case(floats(3, 3, form="well-conditioned")), case(floats(4, 2)), case(floats(3, 3, form="well-conditioned"), p=1),
     case(floats(2, 3, 3, form="well-conditioned"), p="fro"), case(floats(3, 3, form="well-conditioned"), p=-2),
-])  # fmt: skip
+], autocast="float32:cpu")  # fmt: skip
 def linalg_cond(F, A, p: Order = None):
     """The condition number with respect to a matrix norm; infinite for singular matrices.
 
@@ -376,7 +376,7 @@ def _(F, grads, A, B, solution):
     return by_a, by_b
 
 
-@composite(path="linalg.lstsq", method=False, output_type="linalg_lstsq", samples=_lstsq_cases)
+@composite(path="linalg.lstsq", method=False, output_type="linalg_lstsq", samples=_lstsq_cases, autocast="float32:cpu")
 def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = None):
     """The solution of ``A @ X = B`` with the least sum of squares, and of several of these the shortest.
 

@@ -60,6 +60,7 @@ def check_parameters(input: Any, *parameters: Any) -> None:
     function=False,
     method=False,
     materialize=False,
+    autocast="float32:cuda",
 )
 def native_layer_norm(self, weight=None, bias=None, ndims: int = 1, eps: float = 1e-5):
     """Normalize over the last `ndims` dims; also their means and variances."""
@@ -153,6 +154,7 @@ def _check_like(name: str, tensor: Any, shape: tuple[int, ...]) -> None:
         case(floats(6), (6,), None, floats(6)),
         case(floats(0, 5), (5,), floats(5), floats(5)),
     ],
+    autocast="float32:cuda",
 )
 def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None, eps: float = 1e-5):
     """Normalize over the last dims, whose sizes are `normalized_shape`; then multiply by `weight` and add `bias`.
@@ -241,6 +243,7 @@ def _(F, t, self, scale):
         case(floats(5), (5,), floats(5)),
         case(floats(0, 5), (5,)),
     ],
+    autocast="float32:cuda",
 )
 def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float | None = None):
     """Divide by the root mean square of the last dims, whose sizes are `normalized_shape`; then multiply by `weight`.

@@ -35,7 +35,7 @@ def _check_empty(x, ord, dim):
             )
 
 
-@general(path="linalg.vector_norm", method=False, samples=_vector_cases)
+@general(path="linalg.vector_norm", method=False, samples=_vector_cases, autocast="float32:cuda")
 def linalg_vector_norm(K, self, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None); the largest size for inf, a count for 0.
 
@@ -117,6 +117,7 @@ def _bounded(F, self, p, dim, maxnorm):
         case(floats(3, 4), 2, 0, 1.0), case(floats(3, 4), 1, -1, 2.0), case(floats(2, 3, 4), 3, 1, 1.5),
         case(floats(2, 3), 2, 0, 9.0)
     ],
+    autocast="float32:cuda",
 )  # fmt: skip
 def renorm(K, self, p: float, dim: int, maxnorm: float):
     """The tensor with every slice along `dim` whose `p`-norm is greater than `maxnorm` scaled down to that norm.
@@ -167,7 +168,7 @@ def _matrix_cases():
     ]
 
 
-@composite(path="linalg.matrix_norm", method=False, samples=_matrix_cases)
+@composite(path="linalg.matrix_norm", method=False, samples=_matrix_cases, autocast="float32:cuda")
 def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: bool = False, *, dtype: DType = None):
     """A norm of the matrices in two dims.
 
@@ -241,7 +242,8 @@ def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = Fa
         case(floats(3, 4), 1, dim=1),
         case(floats(3, 4), "nuc"),
         case(floats(4), inf, dim=0, keepdim=True),
-    ]
+    ],
+    autocast="float32:cuda",
 )
 def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType = None):
     """A norm of all elements, or of those over `dim`; ``"nuc"`` is the sum of the singular values of matrices.
@@ -256,7 +258,11 @@ def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dty
     return F.linalg_vector_norm(self, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype)
 
 
-@composite(method=False, samples=lambda: [case(floats(3, 4)), case(floats(2, 3, 4), dim=(0, 2), keepdim=True)])
+@composite(
+    method=False,
+    samples=lambda: [case(floats(3, 4)), case(floats(2, 3, 4), dim=(0, 2), keepdim=True)],
+    autocast="float32:cuda",
+)
 def nuclear_norm(F, self, dim: Dims = (-2, -1), keepdim: bool = False):
     """The sum of the singular values of matrices.
 
@@ -276,7 +282,8 @@ def nuclear_norm(F, self, dim: Dims = (-2, -1), keepdim: bool = False):
         case(floats(3, 4), floats(3, 4)),
         case(floats(3), floats(2, 3), 1),
         case(floats(3), floats(3), inf),
-    ]
+    ],
+    autocast="float32:cuda",
 )
 def dist(F, self, other, p: float = 2):
     """The norm of all elements of ``self - other``.
@@ -298,6 +305,7 @@ def dist(F, self, other, p: float = 2):
     path="nn.functional.pdist",
     aliases=(".pdist",),
     samples=lambda: [case(floats(4, 3)), case(floats(3, 2), 1.5), case(floats(1, 3))],
+    autocast="float32:cuda",
 )
 def pdist(F, input, p: float = 2.0):
     """The distances of all pairs of rows in the norm of order `p`: ``(0, 1), (0, 2), ..., (n - 2, n - 1)``.
@@ -356,6 +364,7 @@ def _cdist_cases():
     broadcasts=True,
     mixed=same_dtypes("expected scalar type {x1} but found {x2}"),
     samples=_cdist_cases,
+    autocast="float32",
 )
 def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):
     """The distances of every point (row) of `x1` from every one of `x2`, in the norm of order `p`.

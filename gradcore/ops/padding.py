@@ -41,6 +41,12 @@ def _(F, t, pad):
     return F.constant_pad_nd(t, pad)
 
 
+def _autocast(self, pad, mode):
+    """PyTorch's kernels of these modes, as far as they are casted."""
+    casted = mode == "replicate" or (mode == "reflect" and len(pad) < 6)
+    return "float32:cpu" if casted else ""
+
+
 _NAMES = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}
 
 
@@ -54,6 +60,7 @@ for _name, _connected in (("pad_with_own", ("self",)), ("pad_circularly", ())):
         name=_name,
         kernel="pad_with_own",
         connected=_connected,
+        autocast=_autocast if _name == "pad_with_own" else "",
         node=lambda self, pad, mode: f"{_NAMES[mode]}Pad{len(pad) // 2}DBackward0",
         function=False,
         method=False,

@@ -308,7 +308,13 @@ def _declare_max_pool(n: int) -> None:
             case(_distinct(0, *shape[1:]), 2),
         ]
 
-    composite(name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=samples)(max_pool_nd)
+    composite(
+        name=name,
+        path=f"nn.functional.{name}",
+        aliases=(f".{name}",),
+        samples=samples,
+        autocast=(lambda *args: "" if args[-1] else "float32:cpu") if n == 3 else "",
+    )(max_pool_nd)
 
     def with_indices(
         F,
@@ -376,7 +382,13 @@ def _declare_avg_pool(n: int) -> None:
             case(floats(0, *shape[1:]), 2),
         ]
 
-    composite(name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=samples)(avg_pool_nd)
+    composite(
+        name=name,
+        path=f"nn.functional.{name}",
+        aliases=(f".{name}",),
+        samples=samples,
+        autocast="float32:cpu" if n == 3 else "",
+    )(avg_pool_nd)
 
 
 def _declare_adaptive(n: int) -> None:
@@ -407,7 +419,13 @@ def _declare_adaptive(n: int) -> None:
             shape = _SHAPES[n]
             return [case(draw(*shape), 2), case(draw(*shape[1:]), (3,) * n), case(draw(*shape), 1)]
 
-        composite(name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=samples)(function)
+        composite(
+            name=name,
+            path=f"nn.functional.{name}",
+            aliases=(f".{name}",),
+            samples=samples,
+            autocast="float32:cpu" if n == 3 else "",
+        )(function)
 
     def with_indices(F, input, output_size: OutputSizes):
         return adaptive_max_nd(F, input, output_size, True)
@@ -416,6 +434,7 @@ def _declare_adaptive(n: int) -> None:
     composite(
         name=f"{maximum}_with_indices",
         path=f"nn.functional.{maximum}_with_indices",
+        autocast="float32:cpu" if n == 3 else "",
         samples=lambda: [case(_distinct(*_SHAPES[n]), 2)],
     )(with_indices)
 
@@ -458,6 +477,7 @@ def _declare_max_unpool(n: int) -> None:
     composite(
         name=name,
         path=f"nn.functional.{name}",
+        autocast="float32:cpu",
         samples=lambda: [  # one element for each plane: no index occurs twice
             case(floats(3, 2, *(1,) * n), ints(3, 2, *(1,) * n, high=3**n), 3),
             case(floats(2, *(1,) * n), ints(2, *(1,) * n, high=2**n), (2,) * n),
@@ -490,6 +510,7 @@ def _declare_lp_pool(n: int) -> None:
     composite(
         name=name,
         path=f"nn.functional.{name}",
+        autocast="float32:cpu" if n == 3 else "",
         samples=lambda: [
             case(floats(*_SHAPES[n], low=0.5, high=2.0), 2, 2),
             case(floats(*_SHAPES[n][1:], low=0.5, high=2.0), 3.0, 2, stride=1, ceil_mode=True),

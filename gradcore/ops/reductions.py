@@ -59,6 +59,7 @@ def _sum_samples():
     lambda F, grad, self_shape, dim: spread(F, grad, self_shape, dim),
     node=_name_by_dim("Sum"),
     samples=lambda: [*_sum_samples(), case(floats(0, 3), dim=0)],
+    autocast="float32:cuda",
 )
 def sum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Sum over `dim` (all dims if None); integers and bools are summed in int64.
@@ -155,6 +156,7 @@ def _prod_samples():
     lambda F, grad, self, dim: F.reshape(grad, kept(self.shape, dim)) * F.conj(_others(F, self, dim)),
     node=_name_by_dim("Prod"),
     samples=_prod_samples,
+    autocast="float32",
 )
 def prod(K, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):
     """Product over `dim` (all dims if None); integers and bools are multiplied in int64.

@@ -118,7 +118,7 @@ def _samples():
     ]
 
 
-@composite(path="nn.functional.interpolate", samples=_samples)
+@composite(path="nn.functional.interpolate", samples=_samples, autocast="float32:cuda")
 def interpolate(
     F,
     input,

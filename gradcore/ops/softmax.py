@@ -30,6 +30,7 @@ def _weights(F, self, result, dim):
         case(floats(3, 4), 1), case(floats(3, 4), (0, 1), True), case(floats(), 0), case(floats(2, 1), -2),
         case(floats(3, 4, low=800, high=1200), 0),
     ],
+    autocast="float32:cuda",
 )  # fmt: skip
 def logsumexp(K, self, dim: Dims, keepdim: bool = False):
     """``log(sum(exp(self)))`` over `dim`, without overflow.
@@ -63,6 +64,7 @@ def _softmax_samples():
     lambda F, grad, result, dim: F.softmax_backward(grad, result, dim),
     aliases=("special.softmax",),
     samples=_softmax_samples,
+    autocast="float32:cuda",
 )
 def softmax(K, self, dim: int, dtype: DType = None):
     """Exponentials along `dim`, divided by their sum: positive numbers that sum to one.
@@ -102,6 +104,7 @@ def softmax_backward(K, grad, y, dim: int):
     lambda F, grad, result, dim: F.log_softmax_backward(grad, result, dim),
     aliases=("special.log_softmax",),
     samples=_softmax_samples,
+    autocast="float32:cuda",
 )
 def log_softmax(K, self, dim: int, dtype: DType = None):
     """The logarithm of softmax, computed without taking the logarithm of small numbers.

@@ -56,6 +56,7 @@ def erfc(self):
     promotion="float -complex",
     domain=(-0.9, 0.9),
     aliases=("special.erfinv",),
+    autocast="float32:cuda",
 )
 def erfinv(self):
     """The inverse of `erf`.

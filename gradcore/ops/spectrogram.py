@@ -34,7 +34,8 @@ def _lengths(n_fft: int, hop_length: int | None, win_length: int | None) -> tupl
         case(floats(20), 8, return_complex=True),
         case(floats(2, 24), 8, 3, 6, floats(6, low=0.5, high=1), return_complex=True),
         case(floats(16), 8, center=False, normalized=True, return_complex=False),
-    ]
+    ],
+    autocast="float32:cpu",
 )
 def stft(
     F,

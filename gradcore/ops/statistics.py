@@ -355,7 +355,7 @@ def _declare_quantile(name, text, ignore_nan):
         return _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan)
 
     function.__doc__ = text + _QUANTILE
-    composite(name=name, samples=_quantile_samples)(function)
+    composite(name=name, samples=_quantile_samples, autocast="float32:cpu")(function)
 
 
 _declare_quantile("quantile", "Quantiles along a dim; NaN if any element is.", False)

@@ -137,6 +137,10 @@ class Op:
 
     #: Other paths under which users find it; one without a dot stands beside the function.
     aliases: tuple[str, ...] = ()
+    #: What autocasting computes in: ``"lower"``, ``"float32"``, ``"widest"`` (the widest dtype of the arguments), or
+    #: ``"refused"`` (an error); ``"float32:cpu widest:cuda"`` where devices differ; a function of the call's arguments
+    #: where it depends on these. Nothing changes without it.
+    autocast: str | Callable[..., str] = ""
     #: Whether the method is an attribute (which can be assigned to).
     attribute: bool = False
     #: Names of inputs whose gradients depend on them with a derivative of zero, where a constant would have none.

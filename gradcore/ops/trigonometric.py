@@ -31,7 +31,9 @@ def cos(self):
     """
 
 
-@elementwise(lambda F, t, result: t * (1 + result * result), promotion="float", domain=(-1.3, 1.3))
+@elementwise(
+    lambda F, t, result: t * (1 + result * result), promotion="float", domain=(-1.3, 1.3), autocast="float32:cuda"
+)
 def tan(self):
     """Tangent of every element.
 
@@ -47,6 +49,7 @@ def tan(self):
     promotion="float",
     domain=(-0.9, 0.9),
     aliases=("arcsin",),
+    autocast="float32:cuda",
 )
 def asin(self):
     """Inverse sine, between -pi/2 and pi/2.
@@ -63,6 +66,7 @@ def asin(self):
     promotion="float",
     domain=(-0.9, 0.9),
     aliases=("arccos",),
+    autocast="float32:cuda",
 )
 def acos(self):
     """Inverse cosine, between 0 and pi.
@@ -98,6 +102,7 @@ def _square_of_radius(self, other):
     domain=(0.2, 2),
     aliases=("arctan2",),
     accepts_scalars=("self", "other"),
+    autocast="widest:cuda",
 )
 def atan2(self, other):
     """The angle of the points ``(x=other, y=self)``, between -pi and pi.
@@ -173,7 +178,7 @@ def hypot(self, other):
 # -- hyperbolic functions ------------------------------------------------------------------------------------
 
 
-@elementwise(lambda F, t, self: t * F.cosh(self), promotion="float")
+@elementwise(lambda F, t, self: t * F.cosh(self), promotion="float", autocast="float32:cuda")
 def sinh(self):
     """Hyperbolic sine of every element.
 
@@ -184,7 +189,7 @@ def sinh(self):
     """
 
 
-@elementwise(lambda F, t, self: t * F.sinh(self), promotion="float")
+@elementwise(lambda F, t, self: t * F.sinh(self), promotion="float", autocast="float32:cuda")
 def cosh(self):
     """Hyperbolic cosine of every element.
 
