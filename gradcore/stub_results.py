@@ -47,8 +47,8 @@ def result(op: Op) -> str:
     """The type of an operation's result; Any where it depends on the call."""
     if op.name in _RESULTS:
         return _RESULTS[op.name]
-    if op.output_type:
-        return f"return_types.{op.output_type}"
+    if op.fields:
+        return f"return_types.{op.output_name}"
     if op.kind != "composite":
         return TENSORS if op.variadic or len(op.outputs) > 1 else "Tensor"
     if "return_indices" in op.names:

@@ -348,12 +348,11 @@ def stubs() -> dict[str, str]:
 
 def _named_tuples() -> Iterator[str]:
     """The results of operations that return several by name."""
-    yield from (HEADER.partition("\n")[0], "", "import builtins", "from typing import NamedTuple", "")
+    yield from (HEADER.partition("\n")[0], "", "from typing import NamedTuple", "")
     yield from ("from gradcore.tensor import Tensor", "")
-    yield _def("register", ["name: builtins.str", "fields: builtins.str"], "None")
-    for name, value in sorted(vars(return_types).items()):
-        if isinstance(value, type) and hasattr(value, "_fields"):
-            yield from ("", f"class {name}(NamedTuple):", *(f"    {field}: Tensor" for field in value._fields))
+    for name in dir(return_types):
+        fields = getattr(return_types, name)._fields
+        yield from ("", f"class {name}(NamedTuple):", *(f"    {field}: Tensor" for field in fields))
 
 
 def _without_unused(text: str) -> str:

@@ -12,7 +12,7 @@ from gradcore.dispatch.operands import (
     shape_error,
     type_error,
 )
-from gradcore.dispatch.recording import OUTPUT_TYPES, finish, make_node, saved_result
+from gradcore.dispatch.recording import finish, make_node, saved_result
 from gradcore.dispatch.signatures import (
     NUMPY_NAMES,
     REQUIRED,
@@ -26,7 +26,6 @@ __all__ = [
     "FILLS",
     "NUMBERS",
     "NUMPY_NAMES",
-    "OUTPUT_TYPES",
     "REQUIRED",
     "Number",
     "apply",

@@ -68,7 +68,7 @@ from gradcore.autograd.saved import refuse_inference
 from gradcore.autograd.variables import Subclasses, VersionCounter, new, tensor_type, tick, wrap
 from gradcore.autograd.views import link
 from gradcore.dispatch.operands import KERNEL_ERRORS, NUMBERS, constant, kernel_error, shape_error
-from gradcore.dispatch.recording import OUTPUT_TYPES, in_order, saved_result
+from gradcore.dispatch.recording import in_order, saved_result
 from gradcore.dispatch.settings import settings_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
@@ -122,7 +122,7 @@ def scope_of(op: Op, general: Any) -> dict[str, Any]:
         "kernel_errors": KERNEL_ERRORS,
         "new": new, "saved_result": saved_result, "shape_error": shape_error, "tick": tick, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
-        "output_type": OUTPUT_TYPES.get(op.output_type or ""), "functional": functional, "numbers": frozenset(NUMBERS),
+        "output_type": op.output_type, "functional": functional, "numbers": frozenset(NUMBERS),
         "body": op.body, "node_name": name, "dtype_class": dtypes.dtype,
         **{f"take{i}": setting.take for i, setting in settings_of(op).items()},
     }  # fmt: skip

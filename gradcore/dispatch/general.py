@@ -25,7 +25,7 @@ from gradcore.dispatch.operands import (
     shape_error,
     type_error,
 )
-from gradcore.dispatch.recording import OUTPUT_TYPES, check_differentiable, finish, make_node
+from gradcore.dispatch.recording import check_differentiable, finish, make_node
 from gradcore.dispatch.settings import settled
 from gradcore.dispatch.torch_function import foreign, overloaded, routed, takes_over
 from gradcore.ops.checks import fitting
@@ -299,7 +299,7 @@ def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
     except AttributeError:
         _check_tensors(op, args)
         raise
-    return results if op.output_type is None else OUTPUT_TYPES[op.output_type](*results)
+    return results if op.output_type is None else op.output_type(*results)
 
 
 def _check_tensors(op: Op, args: tuple[Any, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, batch_dims, views
@@ -15,11 +15,7 @@ from gradcore.autograd.variables import Inference, Variable, VersionCounter, new
 from gradcore.dispatch.operands import NUMBERS, constant, on_device
 from gradcore.ops.table import Op
 
-__all__ = ["OUTPUT_TYPES", "check_differentiable", "finish", "make_node", "saved_result"]
-
-
-#: Named tuples of operations with several results, by name; filled by `gradcore.return_types`.
-OUTPUT_TYPES: dict[str, Callable[..., Any]] = {}
+__all__ = ["check_differentiable", "finish", "make_node", "saved_result"]
 
 
 def finish(
@@ -52,7 +48,7 @@ def finish(
         return outs[0]
     if op.output_type is None:
         return tuple(outs)
-    return OUTPUT_TYPES[op.output_type](*outs)
+    return op.output_type(*outs)  # type: ignore[no-any-return]
 
 
 def in_order(array: Any, device: Any) -> Any:

@@ -75,7 +75,7 @@ def linalg_cholesky(F, A, *, upper: bool = False):
 @composite(
     path="linalg.cholesky_ex",
     method=False,
-    output_type="linalg_cholesky_ex",
+    fields="L info",
     samples=_spd_cases,
     autocast="float32:cpu",
 )

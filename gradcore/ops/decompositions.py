@@ -71,10 +71,9 @@ def _check_uplo(UPLO):
 
 
 @general(
-    outputs=("eigenvalues", "eigenvectors"),
     path="linalg.eigh",
     method=False,
-    output_type="linalg_eigh",
+    fields="eigenvalues eigenvectors",
     samples=_symmetric_cases,
     materialize=False,
     autocast="float32:cpu",
@@ -156,10 +155,9 @@ def _matrix_cases():
 
 
 @general(
-    outputs=("eigenvalues", "eigenvectors"),
     path="linalg.eig",
     method=False,
-    output_type="linalg_eig",
+    fields="eigenvalues eigenvectors",
     samples=lambda: [case(floats(0, 0))],
     autocast="float32:cpu",
 )
@@ -237,10 +235,9 @@ def _svd_cases():
 
 
 @general(
-    outputs=("U", "S", "Vh"),
     path="linalg.svd",
     method=False,
-    output_type="linalg_svd",
+    fields="U S Vh",
     samples=_svd_cases,
     materialize=False,
     autocast="float32:cpu",
@@ -364,7 +361,7 @@ def _(F, t, A):
 
 
 @composite(
-    output_type="svd",
+    fields="U S V",
     samples=lambda: [case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 3), compute_uv=False)],
     autocast="float32:cpu",
 )
@@ -387,7 +384,7 @@ def svd(F, self, some: bool = True, compute_uv: bool = True):
 
 
 @general(
-    outputs=("Q", "R"), path="linalg.qr", method=False, output_type="linalg_qr",
+    path="linalg.qr", method=False, fields="Q R",
     samples=lambda: [
         case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 4)), case(floats(2, 3, 2)),
         case(floats(2, 4), "complete"),
@@ -463,9 +460,7 @@ def _(F, t, Q, R, mode):
     return change_q, F.matmul(F.hermitian(Q), t) - F.matmul(turn, R)
 
 
-@composite(
-    output_type="qr", samples=lambda: [case(floats(4, 2)), case(floats(2, 4), some=False)], autocast="float32:cpu"
-)
+@composite(fields="Q R", samples=lambda: [case(floats(4, 2)), case(floats(2, 4), some=False)], autocast="float32:cpu")
 def qr(F, self, some: bool = True):
     """``self = Q @ R``; see `gradcore.linalg.qr`.
 

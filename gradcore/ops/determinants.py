@@ -116,10 +116,9 @@ def _products_without_pairs(F, values):
 
 
 @general(
-    outputs=("sign", "logabsdet"),
     path="linalg.slogdet",
     method=False,
-    output_type="linalg_slogdet",
+    fields="sign logabsdet",
     samples=_regular_cases,
 )
 def linalg_slogdet(K, A):
@@ -150,7 +149,7 @@ def _(F, t, A, sign):
     return sign * ((change - F.conj(change)) / 2), F.real(change)
 
 
-@composite(output_type="slogdet", samples=_regular_cases)
+@composite(fields="sign logabsdet", samples=_regular_cases)
 def slogdet(F, self):
     """The sign and the logarithm of the size of determinants; see `gradcore.linalg.slogdet`.
 

@@ -26,7 +26,7 @@ class _Points(tuple[float, ...]):
     """Coordinates in a sample: numbers, which `gradient` takes in the place of a tensor."""
 
 
-@composite(method=False, output_type=None, samples=_samples)
+@composite(method=False, samples=_samples)
 def gradient(F, input, *, spacing: Spacing = None, dim: Dims = None, edge_order: int = 1):
     """The derivative of a function that was sampled on a grid, along each dim, by central differences.
 

@@ -156,8 +156,8 @@ def _setting(name: str, annotation: str, default: str | None) -> str:
 def _returned(op: Any) -> str:
     if op.variadic:
         return "tuple of Tensor" + ("\n    Views." if op.view else "")
-    if len(op.outputs) > 1:
-        return "\n".join([f"{name} : Tensor" for name in op.outputs])
+    if op.fields or len(op.outputs) > 1:
+        return "\n".join([f"{name} : Tensor" for name in op.fields.split() or op.outputs])
     if op.view:
         return (
             "Tensor\n    A view." if op.copy_node is None else "Tensor\n    A view where that is possible, else a copy."

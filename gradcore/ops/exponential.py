@@ -314,10 +314,9 @@ def ldexp(self, other):
 
 @general(
     lambda F, grad, exponent: F.ldexp(grad, -exponent),
-    outputs=("mantissa", "exponent"),
     samples=lambda: [case(floats(3, 4)), case(floats()), case(floats(0, 2))],
     differentiable=(0,),
-    output_type="frexp",
+    fields="mantissa exponent",
 )
 def frexp(self):
     """The mantissa (between 1/2 and 1 in magnitude) and the int32 exponent of ``mantissa * 2**exponent``.

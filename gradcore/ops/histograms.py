@@ -163,7 +163,7 @@ def _check_histogram(input, weight):
 
 
 @composite(
-    outputs=("hist", "bin_edges"), output_type="histogramdd", method=False,
+    fields="hist bin_edges", method=False,
     samples=lambda: [
         case(floats(9, 2), [2, 3]), case(floats(2, 5, 2), 3, density=True), case(floats(9, 2), 2, range=[-1, 1, 0, 1]),
         case(floats(4, 3), [2, 1, 2]),
@@ -211,7 +211,7 @@ def histogramdd(
 
 
 @composite(
-    outputs=("hist", "bin_edges"), output_type="histogram",
+    fields="hist bin_edges",
     samples=lambda: [case(floats(9), 3), case(floats(3, 4), 4, range=(-0.5, 1.0), density=True), case(floats(0), 2)],
 )  # fmt: skip
 def histogram(

@@ -87,8 +87,7 @@ def _(F, grad, input, tau):
 
 @general(
     not_implemented("geqrf"),
-    outputs=("a", "tau"),
-    output_type="geqrf",
+    fields="a tau",
     samples=lambda: [case(constants(4, 3)), case(constants(2, 2, 3))],
     autocast="float32:cpu",
 )

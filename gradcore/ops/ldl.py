@@ -28,7 +28,7 @@ def _(F, grad):
     raise NotImplementedError("derivative for linalg.ldl_factor is not implemented")
 
 
-@composite(path="linalg.ldl_factor", method=False, output_type="linalg_ldl_factor", samples=_cases)
+@composite(path="linalg.ldl_factor", method=False, fields="LD pivots", samples=_cases)
 def linalg_ldl_factor(F, A, *, hermitian: bool = False):
     """``A = L @ D @ L.mT`` of symmetric matrices (``L.mH`` of `hermitian` ones), packed as LAPACK does; no derivative.
 
@@ -43,7 +43,7 @@ def linalg_ldl_factor(F, A, *, hermitian: bool = False):
     return F.ldl_factors(A, hermitian, "torch.linalg.ldl_factor")[:2]
 
 
-@composite(path="linalg.ldl_factor_ex", method=False, output_type="linalg_ldl_factor_ex", samples=_cases)
+@composite(path="linalg.ldl_factor_ex", method=False, fields="LD pivots info", samples=_cases)
 def linalg_ldl_factor_ex(F, A, *, hermitian: bool = False, check_errors: bool = False):
     """As `gradcore.linalg.ldl_factor`, and for each matrix where D is zero (from 1), 0 if it is nowhere.
 

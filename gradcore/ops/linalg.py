@@ -77,9 +77,7 @@ def linalg_inv(F, A):
     return F.inverted(A, "linalg.inv")[0]
 
 
-@composite(
-    path="linalg.inv_ex", method=False, output_type="linalg_inv_ex", samples=_square_cases, autocast="float32:cpu"
-)
+@composite(path="linalg.inv_ex", method=False, fields="inverse info", samples=_square_cases, autocast="float32:cpu")
 def linalg_inv_ex(F, A, *, check_errors: bool = False):
     """The inverses of square matrices, and for each the position of a zero on the diagonal, 0 if it has an inverse.
 
@@ -220,7 +218,7 @@ def linalg_solve(F, A, B, *, left: bool = True):
     return F.solved(A, B, left, "torch.linalg.solve")[0]
 
 
-@composite(path="linalg.solve_ex", method=False, output_type="linalg_solve_ex", samples=_systems)
+@composite(path="linalg.solve_ex", method=False, fields="result info", samples=_systems)
 def linalg_solve_ex(F, A, B, *, left: bool = True, check_errors: bool = False):
     """The solution of ``A @ X = B``, and for each matrix the position of a zero pivot, 0 if there is none.
 
@@ -301,7 +299,7 @@ def _(F, t, A, upper, left, unitriangular):
     return F.linalg_solve_triangular(A, t, upper=upper, left=left, unitriangular=unitriangular)
 
 
-@composite(method="triangular_solve", output_type="triangular_solve", samples=lambda: [
+@composite(method="triangular_solve", fields="solution cloned_coefficient", samples=lambda: [
     case(floats(3, 2), _square(3, 3)), case(floats(3, 2), _square(3, 3), upper=False, transpose=True),
 ], autocast="float32:cpu")  # fmt: skip
 def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, unitriangular: bool = False):

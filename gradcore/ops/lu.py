@@ -95,11 +95,10 @@ def _forward(F, t, P, L, U):
 
 
 @general(
-    outputs=("P", "L", "U"),
     differentiable=(1, 2),
     path="linalg.lu",
     method=False,
-    output_type="linalg_lu",
+    fields="P L U",
     samples=_cases,
 )
 def linalg_lu(K, A, *, pivot: bool = True):
@@ -146,7 +145,7 @@ def _(F, t, LU, pivots):
     return _joined(F, *_forward(F, t, F.permutation(LU, pivots, LU.shape[-2]), _lower(F, LU), _upper(F, LU)))
 
 
-@composite(path="linalg.lu_factor", method=False, output_type="linalg_lu_factor", samples=_cases)
+@composite(path="linalg.lu_factor", method=False, fields="LU pivots", samples=_cases)
 def linalg_lu_factor(F, A, *, pivot: bool = True):
     """Both LU factors in one matrix, and pivots: row ``i`` was exchanged with row ``pivots[i] - 1``.
 
@@ -159,7 +158,7 @@ def linalg_lu_factor(F, A, *, pivot: bool = True):
     return F.lu_factors(A, pivot, "torch.linalg.lu_factor")[:2]
 
 
-@composite(path="linalg.lu_factor_ex", method=False, output_type="linalg_lu_factor_ex", samples=_cases)
+@composite(path="linalg.lu_factor_ex", method=False, fields="LU pivots info", samples=_cases)
 def linalg_lu_factor_ex(F, A, *, pivot: bool = True, check_errors: bool = False):
     """As `gradcore.linalg.lu_factor`, and for each matrix the position of a zero pivot, 0 if there is none.
 
@@ -205,7 +204,7 @@ def _solve_cases():
 
 
 @general(
-    outputs=("P", "L", "U"), differentiable=(1, 2), method=False, output_type="lu_unpack", samples=_packed_cases
+    differentiable=(1, 2), method=False, fields="P L U", samples=_packed_cases
 )  # fmt: skip
 def lu_unpack(K, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
     """What `gradcore.linalg.lu_factor` returns as a permutation and two factors; empty ones where not asked for.

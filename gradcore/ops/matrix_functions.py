@@ -376,7 +376,13 @@ def _(F, grads, A, B, solution):
     return by_a, by_b
 
 
-@composite(path="linalg.lstsq", method=False, output_type="linalg_lstsq", samples=_lstsq_cases, autocast="float32:cpu")
+@composite(
+    path="linalg.lstsq",
+    method=False,
+    fields="solution residuals rank singular_values",
+    samples=_lstsq_cases,
+    autocast="float32:cpu",
+)
 def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = None):
     """The solution of ``A @ X = B`` with the least sum of squares, and of several of these the shortest.
 

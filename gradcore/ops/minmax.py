@@ -62,8 +62,7 @@ _over_dims("min", "minimum")
 
 
 @general(
-    outputs=("min", "max"),
-    output_type="aminmax",
+    fields="min max",
     samples=lambda: [
         case(floats(3, 4, form="distinct")),
         case(floats(3, 4, form="distinct"), dim=1),
@@ -168,7 +167,7 @@ def selection(function, path, /, **options):
     """Declare an operation that picks one element along a dim, and its index."""
     op = general(
         lambda F, grad, self_shape, dim, indices: put_at_index(F, grad, self_shape, dim, indices),
-        path=path, outputs=("values", "indices"), differentiable=(0,), output_type=path, **options,
+        path=path, fields="values indices", differentiable=(0,), **options,
     )(function)  # fmt: skip
     op.jvp("self")(lambda F, t, dim, indices: at_index(F, t, dim, indices))
     return op
@@ -263,7 +262,7 @@ def _running(name, word):
         lambda F, grad, self_shape, dim, indices: (
             F.gather_backward(grad, self_shape, dim, indices) if self_shape else grad
         ),
-        name=name, outputs=("values", "indices"), differentiable=(0,), output_type=name,
+        name=name, fields="values indices", differentiable=(0,),
         samples=lambda: [
             case(floats(3, 4, form="distinct"), 1), case(floats(5, 2), 0), case(floats(), 0), case(floats(0), 0)
         ],

@@ -26,9 +26,8 @@ def _sort_samples():
 
 @general(
     placed,
-    outputs=("values", "indices"),
     differentiable=(0,),
-    output_type="sort",
+    fields="values indices",
     node=lambda self, dim=-1, descending=False, stable=None: f"SortBackward{0 if stable is None else 1}",
     samples=_sort_samples,
 )
@@ -78,9 +77,8 @@ def msort(F, self):
 
 @general(
     placed,
-    outputs=("values", "indices"),
     differentiable=(0,),
-    output_type="topk",
+    fields="values indices",
     samples=lambda: [
         case(floats(3, 5), 2),
         case(floats(4, 3), 3, 0, False),

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import re
 import types
+from collections import namedtuple
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeVar
@@ -150,6 +151,8 @@ class Op:
     #: Whether the shape of the result depends on the data.
     data_dependent: bool = False
     domain: tuple[float, float] = (-2.0, 2.0)
+    #: The fields of the named tuple that is returned, separated by spaces; "" for a tensor or a plain tuple.
+    fields: str = ""
     function: bool = True
     #: Whether the result depends on how the elements lie in memory.
     layout_dependent: bool = False
@@ -158,9 +161,6 @@ class Op:
     #: What becomes of tensors whose dtypes differ: a function of the operation and the call's arguments that raises,
     #: returns the dtype to compute in, or None. Elementwise operations then promote, the others compute as they are.
     mixed: Callable[..., Any] | None = None
-    #: Names of the outputs.
-    outputs: tuple[str, ...] = ("result",)
-    output_type: str | None = None
     #: For views of a part: the key of that part, a function of the tensor's shape and the settings.
     view_key: Callable[..., Any] | None = None
     promotion: str = "default"
@@ -226,6 +226,11 @@ class Op:
     def accepts_scalars(self) -> frozenset[int]:
         """Positions of tensors that may be Python numbers instead; declared by name."""
         return frozenset(self.tensors[1:])
+
+    @_Option
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs, for formulas; by default those of the fields."""
+        return tuple(self.fields.split()) if self.fields and self.kind != "composite" else ("result",)
 
     @_Option
     def path(self) -> str:
@@ -299,6 +304,16 @@ class Op:
         """Whether the kernel computes tensors of one real floating-point dtype as they are, without promotion."""
         return self.kind == "elementwise" and converts_no_floats(self.promotion)
 
+    @property
+    def output_name(self) -> str:
+        """The name of `output_type` in `gradcore.return_types`, as PyTorch's: ``linalg_eigh``."""
+        return self.path.replace(".", "_")
+
+    @cached_property
+    def output_type(self) -> Any:
+        """The named tuple of the results; None where there are no fields."""
+        return _named_tuple(self.output_name, self.path, self.fields) if self.fields else None
+
     @cached_property
     def body(self) -> Callable[..., Any] | None:
         """The forward computation on arrays, ``(K, *arguments)``."""
@@ -348,6 +363,19 @@ _OPTIONS = {"name", *Op.__annotations__, *(name for name, value in vars(Op).item
 def camel_case(name: str) -> str:
     """``log_softmax`` as it stands in a node's name: ``LogSoftmax`` (and ``log1p``: ``Log1P``)."""
     return re.sub(r"(^|_|\d)([a-z])", lambda match: match[1].strip("_") + match[2].upper(), name)
+
+
+def _named_tuple(name: str, path: str, fields: str) -> Any:
+    make: Any = namedtuple
+    found = make(name, fields, module="gradcore.return_types")
+    found.__repr__ = found.__str__ = _described
+    found.__doc__ = f"Results of `gradcore.{path}`: {', '.join(fields.split())}."
+    return found
+
+
+def _described(results: Any) -> str:
+    fields = ",\n".join(f"{name}={value!r}" for name, value in zip(results._fields, results, strict=True))
+    return f"torch.return_types.{type(results).__name__}(\n{fields})"  # as PyTorch's, like the tensors inside
 
 
 def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:

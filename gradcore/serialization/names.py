@@ -8,11 +8,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import dtypes, functional, layouts
+from gradcore import dtypes, functional, layouts, return_types
 from gradcore.autograd.variables import retyped, wrap
 from gradcore.creation import empty_strided
 from gradcore.device import device
-from gradcore.dispatch import OUTPUT_TYPES
 from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.ops.geometry import contiguous_strides
@@ -269,7 +268,7 @@ KNOWN: dict[str, Any] = {
     **{f"torch.{name}": dtype for name, dtype in dtypes.DTYPES.items()},
     **{f"torch.{name}": getattr(layouts, name) for name in FORMATS},
     **{f"torch.{d.scalar_name}Storage": Kind(d, f"{d.scalar_name}Storage") for d in dtypes.DTYPES.values()},
-    **{f"torch.return_types.{name}": cls for name, cls in OUTPUT_TYPES.items()},
+    **{f"torch.return_types.{name}": getattr(return_types, name) for name in dir(return_types)},
 }
 
 #: How what a name gave is called, by its id, with arguments that are checked.
@@ -287,5 +286,5 @@ CALLS: dict[int, Callable[..., Any]] = {
     id(slice): _as_slice,
     id(UninitializedParameter): _lazy(UninitializedParameter),
     id(UninitializedBuffer): _lazy(UninitializedBuffer),
-    **{id(cls): _as_fields(cls) for cls in OUTPUT_TYPES.values()},
+    **{id(cls): _as_fields(cls) for cls in (getattr(return_types, name) for name in dir(return_types))},
 }  # fmt: skip

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gradcore import dtypes, layouts
+from gradcore import dtypes, layouts, return_types
 from gradcore.device import device
-from gradcore.dispatch import OUTPUT_TYPES
 from gradcore.nn.lazy_parameter import Uninitialized
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.serialization.files import written
@@ -98,8 +97,7 @@ class _Pickler(_Base):  # type: ignore[misc]
             return _Name("torch", "device"), (obj.type,) if obj.index is None else (obj.type, obj.index)
         if type(obj) is layouts.layout:
             return _Name("torch.serialization", "_get_layout"), (repr(obj),)
-        results: Any = OUTPUT_TYPES.get(type(obj).__name__)
-        if results is type(obj):
+        if type(obj).__module__ == return_types.__name__:
             return _Name("torch.return_types", type(obj).__name__), (tuple(obj), {})
         return NotImplemented
 
