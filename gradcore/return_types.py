@@ -19,15 +19,11 @@ from typing import Any
 
 from gradcore.ops.table import OPS
 
-__all__: list[str] = []
-
 
 def __getattr__(name: str) -> Any:
-    for op in OPS.values():
-        if op.fields and op.output_name == name:
-            return globals().setdefault(name, op.output_type)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({op.output_name for op in OPS.values() if op.fields})
+    named = {op.output_name: op for op in OPS.values() if op.fields}
+    if name == "__all__":
+        return sorted(named)
+    if name not in named:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return named[name].output_type

@@ -1,4 +1,1 @@
 """Written by gradcore.stubs from the table of operations."""
-
-
-
