@@ -20,10 +20,17 @@ from typing import Any
 from gradcore.ops.table import OPS
 
 
+def _named() -> dict[str, Any]:
+    return {op.output_name: op for op in OPS.values() if op.fields}
+
+
 def __getattr__(name: str) -> Any:
-    named = {op.output_name: op for op in OPS.values() if op.fields}
     if name == "__all__":
-        return sorted(named)
-    if name not in named:
+        return __dir__()
+    if name not in _named():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return named[name].output_type
+    return _named()[name].output_type
+
+
+def __dir__() -> list[str]:
+    return sorted(_named())
