@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from gradcore.tensor import Tensor
 
-
 class aminmax(NamedTuple):
     min: Tensor
     max: Tensor

@@ -349,7 +349,7 @@ def stubs() -> dict[str, str]:
 def _named_tuples() -> Iterator[str]:
     """The results of operations that return several by name."""
     yield from (HEADER.partition("\n")[0], "", "from typing import NamedTuple", "")
-    yield from ("from gradcore.tensor import Tensor", "")
+    yield "from gradcore.tensor import Tensor"
     for name in dir(return_types):
         fields = getattr(return_types, name)._fields
         yield from ("", f"class {name}(NamedTuple):", *(f"    {field}: Tensor" for field in fields))

@@ -48,7 +48,7 @@ def finish(
         return outs[0]
     if op.output_type is None:
         return tuple(outs)
-    return op.output_type(*outs)  # type: ignore[no-any-return]
+    return op.output_type(*outs)
 
 
 def in_order(array: Any, device: Any) -> Any:
