@@ -22,7 +22,7 @@ from gradcore.autograd.derivatives import PLANS
 from gradcore.autograd.engine import run_backward
 from gradcore.autograd.modes import local
 from gradcore.dispatch import apply
-from gradcore.dispatch.fast_path import lines_of, scope_of
+from gradcore.dispatch.fast_path import source_of, globals_of
 from gradcore.ops.table import OPS
 
 #: The steps, by the beginning of the first line that does not belong to them any more.
@@ -56,10 +56,10 @@ def smallest(functions: dict[str, Callable[[], Any]], rounds: int = 200, calls: 
 def cut_calls(x: Any, y: Any) -> dict[str, Callable[[], Any]]:
     """The calls of the function for ``x * y`` up to the end of each step."""
     op = OPS["mul"]
-    lines, calls = lines_of(op), {}
+    lines, calls = source_of(op), {}
     for label, following in STEPS:
         end = next(i for i, line in enumerate(lines) if line.startswith(following))
-        scope: dict[str, Any] = scope_of(op, apply)
+        scope: dict[str, Any] = globals_of(op, apply)
         exec("\n    ".join(["def call(a0, a1):", *lines[:end], "return"]), scope)
         call = scope["call"]
         calls[label] = lambda call=call: call(x, y)

@@ -11,8 +11,8 @@ import numpy as np
 
 from gradcore import dtypes, functional
 from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.record import view_of
 from gradcore.autograd.variables import Variable, wrap
-from gradcore.autograd.views import view_of
 from gradcore.backends.portable.separable import on_device
 from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
 from gradcore.errors import warn
@@ -66,14 +66,14 @@ def getitem(self: Any, key: Any) -> Any:
                 part = array[key] if array.ndim > 1 else array[key, ...]
             except IndexError:
                 raise out_of_bounds(key, 0, array.shape) from None
-            return view_of(self, part, SELECT, (0, key), "SelectBackward0", state)
+            return view_of(self, part, SELECT, (0, key), state)
         check_int(key, 0, array.shape)
         return functional.select(self, 0, key)
     if kind is slice:
         settings = (0, *bounds(key))
         state = local.state
         if state.mode <= GRAD and self._array.ndim and settings[3] and not self._device.guarded:
-            return view_of(self, self._array[key], SLICE, settings, "SliceBackward0", state)
+            return view_of(self, self._array[key], SLICE, settings, state)
         return functional.slice_of(self, *settings)
     if key is None:
         return functional.unsqueeze(self, 0)
@@ -98,7 +98,7 @@ def viewed(self: Any, key: tuple[Any, ...], name: str) -> Any:
     state = local.state
     if state.mode > GRAD:
         return functional.getitem(self, key, name)
-    return view_of(self, self._device.kernels["getitem"](self._array, key), GETITEM, (key, name), name, state)
+    return view_of(self, self._device.kernels["getitem"](self._array, key), GETITEM, (key, name), state)
 
 
 def bounds(key: slice) -> tuple[int | None, int | None, int]:

@@ -9,7 +9,7 @@ from gradcore import dispatch, functional, indexing, setitem
 from gradcore.autograd import forward, views
 from gradcore.autograd.derivatives import node_class
 from gradcore.autograd.modes import local
-from gradcore.autograd.variables import Meta, bump, new
+from gradcore.autograd.variables import Meta, bump
 from gradcore.errors import warn_once
 from gradcore.tracebacks import shortened
 
@@ -81,9 +81,9 @@ def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[...,
         out = getattr(type(self), name)(self, *args, **named)
         meta = self._meta
         if out._edge is not None:
-            node = new(node_class(out._edge[0].op, renamed(out._edge[0].name())))
-            for slot in ("_device", "_edges", "_hooks", "_seq", "saved", "results", "metas"):
-                setattr(node, slot, getattr(out._edge[0], slot))
+            viewed = out._edge[0]
+            node = node_class(viewed.op, renamed(viewed.name())).make(viewed._device, viewed._edges, out)
+            node.saved, node.results, node.metas = viewed.saved, viewed.results, viewed.metas
             self._edge = node, 0
         elif self._edge is not None:
             views.keep_shape(self)

@@ -14,6 +14,7 @@ from gradcore import dispatch, functional
 from gradcore.autograd import views
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.record import record
 from gradcore.autograd.variables import Subclasses, Variable, bump
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import hand_over, overloaded
@@ -57,7 +58,7 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
     state.run(self._device.kernels[kernel], self._array, *arrays)
     bump(self)
     if recorded:
-        node = dispatch.make_node(op, (self, *args), tensors, edges, self._device, [self], state)
+        node = record(op, (self, *args), tensors, edges, self._device, [self], state)
         views.rebase(self, (node, 0))
     return self
 

@@ -16,9 +16,8 @@ from gradcore.autograd.edges import chain_of, gradient_edge, replay
 from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.messages import history_lost
-from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import GRAD, INFERENCE, local
-from gradcore.autograd.variables import OWN, Meta, Subclasses, Variable, alias, tensor_type
+from gradcore.autograd.variables import OWN, Meta, Subclasses, TensorMeta, Variable, alias, tensor_type
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.settings import setting
@@ -194,7 +193,7 @@ class Tensor(Variable, Methods):
             return None
         node = edge[0]
         if node._n_outputs == 1:
-            node._kinds = (kind_of(self),)
+            node._kinds = (TensorMeta.of(self),)
         return node
 
     @property

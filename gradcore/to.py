@@ -9,9 +9,8 @@ from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.batch_dims import broadcast_to_batch
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import Node
-from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
-from gradcore.autograd.variables import Variable, new, tick, wrap
+from gradcore.autograd.variables import Variable, wrap
 from gradcore.backends.cupy.memory import is_pinned_memory
 from gradcore.backends.registry import resolve
 from gradcore.backends.vmap import BatchedArray, batched_device
@@ -101,9 +100,8 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state
     if state.mode & GRAD and dtype.category > 1:
         edge = gradient_edge(t)
         if edge is not None:
-            node = new(ToCopyBackward0)
-            node._device, node._edges, node._hooks, node._seq, node.dtype = device, (edge,), None, tick(), t._dtype
-            node._kinds = (kind_of(out),)
+            node = ToCopyBackward0.make(device, (edge,), out)
+            node.dtype = t._dtype
             out._edge = (node, 0)
             if state.mode & ANOMALY:
                 anomaly_mode.note(node, (t,), (out,))

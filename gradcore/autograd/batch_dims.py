@@ -16,10 +16,9 @@ from typing import Any
 
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.edges import gradient_edge
-from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.node import Node
-from gradcore.autograd.variables import new, tick, version_counter, wrap
+from gradcore.autograd.variables import version_counter, wrap
 from gradcore.backends.vmap import VmapLevel, batched_device, unbatched_device, unwrap_batch, wrap_batch
 from gradcore.backends.vmap.array import BatchedArray, levels_of
 
@@ -74,18 +73,12 @@ def _mapped(t: Any, device: Any, map: Map, adjoint: Map) -> Any:
     if state.mode & GRAD and t._dtype.category > 1:
         edge = gradient_edge(t)
         if edge is not None:
-            out._edge = (_node(edge, device, t._device, map, adjoint), 0)
-            out._edge[0]._kinds = (kind_of(out),)
+            node = BatchBackward0.make(device, (edge,), out)
+            node._input_devices, node.forward, node.adjoint = (t._device,), map, adjoint
+            if state.mode & ANOMALY:
+                anomaly_mode.note(node)
+            out._edge = (node, 0)
     return out
-
-
-def _node(edge: Any, device: Any, source: Any, map: Map, adjoint: Map) -> BatchBackward0:
-    node = new(BatchBackward0)
-    node._device, node._edges, node._hooks, node._seq = device, (edge,), None, tick()
-    node._input_devices, node.forward, node.adjoint = (source,), map, adjoint
-    if local.state.mode & ANOMALY:
-        anomaly_mode.note(node)
-    return node
 
 
 def add_batch_dim(t: Any, level: Any, dim: int) -> Any:

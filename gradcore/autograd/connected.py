@@ -14,7 +14,7 @@ from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.op_node import edge_of_result
-from gradcore.autograd.variables import Meta, alias, new, tick
+from gradcore.autograd.variables import Meta, alias
 
 __all__ = ["connected"]
 
@@ -56,9 +56,8 @@ def connected(grad: Any, node: Any, number: int, through_result: bool) -> Any:
     edge = node._edges[number]
     if grad is None or edge is None or not local.state.mode & GRAD:
         return grad
-    made = new(_class_of(type(node).__name__))
-    made._device, made._hooks, made._seq = grad._device, None, tick()
-    made._edges = gradient_edge(grad), edge_of_result(node, 0) if through_result else edge
+    edges = gradient_edge(grad), edge_of_result(node, 0) if through_result else edge
+    made = _class_of(type(node).__name__).make(grad._device, edges, grad)
     out = alias(grad, (made, 0))
     if grad._meta is not None and grad._meta.tangents is not None:
         out._meta = Meta()

@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.autograd.messages import refusal
 from gradcore.autograd.modes import FUNCTIONS, GRAD, PLAINLY, local
 from gradcore.autograd.node import AccumulateGrad, Hooks
-from gradcore.autograd.variables import OWN, Clock, Edge, Subclasses, alias, new, tick
+from gradcore.autograd.variables import OWN, Clock, Edge, Subclasses, alias, tick
 from gradcore.ops.table import OPS
 
 __all__ = [
@@ -48,9 +48,10 @@ def gradient_edge(t: Any) -> Edge | None:
         if accumulator is not None:
             accumulator = accumulator()
         if accumulator is None:
-            accumulator = new(AccumulateGrad)
-            accumulator.variable, accumulator._device, accumulator._edges = t, t._device, ()
-            accumulator._hooks, accumulator._seq = None if meta.grad_dtype is OWN else Hooks(), tick()
+            accumulator = AccumulateGrad.make(t._device, ())
+            accumulator.variable = t
+            if meta.grad_dtype is not OWN:
+                accumulator._hooks = Hooks()
             meta.accumulator = weakref.ref(accumulator)
         return accumulator, 0
     if meta.base is not None and t._vc.version != meta.edge_version:

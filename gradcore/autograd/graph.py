@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.hooks import RemovableHandle
-from gradcore.autograd.metadata import Kind, kind_of
 from gradcore.autograd.modes import local
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import (
@@ -17,7 +16,7 @@ from gradcore.autograd.saved import (
     save_on_cpu,
     saved_tensors_hooks,
 )
-from gradcore.autograd.variables import Inference, Variable, bump
+from gradcore.autograd.variables import Inference, TensorMeta, Variable, bump
 
 __all__ = [
     "GradientEdge",
@@ -42,7 +41,7 @@ class GradientEdge(_NodeAndNumber):
     """A place in the graph: what `backward` and `grad` accept in the place of a tensor, without its data."""
 
     #: What the gradient must be like; not known of an edge that is made by hand.
-    kind: Kind | None = None
+    kind: TensorMeta | None = None
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
@@ -68,7 +67,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     if edge is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     found = GradientEdge(*edge)
-    found.kind = kind_of(tensor)
+    found.kind = TensorMeta.of(tensor)
     return found
 
 

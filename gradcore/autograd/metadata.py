@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradcore import dtypes, functional
 from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import local
 from gradcore.autograd.node import Node
 from gradcore.autograd.op_node import OpNode
-from gradcore.autograd.variables import Variable
+from gradcore.autograd.variables import TensorMeta, Variable
 
-__all__ = ["InputMetadata", "Kind", "kind_of", "metadata_of"]
-
-
-class Kind(NamedTuple):
-    """What a gradient must be like."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    device: Any
-
-
-def kind_of(t: Any) -> Kind:
-    """What the gradient of a tensor must be like."""
-    return Kind(t._array.shape, t._dtype, t._device)
+__all__ = ["InputMetadata", "metadata_of"]
 
 
 class InputMetadata:
@@ -43,7 +30,7 @@ class InputMetadata:
     is_nested_tensor = False
     is_cpp_nested_tensor = False
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: TensorMeta) -> None:
         self.shape, self.dtype, self.device = list(kind.shape), kind.dtype, kind.device.real
 
     def __repr__(self) -> str:
@@ -61,7 +48,7 @@ def metadata_of(node: Node) -> tuple[InputMetadata, ...]:
     RuntimeError
         If what the shapes follow from has been freed.
     """
-    found: dict[Node, Sequence[Kind]] = {}
+    found: dict[Node, Sequence[TensorMeta]] = {}
     stack = [node]
     while stack:
         current = stack[-1]
@@ -76,22 +63,22 @@ def metadata_of(node: Node) -> tuple[InputMetadata, ...]:
     return tuple(InputMetadata(kind) for kind in found[node])
 
 
-def _known(node: Any) -> Sequence[Kind] | None:
+def _known(node: Any) -> Sequence[TensorMeta] | None:
     """What a node's outputs are like, where it has been kept."""
     if node.is_leaf_sink:
-        return (kind_of(node.variable),)
+        return (TensorMeta.of(node.variable),)
     noted = getattr(node, "_kinds", None)
     if noted is not None:
         return noted  # type: ignore[no-any-return]
     if isinstance(node, OpNode):
         several = getattr(node, "output_metas", None)
         if several is not None:
-            return [Kind(shape, dtypes.from_numpy(dtype), node._device) for shape, dtype in several]
+            return [TensorMeta(shape, dtypes.from_numpy(dtype), node._device) for shape, dtype in several]
         if node.results and type(node.results[0]) is tuple:
             array = node.results[0][0]
             if hasattr(array, "shape"):  # else packed by a hook
                 dtype = array._dtype if isinstance(array, Variable) else dtypes.from_numpy(array.dtype)
-                return (Kind(tuple(array.shape), dtype, node._device),)
+                return (TensorMeta(tuple(array.shape), dtype, node._device),)
         return None
     results = getattr(node, "_outputs", None)  # of a Function
     if results is not None:
@@ -99,8 +86,8 @@ def _known(node: Any) -> Sequence[Kind] | None:
     return None
 
 
-def _kind_of_result(node: Any, meta: Any) -> Kind:
-    return Kind((), dtypes.float32, node._device) if meta is None else Kind(*meta)
+def _kind_of_result(node: Any, meta: Any) -> TensorMeta:
+    return TensorMeta((), dtypes.float32, node._device) if meta is None else TensorMeta(*meta)
 
 
 def _unknown_inputs(node: Any) -> list[Any]:
@@ -127,22 +114,22 @@ def _tensors_of(node: Any) -> list[Any]:
     return found
 
 
-def _inferred(node: Any, found: dict[Node, Sequence[Kind]]) -> Sequence[Kind]:
+def _inferred(node: Any, found: dict[Node, Sequence[TensorMeta]]) -> Sequence[TensorMeta]:
     """What the outputs of a node are like, which follows from its inputs."""
     behind = [None if edge is None or edge[0] not in found else found[edge[0]][edge[1]] for edge in node._edges]
     if not isinstance(node, OpNode):
         return (behind[0],)  # type: ignore[return-value]
     if node.metas is not None:
-        kinds = [None if m is None else Kind(m[0], dtypes.from_numpy(m[1]), node._device) for m in node.metas]
+        kinds = [None if m is None else TensorMeta(m[0], dtypes.from_numpy(m[1]), node._device) for m in node.metas]
     else:
         pairs = zip(behind, _tensors_of(node), strict=True)
-        kinds = [kind_of(value) if isinstance(value, Variable) else kind for kind, value in pairs]
+        kinds = [TensorMeta.of(value) if isinstance(value, Variable) else kind for kind, value in pairs]
         dtype = next((kind.dtype for kind in kinds if kind is not None), None)
         for i, value in enumerate(_tensors_of(node)):
             if kinds[i] is None and (type(value) is tuple or node._edges[i] is None):
                 # All have the dtype of the result. What no formula reads, not even its shape, adds nothing to that of
                 # the result: then a number will do.
-                kinds[i] = Kind(value or (), dtype, node._device)
+                kinds[i] = TensorMeta(value or (), dtype, node._device)
         if node.op.kind == "elementwise":  # the inputs with gradients are like the result
             known = next(kind for kind, edge in zip(kinds, node._edges, strict=True) if edge is not None)
             kinds = [known if kind is None else kind for kind in kinds]
@@ -151,10 +138,10 @@ def _inferred(node: Any, found: dict[Node, Sequence[Kind]]) -> Sequence[Kind]:
     if node.saved is None:
         raise RuntimeError(FREED)
     out = _on_meta(node, kinds)
-    return (Kind(out._array.shape, out._dtype, node._device),)
+    return (TensorMeta(out._array.shape, out._dtype, node._device),)
 
 
-def _on_meta(node: Any, kinds: Sequence[Kind | None]) -> Any:
+def _on_meta(node: Any, kinds: Sequence[TensorMeta | None]) -> Any:
     """The result of a node's operation for tensors without data, but for those that its shape depends on."""
     state = local.state
     before, state.mode = state.mode, 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.variables import Edge, Order, Variable
+from gradcore.autograd.variables import Edge, Order, TensorMeta, Variable, new, tick
 
 __all__ = ["AccumulateGrad", "Hooks", "Node"]
 
@@ -50,6 +50,25 @@ class Node:
     _seq: int
     #: What the outputs are like, where that was noted; see `gradcore.autograd.metadata`.
     _kinds: Any
+
+    @classmethod
+    def make(cls, device: Any, edges: tuple[Edge | None, ...], like: Any = None) -> Self:
+        """A node that is recorded now.
+
+        Parameters
+        ----------
+        device : device
+            Where its output lies.
+        edges : tuple
+            Where the gradients for its inputs go.
+        like : Tensor, optional
+            Its output, of which shape and dtype are noted.
+        """
+        node = new(cls)
+        node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
+        if like is not None:
+            node._kinds = (TensorMeta.of(like),)
+        return node
 
     def name(self) -> str:
         """The node's name, for example ``'AddBackward0'``."""

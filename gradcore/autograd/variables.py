@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gradcore import dtypes
 from gradcore.autograd.modes import INFERENCE, local
@@ -22,12 +22,14 @@ __all__ = [
     "Meta",
     "Order",
     "Subclasses",
+    "TensorMeta",
     "Variable",
     "VersionCounter",
     "alias",
     "bump",
     "bump_all",
     "new",
+    "on_device",
     "repeats",
     "retyped",
     "tensor_type",
@@ -183,6 +185,19 @@ class Variable:
         return data.detach().requires_grad_(requires_grad)  # type: ignore[attr-defined]
 
 
+class TensorMeta(NamedTuple):
+    """The shape, dtype and device of a tensor, which its gradient has, too."""
+
+    shape: tuple[int, ...]
+    dtype: dtypes.dtype
+    device: Any
+
+    @classmethod
+    def of(cls, t: Any) -> TensorMeta:
+        """Those of a tensor."""
+        return cls(t._array.shape, t._dtype, t._device)
+
+
 class _TensorType:
     """The class of new tensors, put here by the layer above."""
 
@@ -252,6 +267,13 @@ def bump_all(tensors: Iterable[Any]) -> None:
         if vc is None:
             vc = version_counter(t)
         vc.count(now)
+
+
+def on_device(t: Any, device: Any) -> Any:
+    """The array of a tensor on `device`: itself, or the scalar of a 0-dim CPU tensor."""
+    if t._device is device or t._device.real is device.real:
+        return t._array
+    return device.backend.scalar(t._array[()], t._array.dtype)
 
 
 def repeats(array: Any) -> bool:

@@ -6,8 +6,8 @@ import functools
 import weakref
 from typing import Any
 
-from gradcore import dtypes, functional
-from gradcore.autograd.derivatives import all_gradients, node_class
+from gradcore import functional
+from gradcore.autograd.derivatives import all_gradients
 from gradcore.autograd.edges import (
     Chosen,
     chain_of,
@@ -20,7 +20,6 @@ from gradcore.autograd.edges import (
 )
 from gradcore.autograd.leaves import fitted
 from gradcore.autograd.messages import refusal
-from gradcore.autograd.metadata import kind_of
 from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.op_node import OpNode
@@ -29,41 +28,14 @@ from gradcore.autograd.variables import (
     Subclasses,
     VersionCounter,
     alias,
-    new,
     repeats,
     retyped,
-    tensor_type,
-    tick,
     wrap,
 )
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
 
-__all__ = ["CopySlices", "check_recordable", "check_writable", "keep_shape", "link", "rebase", "same_as", "view_of"]
-
-
-def view_of(t: Any, array: Any, op: Any, settings: tuple[Any, ...], name: Any, state: State) -> Any:
-    """The result of a view operation of one tensor, linked to its base and recorded.
-
-    `array` is what the operation's kernel gave. Where it had to copy, nothing is linked, and the node has the name
-    `op.copy_node` instead of `name`.
-    """
-    source, device = t._array, t._device
-    out = new(tensor_type.cls)
-    out._array, out._device, out._meta, out._vc = array, device, None, None
-    dtype = out._dtype = t._dtype if array.dtype is source.dtype else dtypes.from_numpy(array.dtype)
-    edge = t._edge if t._meta is None else gradient_edge(t)
-    link(out, t, op, settings, None, state)
-    if edge is None or not state.mode or dtype.category < 2 or not op.vjps:
-        out._edge = None
-        return out
-    if out._meta is None and op.copy_node is not None:
-        name = op.copy_node
-    node = new(node_class(op, name if name.__class__ is str else name(t, *settings)))
-    node._device, node._edges, node._hooks, node._seq = device, (edge,), None, tick()
-    node.saved, node.results, node.metas = (source.shape, *settings), None, None
-    out._edge = (node, 0)
-    return out
+__all__ = ["CopySlices", "check_recordable", "check_writable", "keep_shape", "link", "rebase", "same_as"]
 
 
 def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int | None, state: State) -> None:
@@ -163,9 +135,8 @@ def rebase(t: Any, edge: Any, position: int = 0) -> None:
 def keep_shape(t: Any) -> None:
     """Let the history of `t`, which is about to get another shape without a record, have gradients of its shape now."""
     before = t._edge
-    node = new(_fitting_class(type(before[0]).__name__))
-    node.shape, node._device, node._hooks, node._seq = t._array.shape, t._device, None, tick()
-    node._edges = (before,)
+    node = _fitting_class(type(before[0]).__name__).make(t._device, (before,), t)
+    node.shape = t._array.shape
     t._edge = node, 0
     move_retained(t, before, t._edge)
 
@@ -211,12 +182,9 @@ class CopySlices(Node):
     @classmethod
     def record(cls, base: Any, chain: tuple[Any, ...], edge: Any, position: int) -> CopySlices:
         """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""
-        node = new(cls)
+        node = cls.make(base._device, _replaced(edge[0]._edges, position, gradient_edge(base)), base)
         node._inner, node.chain, node.position = edge[0], chain, position
         node.order, node.dual = _memory_order(base._array), bool(local.state.mode & DUAL)
-        node._device, node._hooks, node._seq = base._device, None, tick()
-        node._edges = _replaced(node._inner._edges, position, gradient_edge(base))
-        node._kinds = (kind_of(base),)
         return node
 
     def release(self) -> None:

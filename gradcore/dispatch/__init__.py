@@ -8,11 +8,9 @@ from gradcore.dispatch.operands import (
     common_device,
     constant,
     index_array,
-    on_device,
     shape_error,
     type_error,
 )
-from gradcore.dispatch.recording import finish, make_node, saved_result
 from gradcore.dispatch.signatures import (
     NUMPY_NAMES,
     REQUIRED,
@@ -36,15 +34,11 @@ __all__ = [
     "common_device",
     "constant",
     "elementwise",
-    "finish",
     "index_array",
     "make_function",
     "make_inplace",
-    "make_node",
     "named",
-    "on_device",
     "out_of",
-    "saved_result",
     "shape_error",
     "spread",
     "type_error",

@@ -2,7 +2,7 @@
 
 Most calls are plain: tensors on one device, of one dtype where they are computed with together, and nothing on but
 recording. What such a call does is known as soon as the operation is declared: which arguments are tensors, which
-kernel runs, what the node keeps. `lines_of` writes it down as a function without loops and look-ups. Whatever is not
+kernel runs, what the node keeps. `source_of` writes it down as a function without loops and look-ups. Whatever is not
 plain it hands to the general call in `gradcore.dispatch.general`, which does the same for any operation and arguments.
 
 The lines for ``mul(self, other)`` are in short these, with ``a0`` for `self`; others differ in what they check and
@@ -56,25 +56,31 @@ keep::
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradcore import dtypes, functional
-from gradcore.autograd.derivatives import node_class
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import local
-from gradcore.autograd.saved import refuse_inference
-from gradcore.autograd.variables import Subclasses, VersionCounter, new, tensor_type, tick, wrap
+from gradcore.autograd.record import (
+    in_order,
+    is_optional,
+    is_several,
+    is_single,
+    node_globals,
+    node_lines,
+    tuple_of,
+)
+from gradcore.autograd.variables import Subclasses, new, tensor_type, wrap
 from gradcore.autograd.views import link
 from gradcore.dispatch.operands import KERNEL_ERRORS, NUMBERS, constant, kernel_error, shape_error
-from gradcore.dispatch.recording import in_order, saved_result
 from gradcore.dispatch.settings import settings_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file
 
-__all__ = ["has_plain_call", "lines_of", "plain_call", "scope_of"]
+__all__ = ["globals_of", "has_plain_call", "plain_call", "source_of"]
 
 
 def has_plain_call(op: Op) -> bool:
@@ -87,16 +93,16 @@ def has_plain_call(op: Op) -> bool:
 @functools.cache
 def plain_call(op: Op, general: Callable[..., Any]) -> Any:
     """The function of an operation for positional arguments, without names and defaults."""
-    scope = scope_of(op, general)
+    scope = globals_of(op, general)
     head = f"def call({', '.join(f'a{i}' for i in range(len(op.names)))}):"
-    text = "\n    ".join([head, *lines_of(op)])
+    text = "\n    ".join([head, *source_of(op)])
     exec(compile(text, generated_file(__name__, text), "exec"), scope)
     return scope["call"]
 
 
-def lines_of(op: Op) -> list[str]:
+def source_of(op: Op) -> list[str]:
     """The lines of the operation's function, whose parameters are ``a0, a1, ...``."""
-    call = _tuple(f"a{i}" for i in range(len(op.names)))
+    call = tuple_of(f"a{i}" for i in range(len(op.names)))
     leave = f"    return general(op, {call})"
     first = op.tensors[0] if op.kind == "composite" else _together(op)[0]
     lines = ["state = local.state", f"if state.mode > 1 or {' or '.join(_tests(op, first))}:", leave, *_settled(op)]
@@ -104,58 +110,28 @@ def lines_of(op: Op) -> list[str]:
         result = f"body(functional, *{call})" if len(op.names) > 6 else f"body(functional, {call[1:-1]})"
         return [*lines, f"return {result}" if op.output_type is None else f"return output_type(*{result})"]
     lines += [*_operands(op, first, leave), *_result(op, first)]
-    result = "out" if _single(op) else "tuple(outs)" if op.output_type is None else "output_type(*outs)"
+    result = "out" if is_single(op) else "tuple(outs)" if op.output_type is None else "output_type(*outs)"
     if op.differentiable and (op.differentiated or op.refused):
         return [*lines, *_recording(op, first, result), f"return {result}"]
-    return [*lines, *(["out._edge = None"] if _single(op) else []), f"return {result}"]
+    return [*lines, *(["out._edge = None"] if is_single(op) else []), f"return {result}"]
 
 
-def scope_of(op: Op, general: Any) -> dict[str, Any]:
-    """What the lines of `lines_of` refer to; `general` makes the calls that are not plain."""
-    name: Any = op.node
-    scope = {
+def globals_of(op: Op, general: Any) -> dict[str, Any]:
+    """What the lines of `source_of` refer to; `general` makes the calls that are not plain."""
+    return {
+        **(node_globals(op) if op.differentiated and op.differentiable else {}),
         "op": op, "general": general, "local": local, "plain": Subclasses.plain, "Tensor": tensor_type.cls,
         "not_differentiable": not_differentiable,
-        "VersionCounter": VersionCounter, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
+        "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
         "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge, "link": link,
-        "refuse_inference": refuse_inference, "in_order": in_order, "kernel_error": kernel_error,
+        "in_order": in_order, "kernel_error": kernel_error,
         "kernel_errors": KERNEL_ERRORS,
-        "new": new, "saved_result": saved_result, "shape_error": shape_error, "tick": tick, "wrap": wrap,
+        "new": new, "shape_error": shape_error, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
         "output_type": op.output_type, "functional": functional, "numbers": frozenset(NUMBERS),
-        "body": op.body, "node_name": name, "dtype_class": dtypes.dtype,
+        "body": op.body, "dtype_class": dtypes.dtype,
         **{f"take{i}": setting.take for i, setting in settings_of(op).items()},
     }  # fmt: skip
-    if op.vjps or op.differentials:
-        scope["classes"] = _Classes(op)
-        if isinstance(name, str):
-            scope["cls"] = node_class(op, name)
-        if op.copy_node is not None:
-            scope["copying_cls"] = node_class(op, op.copy_node)
-    return scope
-
-
-class _Classes(dict[str, Any]):
-    """The classes of an operation's nodes by name, where the name depends on the call."""
-
-    def __init__(self, op: Op) -> None:
-        super().__init__()
-        self.op = op
-
-    def __missing__(self, name: str) -> Any:
-        cls = self[name] = node_class(self.op, name)
-        return cls
-
-
-def _tuple(parts: Iterable[str]) -> str:
-    """The display of a tuple."""
-    inside = ", ".join(parts)
-    return f"({inside},)" if inside else "()"
-
-
-def _single(op: Op) -> bool:
-    """Whether there is one result."""
-    return len(op.outputs) == 1 and not op.variadic
 
 
 def _together(op: Op) -> list[int]:
@@ -163,19 +139,10 @@ def _together(op: Op) -> list[int]:
     return [p for p in op.tensors if p not in op.keeps_dtype]
 
 
-def _optional(op: Op, p: int) -> bool:
-    return op.parameters[p].default is None
-
-
-def _several(op: Op, p: int) -> bool:
-    """Whether a parameter is a sequence of tensors."""
-    return p in op.sequences
-
-
 def _foreign(op: Op, p: int, further: str = "") -> str:
     """The condition under which what stands in the place of a tensor is not plain."""
     test = f"(type(a{p}) not in plain{further})" if further else f"type(a{p}) not in plain"
-    return f"(a{p} is not None and {test})" if _optional(op, p) else test
+    return f"(a{p} is not None and {test})" if is_optional(op, p) else test
 
 
 def _tests(op: Op, first: int) -> list[str]:
@@ -184,7 +151,7 @@ def _tests(op: Op, first: int) -> list[str]:
         return [
             _foreign(op, p, f" and type(a{p}) not in numbers" if p in op.accepts_scalars else "") for p in op.tensors
         ]
-    if _several(op, first):
+    if is_several(op, first):
         return ["(type(a0) is not list and type(a0) is not tuple)", "not a0", "type(a0[0]) not in plain"]
     settings = [i for i in range(len(op.names)) if i not in op.edge_index and op.kind == "elementwise"]
     numbers = {i for i, setting in settings_of(op).items() if any(kind.words == "Number" for kind in setting.kinds)}
@@ -204,7 +171,7 @@ def _settled(op: Op) -> Iterator[str]:
 
 def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
     """Tensors into arrays ``x0, x1, ...``, numbers into tensors first."""
-    like = "a0[0]" if _several(op, first) else f"a{first}"
+    like = "a0[0]" if is_several(op, first) else f"a{first}"
     yield f"device, dtype = {like}._device, {like}._dtype"
     if op.kind == "elementwise":
         yield from ("if dtype is not float32 and dtype is not float64:", leave)
@@ -218,7 +185,7 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
             unlike += f" or a{p}._dtype is not dtype"
         elif op.computes_half_in_float:
             unlike += f" or a{p}._dtype.is_reduced"
-        if _several(op, p):
+        if is_several(op, p):
             test = f"type(t) not in plain{unlike.replace('a0.', 't.')}"
             yield from ("for t in a0:", f"    if {test}:", f"    {leave}")
             yield "x0 = [t._array for t in a0]"
@@ -230,7 +197,7 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
             test = "elif"
         if p != first:
             yield from (f"{test} {_foreign(op, p, unlike)}:", leave)
-        yield f"x{p} = None if a{p} is None else a{p}._array" if _optional(op, p) else f"x{p} = a{p}._array"
+        yield f"x{p} = None if a{p} is None else a{p}._array" if is_optional(op, p) else f"x{p} = a{p}._array"
     for p in op.indices:
         yield f"for t in a{p}:"
         yield from ("    if t is not None and (type(t) not in plain or t._device is not device):", f"    {leave}")
@@ -243,29 +210,29 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
 def _result(op: Op, first: int) -> Iterator[str]:
     """The kernel's call, and the tensors of what it gives."""
     raw = [f"x{i}" if i in op.edge_index or i in op.indices else f"a{i}" for i in range(len(op.names))]
-    array = "array" if _single(op) else "results"
+    array = "array" if is_single(op) else "results"
     line = f"{array} = state.enter(device.kernels[kernel], {', '.join(raw)})"
     if op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(raw) > 2:
-        plain = f"{raw[2]} == defaults[0]" if len(raw) == 3 else f"{_tuple(raw[2:])} == defaults"
+        plain = f"{raw[2]} == defaults[0]" if len(raw) == 3 else f"{tuple_of(raw[2:])} == defaults"
         line = f"array = state.enter(device.kernels[plain_kernel], x0, x1) if {plain} else {line[8:]}"
     if op.view:
         yield line.replace("state.enter(device.kernels[kernel], ", "device.kernels[kernel](")
     else:
-        tensors = _tuple(f"a{p}" for p in op.tensors)
+        tensors = tuple_of(f"a{p}" for p in op.tensors)
         yield from ("try:", f"    {line}")
         if op.kind == "elementwise" and len(op.tensors) > 1:
             yield from ("except ValueError as error:", f"    raise shape_error({tensors}) or error from None")
         yield from ("except kernel_errors as error:", f"    raise kernel_error(op, {tensors}, error) from error")
         yield from ("except RuntimeError as error:", "    enter = state.reenter(error)")
         yield f"    {line.replace('state.enter', 'enter')}"
-    settings = _tuple(raw[1:])
-    if not _single(op):
+    settings = tuple_of(raw[1:])
+    if not is_single(op):
         each = "in_order(each, device)" if op.contiguous else "each"
         yield f"outs = [wrap({each}, device) for each in results]"
         if op.view:
             yield from ("for i, out in enumerate(outs):", f"    link(out, a0, op, {settings}, i, state)")
         return
-    like = "x0[0]" if _several(op, first) else f"x{first}"
+    like = "x0[0]" if is_several(op, first) else f"x{first}"
     yield from (f"if type(array) is not type({like}):", "    array = device.backend.asarray(array)")
     if op.contiguous:
         yield from ("if not array.flags.c_contiguous:", '    array = device.kernels["contiguous"](array)')
@@ -291,124 +258,27 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
             yield f"e{p} = None"
             continue
         edge = f"a{p}._edge if a{p}._meta is None else gradient_edge(a{p})"
-        if _several(op, p):
+        if is_several(op, p):
             yield f"e0 = [{edge.replace('a0', 't')} for t in a0]"
         else:
-            yield f"e{p} = {f'None if a{p} is None else ' if _optional(op, p) else ''}{edge}"
-    nothing = " and ".join("not any(e0)" if _several(op, p) else f"e{p} is None" for p in op.tensors)
+            yield f"e{p} = {f'None if a{p} is None else ' if is_optional(op, p) else ''}{edge}"
+    nothing = " and ".join("not any(e0)" if is_several(op, p) else f"e{p} is None" for p in op.tensors)
     nothing = f"({nothing}) or not state.mode"
-    if _single(op):
+    if is_single(op):
         nothing += "" if _keeps_dtype(op) else " or dtype.category < 2"
         yield from (f"if {nothing}:", "    out._edge = None", "    return out")
     else:
-        chosen = "outs" if op.variadic else _tuple(f"outs[{i}]" for i in op.differentiable)
+        chosen = "outs" if op.variadic else tuple_of(f"outs[{i}]" for i in op.differentiable)
         yield from (f"if {nothing} or all([out._dtype.category < 2 for out in {chosen}]):", f"    return {result}")
     for p in sorted(op.refused):
-        edge = "any(e0)" if _several(op, p) else f"e{p} is not None"
+        edge = "any(e0)" if is_several(op, p) else f"e{p} is not None"
         yield from (f"if {edge}:", f"    raise not_differentiable(op, {p})")
     if not op.differentiated:
-        yield from ["out._edge = None"] if _single(op) else []
+        yield from ["out._edge = None"] if is_single(op) else []
         return
-    for p in op.tensors:  # what is kept for the sake of others must not be from inference mode
-        if set(_readers(op, op.names[p])) - {p} and p not in op.keeps_dtype and not _several(op, p):
-            given = f"a{p} is not None and " if _optional(op, p) else ""
-            yield from (f"if e{p} is None and {given}a{p}._meta is not None:", f"    refuse_inference(a{p})")
-    cls = "cls"
-    if not isinstance(op.node, str):
-        cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"
-    if op.copy_node is not None:
-        cls = f"({cls} if out._meta is not None else copying_cls)"
-    yield f"node = {cls}()"
-    edges = _tuple("*e0" if _several(op, p) else f"e{p}" for p in op.tensors)
-    yield from (f"node._device, node._edges = device, {edges}", "node._seq, node._hooks = tick(), None")
-    yield f"node.saved = {_saved(op)}"
-    if _single(op):
+    yield from node_lines(op)
+    if is_single(op):
         yield "out._edge = node, 0"
     else:
-        pairs = "enumerate(outs)" if op.variadic else _tuple(f"({i}, outs[{i}])" for i in op.differentiable)
+        pairs = "enumerate(outs)" if op.variadic else tuple_of(f"({i}, outs[{i}])" for i in op.differentiable)
         yield from (f"for i, out in {pairs}:", "    if out._dtype.category > 1:", "        out._edge = node, i")
-        yield "node._n_outputs = len(outs)"
-        yield "node.output_metas = [(out._array.shape, out._array.dtype) for out in outs]"
-        yield "dtype = outs[0]._dtype"
-    yield from _saved_results(op)
-    yield f"node.metas = {_metas(op)}"
-
-
-def _readers(op: Op, name: str) -> list[int]:
-    """Positions of the tensors whose formula reads `name`."""
-    formulas = (op.vjps or op.differentials).items()
-    keys = [((key,) if isinstance(key, str) else key) for key, formula in formulas if name in formula.names]
-    return sorted({op.position[each] for key in keys for each in key})
-
-
-def _needed(op: Op, readers: Collection[int]) -> str:
-    """The condition that one of the tensors at these positions requires grad, where any does."""
-    if set(op.tensors) - op.keeps_dtype <= set(readers):
-        return "True"
-    return " or ".join("any(e0)" if _several(op, p) else f"e{p} is not None" for p in readers) or "False"
-
-
-def _chosen(*choices: tuple[str, str]) -> str:
-    """The first value whose condition holds, else None."""
-    text = "None"
-    for value, condition in reversed(choices):
-        text = value if condition == "True" else text if condition == "False" else f"{value} if {condition} else {text}"
-    return text
-
-
-def _saved(op: Op) -> str:
-    """The arguments, with None in the place of tensors that no formula reads and shapes where only those are read."""
-    parts = []
-    for i, name in enumerate(op.names):
-        if i not in op.edge_index:
-            parts.append(f"a{i}")
-            continue
-        value, shape = f"a{i}", f"x{i}.shape"
-        if _several(op, i):
-            value, shape = "tuple(a0)", "tuple([x.shape for x in x0])"
-        condition = _needed(op, _readers(op, f"{name}_shape"))
-        if _optional(op, i) and condition != "False":
-            condition = f"x{i} is not None and ({condition})"
-        parts.append(_chosen((value, _needed(op, _readers(op, name))), (shape, condition)))
-    return _tuple(parts)
-
-
-def _saved_results(op: Op) -> Iterator[str]:
-    conditions = [_needed(op, _readers(op, name)) for name in op.outputs]
-    if set(conditions) == {"False"}:
-        yield "node.results = None"
-    elif _single(op) and not op.view:
-        yield f"vc = {_chosen(('VersionCounter()', conditions[0]))}"
-        yield from ("out._vc = vc", "node.results = None if vc is None else ((array, vc, 0, None),)")
-    else:
-        outs = ["out"] if _single(op) else [f"outs[{i}]" for i in range(len(conditions))]
-        kept = [_chosen((f"saved_result({out}, state)", c)) for out, c in zip(outs, conditions, strict=True)]
-        yield f"node.results = {_tuple(kept)}"
-
-
-def _metas(op: Op) -> str:
-    """Shapes and dtypes of the inputs, where the gradients that formulas give may have others."""
-    if (op.view and not op.variadic) or (op.kind == "elementwise" and len(op.tensors) == 1):
-        return "None"
-    edges, alike, metas = _together(op), [], []
-    for p in op.tensors:
-        x, a = ("x", "t") if _several(op, p) else (f"x{p}", f"a{p}")
-        meta = f"({a}._array.shape, {a}._dtype.numpy)"
-        same = [] if op.kind == "elementwise" else [f"{a}._dtype is dtype"]
-        if op.broadcasts:
-            same.append(f"{x}.shape == array.shape" if _single(op) else "False")
-        test = " and ".join(same)
-        if _several(op, p):
-            metas.append(f"*[{meta} for t in a0]")
-            alike.append(f"all([{test} for t in a0])")
-            continue
-        metas.append(f"None if a{p} is None else {meta}" if _optional(op, p) else meta)
-        if p in edges:
-            alike.append(test if len(edges) == 1 else f"(e{p} is None or ({test}))")
-    test = " and ".join(alike)
-    if op.kind != "elementwise":
-        test = f"dtype.category == 2 and {test}"
-    elif len(op.tensors) == 2 == len(edges) and not any(_optional(op, p) for p in edges):
-        quick = [f"n{p}" for p in edges[1:] if p in op.accepts_scalars] + [f"x{edges[0]}.shape == x{edges[1]}.shape"]
-        test = f"{' or '.join(quick)} or ({test})"
-    return f"None if {test} else {_tuple(metas)}"

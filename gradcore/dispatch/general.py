@@ -9,7 +9,8 @@ from gradcore import dtypes, functional
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PLAINLY, State, local
-from gradcore.autograd.variables import Subclasses, Variable, wrap
+from gradcore.autograd.record import check_differentiable, make_outputs, record
+from gradcore.autograd.variables import Subclasses, Variable, on_device, wrap
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.operands import (
@@ -21,11 +22,9 @@ from gradcore.dispatch.operands import (
     index_array,
     kernel_error,
     no_tensors,
-    on_device,
     shape_error,
     type_error,
 )
-from gradcore.dispatch.recording import check_differentiable, finish, make_node
 from gradcore.dispatch.settings import settled
 from gradcore.dispatch.torch_function import foreign, overloaded, routed, takes_over
 from gradcore.ops.checks import fitting
@@ -131,7 +130,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
             results = state.run(device.kernels[op.kernel], *raw)
     except KERNEL_ERRORS as error:
         raise kernel_error(op, tensors, error) from error
-    return finish(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
+    return make_outputs(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
 
 
 def _taken_plainly(value: Any, state: State) -> bool:
@@ -249,7 +248,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
         full = list(args)
         for p, t in zip(op.tensors, operands, strict=True):
             full[p] = _as_computed(t, compute) if isinstance(t, Variable) and p not in op.keeps_dtype else t
-        node = make_node(op, tuple(full), operands, edges, device, [out], state)
+        node = record(op, tuple(full), operands, edges, device, [out], state)
         out._edge = (node, 0)
     return out
 

@@ -26,7 +26,6 @@ __all__ = [
     "index_array",
     "kernel_error",
     "no_tensors",
-    "on_device",
     "shape_error",
     "type_error",
 ]
@@ -87,13 +86,6 @@ class _Placed:
 
     def __init__(self, t: Any) -> None:
         self._array, self._device = t._array, t._device.real
-
-
-def on_device(t: Any, device: Any) -> Any:
-    """The array of a tensor on `device`, which differs only for 0-dim CPU tensors."""
-    if t._device is device or t._device.real is device.real:
-        return t._array
-    return device.backend.scalar(t._array[()], t._array.dtype)
 
 
 _constants: dict[Any, Any] = {}

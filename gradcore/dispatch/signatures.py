@@ -11,7 +11,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable
-from gradcore.dispatch.fast_path import has_plain_call, lines_of, scope_of
+from gradcore.dispatch.fast_path import globals_of, has_plain_call, source_of
 from gradcore.dispatch.general import apply, call_composite
 from gradcore.dispatch.inplace import apply_inplace, out_of
 from gradcore.dispatch.interception import intercepted
@@ -97,8 +97,8 @@ def _first_call(function: Any, signature: _Signature, general: Callable[..., Any
     """What makes the first call of a function, after which the function makes plain calls itself."""
 
     def run(op: Op, args: tuple[Any, ...]) -> Any:
-        function.__globals__.update(scope_of(op, general))
-        code = signature.code(lines_of(op))
+        function.__globals__.update(globals_of(op, general))
+        code = signature.code(source_of(op))
         function.__code__ = code.replace(co_name=function.__name__, co_qualname=function.__qualname__)
         return general(op, args)
 

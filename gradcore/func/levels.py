@@ -14,7 +14,7 @@ from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.node import Node
-from gradcore.autograd.variables import Meta, Variable, alias, new, tick
+from gradcore.autograd.variables import Meta, Variable, alias, tick
 from gradcore.backends.vmap import batched_device
 from gradcore.creation import tensor, zeros_like
 from gradcore.tensor import Tensor
@@ -135,8 +135,7 @@ class ReverseLevel:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if local.state.batches:
             value = broadcast_to_batch(value, batched_device(local.state.batches, value._device))
-        node = new(LevelInput)
-        node._device, node._edges, node._hooks, node._seq = value._device, (gradient_edge(value),), None, tick()
+        node = LevelInput.make(value._device, (gradient_edge(value),), value)
         node.level = self
         entered = alias(value, (node, 0))
         entered._meta = Meta()

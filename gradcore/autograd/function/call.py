@@ -14,7 +14,7 @@ from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.saved import Kept
-from gradcore.autograd.variables import Variable, bump, new, tick, version_counter
+from gradcore.autograd.variables import Variable, bump, tick, version_counter
 
 __all__ = ["bind", "call"]
 
@@ -73,12 +73,13 @@ def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
         level = forward.innermost_of(args)
         if level is not None:
             return _call_dual(cls, args, separate, level)
-    ctx = new(cls._backward_cls)
-    needs = ctx.needs_input_grad = tuple([isinstance(a, Variable) and requires_grad(a) for a in args])
+    needs = tuple([isinstance(a, Variable) and requires_grad(a) for a in args])
     record = bool(state.mode & GRAD) and True in needs
     if state.mode & GRAD and any(type(a) in _CONTAINERS and _holds_differentiated(a) for a in args):
         history_lost("container")
-    ctx._edges = tuple([gradient_edge(a) for a in args if isinstance(a, Variable)]) if record else ()
+    edges = tuple([gradient_edge(a) for a in args if isinstance(a, Variable)]) if record else ()
+    ctx = cls._backward_cls.make(None, edges)
+    ctx.needs_input_grad = needs
     before, state.mode = state.mode, state.mode & ~(GRAD | DUAL)
     try:
         if separate:
@@ -88,7 +89,7 @@ def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
             result = cls.forward(ctx, *args)
     finally:
         state.mode = before
-    ctx._hooks, ctx._seq = None, tick()
+    ctx._seq = tick()  # younger than what `forward` has written to
     try:
         result = finish(ctx, args, result, record, separate)
     except BaseException:  # a hook on saved tensors may raise, to end a recomputation early

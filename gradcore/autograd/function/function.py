@@ -15,7 +15,7 @@ from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import Kept, SavedByFunction, SavedTensor
-from gradcore.autograd.variables import Variable, alias, new, tick, wrap
+from gradcore.autograd.variables import Variable, alias, wrap
 
 __all__ = ["BackwardCFunction", "BackwardFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
@@ -466,9 +466,8 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         if not before & GRAD or not any(isinstance(g, Variable) and requires_grad(g) for g in grads):
             return results
         several = results if isinstance(results, tuple) else (results,)
-        node = new(DelayedError)
+        node = DelayedError.make(ctx._device, ())
         node.message = "trying to differentiate twice a function that was marked with @once_differentiable"
-        node._device, node._edges, node._hooks, node._seq = ctx._device, (), None, tick()
         node._n_outputs = len(several)
         failing = tuple(alias(r, (node, i)) if isinstance(r, Variable) else r for i, r in enumerate(several))
         return failing if isinstance(results, tuple) else failing[0]

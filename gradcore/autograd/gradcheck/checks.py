@@ -24,7 +24,7 @@ from gradcore.autograd.gradcheck.jacobians import (
 )
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.node import Node
-from gradcore.autograd.variables import Variable, alias, new, tick
+from gradcore.autograd.variables import Variable, alias
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -541,6 +541,4 @@ class UndefinedGrad(Node):
 
 
 def _without_gradient(t: Any) -> Any:
-    node = new(UndefinedGrad)
-    node._device, node._edges, node._hooks, node._seq = t._device, (gradient_edge(t),), None, tick()
-    return alias(t, (node, 0))
+    return alias(t, (UndefinedGrad.make(t._device, (gradient_edge(t),), t), 0))

@@ -1,0 +1,379 @@
+"""Recording: the node of a call, and what it saves.
+
+What a node keeps follows from the declaration of its operation: `node_lines` writes it down, once, as lines of Python.
+The fast path (`gradcore.dispatch.fast_path`) has these lines in its own function; everybody else, whatever the
+arguments, calls them as a function (`recorder`).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from gradcore import dtypes
+from gradcore.autograd import anomaly_mode, batch_dims, views
+from gradcore.autograd import saved as saved_tensors
+from gradcore.autograd.derivatives import node_class
+from gradcore.autograd.edges import gradient_edge, requires_grad
+from gradcore.autograd.messages import not_differentiable
+from gradcore.autograd.modes import ANOMALY, PACK, State
+from gradcore.autograd.saved import refuse_inference
+from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, on_device, tensor_type, tick, wrap
+from gradcore.ops.table import Op
+from gradcore.tracebacks import generated_file
+
+__all__ = [
+    "check_differentiable",
+    "in_order",
+    "is_optional",
+    "is_several",
+    "is_single",
+    "make_outputs",
+    "node_globals",
+    "node_lines",
+    "readers_of",
+    "record",
+    "recorder",
+    "tuple_of",
+    "view_of",
+]
+
+
+
+# -- calls that are recorded ------------------------------------------------------------------------------------------
+
+
+def make_outputs(
+    op: Op,
+    args: tuple[Any, ...],
+    tensors: Sequence[Any],
+    edges: list[Any],
+    device: Any,
+    results: Any,
+    recorded: bool,
+    state: State,
+) -> Any:
+    """Wrap the arrays that a kernel gave as tensors and, if `recorded`, give them their history."""
+    single = len(op.outputs) == 1 and not op.variadic
+    results = (results,) if single else results
+    outs = [wrap(in_order(r, device) if op.contiguous else r, device) for r in results]
+    if op.view:
+        for i, out in enumerate(outs):
+            views.link(out, args[0], op, args[1:], i if op.variadic else None, state)
+    if recorded and op.differentiable:
+        chosen = [i for i in (range(len(outs)) if op.variadic else op.differentiable) if outs[i]._dtype.category > 1]
+        if chosen:
+            check_differentiable(op, edges)
+            if op.differentiated:
+                node = record(op, args, tensors, edges, device, outs, state)
+                for i in chosen:
+                    outs[i]._edge = (node, i)
+    if single:
+        return outs[0]
+    return tuple(outs) if op.output_type is None else op.output_type(*outs)
+
+
+def in_order(array: Any, device: Any) -> Any:
+    """The array, or a copy in C order if it lies otherwise; numbers of the array library are left alone."""
+    flags = getattr(array, "flags", None)
+    return array if flags is None or flags.c_contiguous else device.kernels["contiguous"](array)
+
+
+def check_differentiable(op: Op, edges: Sequence[Any]) -> None:
+    """Raise if a tensor requires grad by which the operation has no derivative."""
+    if op.refused:
+        more = len(edges) - len(op.tensors)  # of a sequence
+        for i, edge in enumerate(edges):
+            position = op.tensors[max(i - more, 0) if op.sequences else i]
+            if edge is not None and position in op.refused:
+                raise not_differentiable(op, position)
+
+
+def record(
+    op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any, outs: list[Any], state: State
+) -> Any:
+    """The node of a call of any kind: across devices, in batches, under hooks of saved tensors, with anomaly detection.
+
+    Parameters
+    ----------
+    op : Op
+    args : tuple
+        The arguments as formulas read them: in the dtype of the computation, scalars as tensors.
+    tensors, edges : sequence
+        For each edge the tensor that was given (or None), and where its gradient goes.
+    device : device
+        The device of the computation.
+    outs : list of Tensor
+    """
+    if device.levels:
+        args, edges = _broadcast(op, args, tensors, edges, device)
+    shift = len(edges) - len(op.tensors)  # further edges of a leading sequence of tensors
+    for p in op.tensors:
+        t = args[p]
+        if p not in op.sequences and t is not None and t._device.real is not device.real:
+            edge = edges[op.edge_index[p] + shift]
+            args = (*args[:p], _moved(t, edge, device), *args[p + 1 :])
+    single = len(op.outputs) == 1 and not op.variadic
+    node = recorder(op)(device, outs[0] if single else outs, tuple(edges), tensors, *args)
+    if state.mode & PACK and node.holds_tensors:
+        saved_tensors.pack(node)
+    if state.mode & ANOMALY:
+        anomaly_mode.note(node, tensors, outs)
+    return node
+
+
+def _moved(t: Any, edge: Any, device: Any) -> Any:
+    """A 0-dim tensor of the CPU among tensors of another device, on that device: formulas read it there."""
+    moved = new(tensor_type.cls)
+    moved._array, moved._device, moved._dtype = on_device(t, device), device.real, t._dtype
+    moved._edge, moved._meta, moved._vc = edge, None, t._vc
+    return moved
+
+
+def _broadcast(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any) -> tuple[Any, Any]:
+    """Arguments and edges, with what all samples of a batch share broadcast to it, where gradients are summed."""
+
+    def broadcast(t: Any) -> Any:
+        apart = isinstance(t, Variable) and t._device is not device and requires_grad(t)
+        return batch_dims.broadcast_to_batch(t, device) if apart else t
+
+    if all(t is None or t._device is device for t in tensors):
+        return args, edges
+    found = list(args)
+    for p in op.tensors:
+        found[p] = [broadcast(t) for t in args[0]] if p in op.sequences else broadcast(args[p])
+    pairs = zip(tensors, edges, strict=True)
+    return tuple(found), [edge if edge is None else gradient_edge(broadcast(t)) for t, edge in pairs]
+
+
+def view_of(t: Any, array: Any, op: Op, settings: tuple[Any, ...], state: State) -> Any:
+    """The result of a view operation of one tensor, linked to its base and recorded; its kernel gave `array`."""
+    device = t._device
+    out = new(tensor_type.cls)
+    out._array, out._device, out._edge, out._meta, out._vc = array, device, None, None, None
+    dtype = out._dtype = t._dtype if array.dtype is t._array.dtype else dtypes.from_numpy(array.dtype)
+    edge = t._edge if t._meta is None else gradient_edge(t)
+    views.link(out, t, op, settings, None, state)
+    if edge is not None and state.mode and dtype.category > 1 and op.vjps:
+        out._edge = recorder(op)(device, out, (edge,), None, t, *settings), 0
+    return out
+
+
+# -- the recorder of an operation -------------------------------------------------------------------------------------
+
+
+@functools.cache
+def recorder(op: Op) -> Callable[..., Any]:
+    """``(device, out, edges, tensors, *args) -> node``, written for one operation.
+
+    `out` is the result, or a list of several; `tensors` are those that were given, of which the gradients are to have
+    the shapes and dtypes, and `args` what formulas read.
+    """
+    lines = list(node_lines(op, exact=True))
+    names = set(re.findall(r"\b[a-z]+\d*\b", "".join(lines)))
+    start = [f"n = len(edges) - {len(op.tensors) - 1}"] if op.sequences else []
+    for i, p in enumerate(op.tensors):
+        index = ":n" if is_several(op, p) else f"n + {i - 1}" if op.sequences else str(i)
+        if f"e{p}" in names:
+            start.append(f"e{p} = edges[{index}]")
+        if f"t{p}" in names:
+            start.append(f"t{p} = tensors[{index}]")
+        if f"x{p}" in names and is_several(op, p):
+            start.append(f"x{p} = [t._array for t in a{p}]")
+        elif f"x{p}" in names:
+            start.append(f"x{p} = None if a{p} is None else a{p}._array" if is_optional(op, p) else f"x{p} = a{p}._array")
+    if names & {"array", "dtype"}:
+        first = "out" if is_single(op) else "outs[0]"
+        start.append(f"array, dtype = {first}._array, {first}._dtype")
+    out = "out" if is_single(op) else "outs"
+    parameters = ", ".join(["device", out, "edges", "tensors", *(f"a{i}" for i in range(len(op.names)))])
+    text = "\n    ".join([f"def record_{op.name}({parameters}):", *start, *lines, "return node"])
+    scope = node_globals(op)
+    exec(compile(text, generated_file(__name__, text), "exec"), scope)
+    function: Callable[..., Any] = scope[f"record_{op.name}"]
+    return function
+
+
+def node_globals(op: Op) -> dict[str, Any]:
+    """What the lines of `node_lines` refer to."""
+    name: Any = op.node
+    scope: dict[str, Any] = {
+        "Inference": Inference, "VersionCounter": VersionCounter,
+        "node_name": name, "refuse_inference": refuse_inference, "saved_result": saved_result, "tick": tick,
+    }  # fmt: skip
+    if op.differentiated:
+        scope["classes"] = _Classes(op)
+        if isinstance(name, str):
+            scope["cls"] = node_class(op, name)
+        if op.copy_node is not None:
+            scope["copying_cls"] = node_class(op, op.copy_node)
+    return scope
+
+
+class _Classes(dict[str, Any]):
+    """The classes of an operation's nodes by name, where the name depends on the call."""
+
+    def __init__(self, op: Op) -> None:
+        super().__init__()
+        self.op = op
+
+    def __missing__(self, name: str) -> Any:
+        cls = self[name] = node_class(self.op, name)
+        return cls
+
+
+def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
+    """The lines that make a node, ``node``, of a call.
+
+    They read the arguments ``a0, a1, ...``, where their gradients go, ``e0, ...``, and their arrays, ``x0, ...`` (of a
+    sequence of tensors, lists of these), the `device`, the result ``out`` with its `array` and `dtype` (or several,
+    ``outs``).
+
+    Parameters
+    ----------
+    op : Op
+    exact : bool
+        Whether nothing is known of the arguments. If not, they are as the fast path takes them: of an elementwise
+        operation the dtypes are alike, ``n1`` says whether the second is a number, and results are new.
+    """
+    for p in op.tensors:  # what is kept for the sake of others must not be from inference mode
+        readers = set(readers_of(op, op.names[p]))
+        if is_several(op, p):
+            if exact and readers:
+                yield from ("if Inference.used:", f"    refuse_inference(*a{p})")
+        elif readers - {p} and p not in op.keeps_dtype:
+            given = f"a{p} is not None and " if is_optional(op, p) else ""
+            yield from (f"if e{p} is None and {given}a{p}._meta is not None:", f"    refuse_inference(a{p})")
+    cls = "cls"
+    if not isinstance(op.node, str):
+        cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"
+    if op.copy_node is not None:
+        cls = f"({cls} if out._meta is not None{' and out._meta.base is not None' if exact else ''} else copying_cls)"
+    yield f"node = {cls}()"
+    edges = "edges" if exact else tuple_of("*e0" if is_several(op, p) else f"e{p}" for p in op.tensors)
+    yield from (f"node._device, node._edges = device, {edges}", "node._seq, node._hooks = tick(), None")
+    yield f"node.saved = {_saved(op)}"
+    if not is_single(op):
+        yield "node._n_outputs = len(outs)"
+        yield "node.output_metas = [(out._array.shape, out._array.dtype) for out in outs]"
+        yield "dtype = outs[0]._dtype"
+    yield from _saved_results(op, exact)
+    yield f"node.metas = {_metas(op, exact)}"
+
+
+def tuple_of(parts: Iterable[str]) -> str:
+    """The display of a tuple."""
+    inside = ", ".join(parts)
+    return f"({inside},)" if inside else "()"
+
+
+def is_single(op: Op) -> bool:
+    """Whether there is one result."""
+    return len(op.outputs) == 1 and not op.variadic
+
+
+def is_optional(op: Op, p: int) -> bool:
+    """Whether a tensor may be left out."""
+    return op.parameters[p].default is None
+
+
+def is_several(op: Op, p: int) -> bool:
+    """Whether a parameter is a sequence of tensors."""
+    return p in op.sequences
+
+
+def readers_of(op: Op, name: str) -> list[int]:
+    """Positions of the tensors whose formula reads `name`."""
+    formulas = (op.vjps or op.differentials).items()
+    keys = [((key,) if isinstance(key, str) else key) for key, formula in formulas if name in formula.names]
+    return sorted({op.position[each] for key in keys for each in key})
+
+
+def _needed(op: Op, readers: Collection[int]) -> str:
+    """The condition that one of the tensors at these positions requires grad, where any does."""
+    if set(op.tensors) - op.keeps_dtype <= set(readers):
+        return "True"
+    return " or ".join("any(e0)" if is_several(op, p) else f"e{p} is not None" for p in readers) or "False"
+
+
+def _chosen(*choices: tuple[str, str]) -> str:
+    """The first value whose condition holds, else None."""
+    text = "None"
+    for value, condition in reversed(choices):
+        text = value if condition == "True" else text if condition == "False" else f"{value} if {condition} else {text}"
+    return text
+
+
+def _saved(op: Op) -> str:
+    """The arguments, with None in the place of tensors that no formula reads and shapes where only those are read."""
+    parts = []
+    for i, name in enumerate(op.names):
+        if i not in op.edge_index:
+            parts.append(f"a{i}")
+            continue
+        value, shape = f"a{i}", f"x{i}.shape"
+        if is_several(op, i):
+            value, shape = "tuple(a0)", "tuple([x.shape for x in x0])"
+        condition = _needed(op, readers_of(op, f"{name}_shape"))
+        if is_optional(op, i) and condition != "False":
+            condition = f"x{i} is not None and ({condition})"
+        parts.append(_chosen((value, _needed(op, readers_of(op, name))), (shape, condition)))
+    return tuple_of(parts)
+
+
+def _saved_results(op: Op, exact: bool) -> Iterator[str]:
+    conditions = [_needed(op, readers_of(op, name)) for name in op.outputs]
+    if set(conditions) == {"False"}:
+        yield "node.results = None"
+    elif is_single(op) and not op.view and not exact:
+        yield f"vc = {_chosen(('VersionCounter()', conditions[0]))}"
+        yield from ("out._vc = vc", "node.results = None if vc is None else ((array, vc, 0, None),)")
+    else:
+        outs = ["out"] if is_single(op) else [f"outs[{i}]" for i in range(len(conditions))]
+        kept = [_chosen((f"saved_result({out})", c)) for out, c in zip(outs, conditions, strict=True)]
+        kept_any = " or ".join(c for c in dict.fromkeys(conditions) if c != "False")
+        yield f"node.results = {_chosen((tuple_of(kept), kept_any if 'True' not in conditions else 'True'))}"
+
+
+def saved_result(out: Any) -> tuple[Any, ...]:
+    """A result as its own node keeps it: the array, its version, and tangents."""
+    vc = out._vc
+    if vc is None:
+        vc = out._vc = VersionCounter()
+    return out._array, vc, vc.version, None if out._meta is None else out._meta.tangents
+
+
+def _metas(op: Op, exact: bool) -> str:
+    """Shapes and dtypes of the inputs, where the gradients that formulas give may have others."""
+    if (op.view and not op.variadic) or (not exact and op.kind == "elementwise" and len(op.tensors) == 1):
+        return "None"
+    edges, alike, metas = [p for p in op.tensors if p not in op.keeps_dtype], [], []
+    same_dtype = not exact and op.kind == "elementwise"
+    given = "t" if exact else "a"
+    for p in op.tensors:
+        x, t = ("t._array", "t") if is_several(op, p) else (f"x{p}", f"{given}{p}")
+        meta = f"({x}.shape, {t}._dtype.numpy)"
+        same = [] if same_dtype else [f"{t}._dtype is dtype"]
+        if op.broadcasts:
+            same.append(f"{x}.shape == array.shape" if is_single(op) or exact else "False")
+        test = " and ".join(same)
+        if is_several(op, p):
+            metas.append(f"*[{meta} for t in {given}0]")
+            alike.append(f"all([{test} for t in {given}0])")
+            continue
+        metas.append(f"None if {t} is None else {meta}" if is_optional(op, p) else meta)
+        if exact:
+            alike.append(f"({t} is None or ({test}))" if is_optional(op, p) else test)
+        elif p in edges:
+            alike.append(test if len(edges) == 1 else f"(e{p} is None or ({test}))")
+    test = " and ".join(alike)
+    if exact:
+        test = f"dtype.category == 2 and not dtype.is_reduced and {test}"
+    elif op.kind != "elementwise":
+        test = f"dtype.category == 2 and {test}"
+    elif len(op.tensors) == 2 == len(edges) and not any(is_optional(op, p) for p in edges):
+        quick = [f"n{p}" for p in edges[1:] if p in op.accepts_scalars] + [f"x{edges[0]}.shape == x{edges[1]}.shape"]
+        test = f"{' or '.join(quick)} or ({test})"
+    return f"None if {test} else {tuple_of(metas)}"
