@@ -183,7 +183,7 @@ def recorder(op: Op) -> Callable[..., Any]:
         if f"x{p}" in names and is_several(op, p):
             start.append(f"x{p} = [t._array for t in a{p}]")
         elif f"x{p}" in names:
-            start.append(f"x{p} = None if a{p} is None else a{p}._array" if is_optional(op, p) else f"x{p} = a{p}._array")
+            start.append(f"x{p} = {f'None if a{p} is None else ' if is_optional(op, p) else ''}a{p}._array")
     if names & {"array", "dtype"}:
         first = "out" if is_single(op) else "outs[0]"
         start.append(f"array, dtype = {first}._array, {first}._dtype")
