@@ -21,6 +21,7 @@ from gradcore import (
     creation,
     cuda,
     dtypes,
+    installation,
     legacy_types,
     namespaces,
     printing,
@@ -71,6 +72,7 @@ from gradcore.dtypes import (
     promote_types,
     set_default_dtype,
 )
+from gradcore.installation import register_op
 from gradcore.layouts import (
     channels_last,
     channels_last_3d,
@@ -80,7 +82,6 @@ from gradcore.layouts import (
     preserve_format,
     strided,
 )
-from gradcore.namespaces import register_op
 from gradcore.predicates import *
 from gradcore.printing import set_printoptions
 from gradcore.random import *
@@ -91,11 +92,11 @@ from gradcore.tensor import Tensor
 #: As an index: a new dim, as in NumPy.
 newaxis = None
 
-namespaces.install()
+installation.install()
 _paths.install()
 _neighbours.install()
 _functions = namespaces.functions("")
-__getattr__, _ = namespaces.looked_up(_functions, globals())
+__getattr__, _ = namespaces.lazy_attributes(_functions, globals())
 globals().update(dtypes.DTYPES)
 globals().update(dtypes.ALIASES)
 globals().update(legacy_types.legacy_classes())

@@ -125,6 +125,7 @@ from gradcore.flags import set_num_interop_threads as set_num_interop_threads
 from gradcore.flags import set_warn_always as set_warn_always
 from gradcore.func.vmap import vmap as vmap
 from gradcore.futures import Future as Future
+from gradcore.installation import register_op as register_op
 from gradcore.jit import fork as fork
 from gradcore.jit import wait as wait
 from gradcore.kernels.making import from_kernel as from_kernel
@@ -142,7 +143,6 @@ from gradcore.layouts import sparse_csc as sparse_csc
 from gradcore.layouts import sparse_csr as sparse_csr
 from gradcore.layouts import strided as strided
 from gradcore.legacy_types import set_default_tensor_type as set_default_tensor_type
-from gradcore.namespaces import register_op as register_op
 from gradcore.nn.positional import alpha_dropout as alpha_dropout
 from gradcore.nn.positional import alpha_dropout_ as alpha_dropout_
 from gradcore.nn.positional import batch_norm as batch_norm

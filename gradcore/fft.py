@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gradcore.tensor import Tensor
 
 _functions = namespaces.functions("fft")
-__getattr__, __dir__ = namespaces.looked_up(_functions, globals())
+__getattr__, __dir__ = namespaces.lazy_attributes(_functions, globals())
 
 __all__ = ["fftfreq", "rfftfreq", *sorted(_functions)]
 

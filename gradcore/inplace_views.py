@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradcore import dispatch, functional, indexing, setitem
+from gradcore import dispatch, functional
 from gradcore.autograd import forward, views
 from gradcore.autograd.derivatives import node_class
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, bump
 from gradcore.errors import warn_once
-from gradcore.tracebacks import shortened
 
 if TYPE_CHECKING:
     from gradcore.tensor import Tensor
 
-__all__ = ["install"]
+__all__ = [
+    "adjoint_matrices",
+    "adjoint_matrix",
+    "as_strided_",
+    "squeeze_",
+    "t_",
+    "transpose_",
+    "transpose_all",
+    "transpose_matrix",
+    "unsqueeze_",
+]
 
 
 def _matrix(self: Any, name: str, batches: bool) -> None:
@@ -73,7 +82,7 @@ def adjoint_matrices(self: Any) -> Tensor:
 # -- in place ---------------------------------------------------------------------------------------------------------
 
 
-def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., Any]:
+def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., Any]:
     """The method that gives a tensor the shape that a view operation gives to a view of it."""
 
     def method(self: Any, *args: Any, **named: Any) -> Any:
@@ -107,25 +116,12 @@ def reshaped_in_place(name: str, renamed: Callable[[str], str]) -> Callable[...,
     return method
 
 
-def _later(first: int) -> Callable[[str], str]:
+def _renumber(first: int) -> Callable[[str], str]:
     """PyTorch numbers the nodes of the in-place variants after those of the others."""
     return lambda name: name[:-1] + str(int(name[-1]) + first)
 
 
-def install(cls: Any) -> None:
-    """Give the class of tensors its attributes and methods that are no operations of the table."""
-    for name, getter in (
-        ("T", transpose_all),
-        ("mT", transpose_matrix),
-        ("H", adjoint_matrix),
-        ("mH", adjoint_matrices),
-    ):
-        setattr(cls, name, property(getter))
-    for name, first in (("squeeze", 3), ("unsqueeze", 1), ("transpose", 1), ("t", 1), ("as_strided", 1)):
-        setattr(cls, f"{name}_", reshaped_in_place(name, _later(first)))
-    cls.swapaxes_ = cls.swapdims_ = cls.transpose_
-    for name, function in (("__getitem__", indexing.getitem), ("__setitem__", setitem.setitem)):
-        function.__name__, function.__qualname__ = name, f"Tensor.{name}"
-        setattr(cls, name, function)
-    for name in ("copy_", "fill_", "fill_diagonal_", "index_put_", "zero_"):
-        setattr(cls, name, shortened(getattr(setitem, name)))
+squeeze_ = reshape_in_place("squeeze", _renumber(3))
+unsqueeze_, transpose_, t_, as_strided_ = (
+    reshape_in_place(name, _renumber(1)) for name in ("unsqueeze", "transpose", "t", "as_strided")
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradcore.tensor import Tensor
@@ -86,81 +86,76 @@ REMOVED = {
 }
 
 
-def _giving(value: Any) -> Callable[[Any], Any]:
-    return lambda self: value
+def _refuse(name: str, error: type[Exception], text: str) -> Callable[..., Any]:
+    """The method of a name that raises."""
 
-
-def _refusing(name: str, error: type[Exception], text: str) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **named: Any) -> Any:
         raise error(text)
 
-    method.__name__, method.__qualname__, method.__doc__ = name, f"Tensor.{name}", f"Not for strided tensors: {text}"
+    method.__name__, method.__doc__ = name, f"Not for strided tensors: {text}"
     return method
 
 
-def _install() -> None:
-    for name in FLAGS:
-        setattr(Tensor, name, property(lambda self: False, doc="False: tensors are strided, on the CPU or on CUDA."))
+def _refusals() -> Iterator[tuple[str, type[Exception], str]]:
     for names, kind in ((SPARSE, "sparse"), (QUANTIZED, "quantized")):
         for name in names:
-            text = f"{name} expected {kind} tensor layout but got Strided"
-            setattr(Tensor, name, _refusing(name, RuntimeError, text))
+            yield name, RuntimeError, f"{name} expected {kind} tensor layout but got Strided"
     for name in CONVERSIONS:
         text = f"{name}: gradcore has strided tensors only; use scipy.sparse or cupyx.scipy.sparse on the arrays"
-        setattr(Tensor, name, _refusing(name, NotImplementedError, text))
+        yield name, NotImplementedError, text
     for name, instead in REMOVED.items():
         text = f"This function was deprecated since version 1.9 and is now removed. Use {instead} instead."
-        setattr(Tensor, name, _refusing(name, RuntimeError, text))
-    text = "gradcore runs on the CPU and on CUDA; there is no XPU backend"
-    setattr(Tensor, "xpu", _refusing("xpu", AssertionError, text))  # noqa: B010
-    for name, method in _plain_methods().items():
-        method.__name__, method.__qualname__ = name, f"Tensor.{name}"
-        setattr(Tensor, name, method)
-    for name, value, doc in (
-        ("layout", strided, "``gradcore.strided``."),
-        ("name", None, "None; kept for PyTorch's old programs."),
-    ):
-        setattr(Tensor, name, property(_giving(value), doc=doc))
+        yield name, RuntimeError, text
+    yield "xpu", AssertionError, "gradcore runs on the CPU and on CUDA; there is no XPU backend"
 
 
-def _plain_methods() -> dict[str, Callable[..., Any]]:
-    def dense_dim(self: Tensor) -> int:
-        """The number of dims: all are dense."""
-        return self.ndim
-
-    def sparse_dim(self: Tensor) -> int:
-        """0: no dim is sparse."""
-        return 0
-
-    def dequantize(self: Tensor) -> Tensor:
-        """The tensor itself: nothing is quantized."""
-        return self
-
-    def to_dense(self: Tensor, dtype: Any = None) -> Tensor:
-        """The tensor itself, or in another dtype."""
-        return self if dtype is None else self.to(dtype)
-
-    def is_distributed(self: Tensor) -> bool:
-        """False."""
-        return False
-
-    def is_conj(self: Tensor) -> bool:
-        """False: conjugates are computed at once."""
-        return False
-
-    def is_neg(self: Tensor) -> bool:
-        """False: negatives are computed at once."""
-        return False
-
-    return {
-        "dense_dim": dense_dim,
-        "sparse_dim": sparse_dim,
-        "dequantize": dequantize,
-        "to_dense": to_dense,
-        "is_conj": is_conj,
-        "is_distributed": is_distributed,
-        "is_neg": is_neg,
-    }
+def dense_dim(self: Tensor) -> int:
+    """The number of dims: all are dense."""
+    return self.ndim
 
 
-_install()
+def sparse_dim(self: Tensor) -> int:
+    """0: no dim is sparse."""
+    return 0
+
+
+def dequantize(self: Tensor) -> Tensor:
+    """The tensor itself: nothing is quantized."""
+    return self
+
+
+def to_dense(self: Tensor, dtype: Any = None) -> Tensor:
+    """The tensor itself, or in another dtype."""
+    return self if dtype is None else self.to(dtype)
+
+
+def is_distributed(self: Tensor) -> bool:
+    """False."""
+    return False
+
+
+def is_conj(self: Tensor) -> bool:
+    """False: conjugates are computed at once."""
+    return False
+
+
+def is_neg(self: Tensor) -> bool:
+    """False: negatives are computed at once."""
+    return False
+
+
+#: Methods of tensors that say that there is nothing else than strided ones.
+METHODS = {
+    **{name: _refuse(name, error, text) for name, error, text in _refusals()},
+    **{
+        method.__name__: method
+        for method in (dense_dim, sparse_dim, dequantize, to_dense, is_distributed, is_conj, is_neg)
+    },
+}
+
+#: Attributes of tensors that are the same for all.
+ATTRIBUTES = {
+    **{name: property(lambda self: False, doc="False: tensors are strided, on the CPU or on CUDA.") for name in FLAGS},
+    "layout": property(lambda self: strided, doc="``gradcore.strided``."),
+    "name": property(lambda self: None, doc="None; kept for PyTorch's old programs."),
+}

@@ -20,7 +20,6 @@ from gradcore.creation.filled import sizes
 from gradcore.creation.legacy import legacy_tensor
 from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace
-from gradcore.sharing import is_shared, share_memory_
 from gradcore.storage import TypedStorage, UntypedStorage, located
 from gradcore.tensor import Tensor, is_differentiated
 
@@ -37,12 +36,16 @@ TO_DTYPE = {
 LEGACY = {f"{dtype.scalar_name}Tensor": dtype for dtype in dtypes.DTYPES.values() if not dtype.is_complex}
 
 
-def _converter(name: str, dtype: dtypes.dtype) -> Callable[..., Tensor]:
+def _converter(dtype: dtypes.dtype) -> Callable[..., Tensor]:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
         return self if self._dtype is dtype else self.to(dtype)
 
     convert.__doc__ = f"The tensor in {dtype.name}; itself where it is."
     return convert
+
+
+#: Methods that convert to a dtype.
+CONVERSIONS = {name: _converter(dtype) for name, dtype in TO_DTYPE.items()}
 
 
 class LegacyTensor(type):
@@ -279,56 +282,65 @@ def record_stream(self: Tensor, stream: Any) -> None:
     self._device.backend.lifetimes.used_in(self._array, stream.cupy, stream.device.index)
 
 
-def _delitem(self: Tensor, index: Any) -> None:
-    """Elements cannot be deleted."""
-    raise TypeError("Tensor does not support deleting items")
-
-
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """An uninitialised tensor of given sizes and strides (in elements)."""
     where = self._device if device is None else device
     return empty_strided(size, stride, dtype=dtype or self._dtype, device=where)
 
 
-def _install() -> None:
-    for name, dtype in TO_DTYPE.items():
-        _add(name, _converter(name, dtype))
-    _add("type", type_)
-    _add("new", new_)
-    for function in (
-        is_same_size, is_set_to, is_pinned, pin_memory, is_shared, share_memory_, resize_, resize_as_, set_, apply_,
-        map_, map2_, record_stream, new_empty_strided,
-    ):  # fmt: skip
-        _add(function.__name__, function)
-    _add("__long__", lambda self: int(self), "The only element as an int.")
-    _add("__nonzero__", lambda self: bool(self), "The truth of the only element.")
-    _add("__div__", lambda self, other: self / other, "``self / other``.")
-    _add("__rdiv__", lambda self, other: Tensor.__rtruediv__(self, other), "``other / self``.")
-    _add("__idiv__", lambda self, other: self.div_(other), "``self /= other``.")
-    _add("__array_wrap__", _array_wrap)
-    _add("__setstate__", _setstate)
-    _add("resize", lambda self, *size: self.reshape(*size), "`reshape`, under an old name.")
-    _add("resize_as", lambda self, other: self.reshape(other.shape), "`reshape` to the shape of another tensor.")
-    _add("_reduce_ex_internal", lambda self, protocol: self.__reduce_ex__(protocol), "What pickling calls.")
-    _add("__delitem__", _delitem)
-    setattr(Tensor, "_cdata", property(id, doc="A number that identifies the tensor."))  # noqa: B010
+# -- old names --------------------------------------------------------------------------------------------------------
 
 
-def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
-    """What NumPy functions that go through `__array__` return."""
+def to_int(self: Tensor) -> int:
+    """The only element as an int."""
+    return int(self)
+
+
+def to_bool(self: Tensor) -> bool:
+    """The truth of the only element."""
+    return bool(self)
+
+
+def divide(self: Tensor, other: Any) -> Tensor:
+    """``self / other``."""
+    return self / other  # type: ignore[no-any-return]
+
+
+def divide_reflected(self: Tensor, other: Any) -> Tensor:
+    """``other / self``."""
+    return Tensor.__rtruediv__(self, other)  # type: ignore[no-any-return]
+
+
+def divide_in_place(self: Tensor, other: Any) -> Tensor:
+    """``self /= other``."""
+    return self.div_(other)  # type: ignore[no-any-return]
+
+
+def resize(self: Tensor, *size: Any) -> Tensor:
+    """`reshape`, under an old name."""
+    return self.reshape(*size)  # type: ignore[no-any-return]
+
+
+def resize_as(self: Tensor, other: Tensor) -> Tensor:
+    """`reshape` to the shape of another tensor."""
+    return self.reshape(other.shape)  # type: ignore[no-any-return]
+
+
+def reduce_ex(self: Tensor, protocol: Any) -> Any:
+    """What pickling calls."""
+    return self.__reduce_ex__(protocol)
+
+
+def array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
+    """The result of a NumPy function that goes through `__array__`, as a tensor."""
     return tensor(array)
 
 
-def _setstate(self: Tensor, state: dict[str, Any]) -> None:
+def set_state(self: Tensor, state: dict[str, Any]) -> None:
     """Take attributes out of a pickle."""
     self.__dict__.update(state)
 
 
-def _add(name: str, function: Callable[..., Any], doc: str | None = None) -> None:
-    function.__name__, function.__qualname__ = name, f"Tensor.{name}"
-    if doc is not None:
-        function.__doc__ = doc
-    setattr(Tensor, name, function)
-
-
-_install()
+def delete_item(self: Tensor, index: Any) -> None:
+    """Elements cannot be deleted."""
+    raise TypeError("Tensor does not support deleting items")

@@ -18,6 +18,6 @@ from gradcore import namespaces
 from gradcore.errors import LinAlgError
 
 _functions = namespaces.functions("linalg")
-__getattr__, __dir__ = namespaces.looked_up(_functions, globals())
+__getattr__, __dir__ = namespaces.lazy_attributes(_functions, globals())
 
 __all__ = ["LinAlgError", *sorted(_functions)]

@@ -15,6 +15,6 @@ from __future__ import annotations
 from gradcore import namespaces
 
 _functions = namespaces.functions("masked")
-__getattr__, __dir__ = namespaces.looked_up(_functions, globals())
+__getattr__, __dir__ = namespaces.lazy_attributes(_functions, globals())
 
 __all__ = sorted(_functions)

@@ -326,8 +326,3 @@ def located(source: Any, dtype: dtypes.dtype, storage_offset: Any, size: Any, st
     shape = (max(flat.numel() - offset, 0),) if size is None else each(size)
     stride = contiguous_strides(shape) if stride is None else each(stride)
     return functional.as_strided(flat.detach(), shape, stride, offset)  # type: ignore[no-any-return]
-
-
-for _method in (storage, untyped_storage, storage_type):
-    _method.__qualname__ = f"Tensor.{_method.__name__}"
-    setattr(Tensor, _method.__name__, _method)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from gradcore import functional, namespaces
+from gradcore import functional
 from gradcore.autograd.variables import Subclasses, retyped
 from gradcore.dispatch.foreign import refuse_function
 from gradcore.dispatch.torch_function import (
@@ -21,7 +22,8 @@ from gradcore.dispatch.torch_function import (
     overloaded,
     takes_over,
 )
-from gradcore.namespaces import OPERATORS, operand
+from gradcore.namespaces import LazyMethod
+from gradcore.operators import OPERATORS, as_operand
 from gradcore.tensor import Tensor
 
 __all__ = ["NOT_CONVERTED", "OWN", "as_subclass", "enlist", "make_subclass", "torch_function"]
@@ -117,8 +119,8 @@ def _overriding() -> type:
             continue
         if isinstance(value, types.FunctionType):
             body[name] = _method(value)
-        elif isinstance(value, namespaces._Later):
-            body[name] = _Later(name)
+        elif isinstance(value, LazyMethod):
+            body[name] = LazyMethod(name, partial(_method_of, name), _overriding)
         elif isinstance(value, property):
             body[name] = _attribute(value)
     for name, op_name, reflected in OPERATORS:
@@ -135,18 +137,8 @@ def _overriding() -> type:
     return type("Overriding", (Tensor,), body, between=True)
 
 
-class _Later:
-    """A method that is made, as those of `Tensor` are, when it is first looked up."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        method: Any = _method(getattr(Tensor, self.name))
-        setattr(_overriding(), self.name, method)
-        return method if instance is None else method.__get__(instance, owner)
+def _method_of(name: str) -> Callable[..., Any]:
+    return _method(getattr(Tensor, name))
 
 
 def _method(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,7 +172,7 @@ def _operator(func: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
     def method(self: Any, other: Any) -> Any:
         if not takes_over(type(other)):
-            other = operand(other)
+            other = as_operand(other)
         return NotImplemented if other is None else call(self, other)
 
     return method
@@ -194,16 +186,3 @@ def _reflected(func: Callable[..., Any], forward: Callable[..., Any]) -> Callabl
         return turned(other, self) if isinstance(other, Tensor) else call(self, other)
 
     return method
-
-
-def _install() -> None:
-    for name, value in (
-        ("__init_subclass__", classmethod(enlist)),  # type: ignore[arg-type]
-        ("__torch_function__", classmethod(torch_function)),
-        ("_make_subclass", staticmethod(make_subclass)),
-        ("as_subclass", as_subclass),
-    ):
-        setattr(Tensor, name, value)
-
-
-_install()

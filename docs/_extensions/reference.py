@@ -103,7 +103,7 @@ PAGES = (
     ("extending", "Custom operations and backends", (
         ("Declaring operations", "gradcore.ops.table", "gradcore.ops.table"),
         ("Describing their calls", "gradcore.ops.samples", "gradcore.ops.samples"),
-        ("Registering", "gradcore", "gradcore.namespaces"),
+        ("Registering", "gradcore", "gradcore.installation"),
         ("CUDA kernels", "gradcore", "gradcore.kernels"),
         ("Backends", "gradcore.backends", "gradcore.backends"),
     )),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from gradcore.creation.data import as_tensor, asarray, from_dlpack, from_numpy, frombuffer, new_tensor, tensor
+from gradcore.creation.data import as_tensor, asarray, from_dlpack, from_numpy, frombuffer, tensor
 from gradcore.creation.filled import (
     empty,
     empty_like,
     empty_strided,
     full,
     full_like,
-    new_empty,
-    new_full,
-    new_ones,
-    new_zeros,
     ones,
     ones_like,
     scalar_tensor,
@@ -20,7 +16,6 @@ from gradcore.creation.filled import (
     zeros_like,
 )
 from gradcore.creation.sequences import arange, eye, linspace, logspace, range, tril_indices, triu_indices
-from gradcore.tensor import Tensor
 
 __all__ = [
     "arange",
@@ -47,6 +42,3 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-
-for _method in (new_empty, new_full, new_ones, new_tensor, new_zeros):
-    setattr(Tensor, _method.__name__, _method)

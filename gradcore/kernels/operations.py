@@ -13,11 +13,11 @@ from gradcore.backends.codegen.tracer import Tracer
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.vmap import calls
 from gradcore.backends.vmap.backend import BatchedBackend
+from gradcore.installation import register_op
 from gradcore.kernels.evaluation import check_functions, differential, evaluate
 from gradcore.kernels.parsing import Program, Unparsable, parse
 from gradcore.kernels.raw import RawKernel
 from gradcore.kernels.signatures import read_signature
-from gradcore.namespaces import register_op
 from gradcore.ops.parameters import Parameter, names_of
 from gradcore.ops.table import OPS, Op, elementwise, general
 from gradcore.tracebacks import shortened

@@ -17,6 +17,6 @@ from gradcore import namespaces
 from gradcore.nn.gumbel import gumbel_softmax as gumbel_softmax
 
 _functions = namespaces.functions("nn.functional")
-__getattr__, __dir__ = namespaces.looked_up(_functions, globals())
+__getattr__, __dir__ = namespaces.lazy_attributes(_functions, globals())
 
 __all__ = sorted(["gumbel_softmax", *_functions])

@@ -5,7 +5,6 @@ A seed fixes the numbers: the same seed gives the same bits on the CPU and on CU
 
 from __future__ import annotations
 
-from gradcore.random.filling import METHODS
 from gradcore.random.functions import (
     bernoulli,
     binomial,
@@ -30,8 +29,6 @@ from gradcore.random.generator import (
     seed,
     set_rng_state,
 )
-from gradcore.tensor import Tensor
-from gradcore.tracebacks import shortened
 
 __all__ = [
     "Generator",
@@ -55,6 +52,3 @@ __all__ = [
     "seed",
     "set_rng_state",
 ]
-
-for _name, _method in METHODS.items():
-    setattr(Tensor, _name, shortened(_method))

@@ -152,5 +152,3 @@ METHODS: dict[str, Callable[..., Tensor]] = {
         philox.uniform, "Fill with numbers from [low, high).", _check_uniform, **{"from": 0.0, "to": 1.0}
     ),
 }
-for _name, _method in METHODS.items():
-    _method.__name__, _method.__qualname__ = _name, f"Tensor.{_name}"

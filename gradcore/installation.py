@@ -1,0 +1,193 @@
+"""Gives `Tensor` its methods and `gradcore.functional` its functions, by tables of names and their modules."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+from gradcore import (
+    creation,
+    dispatch,
+    functional,
+    indexing,
+    inplace_views,
+    layouts,
+    legacy_types,
+    ops,
+    predicates,
+    random,
+    setitem,
+    sharing,
+    storage,
+    subclasses,
+    tensor,
+    to,
+)
+from gradcore.autograd import batch_dims
+from gradcore.creation import data, filled
+from gradcore.namespaces import LazyMethod
+from gradcore.operators import operator_methods
+from gradcore.ops.table import OPS, Op
+from gradcore.random import drawing, filling
+from gradcore.random import functions as random_functions
+from gradcore.tensor import Tensor
+from gradcore.tracebacks import shortened
+
+__all__ = ["install", "register_op"]
+
+#: A module, or a dict of functions, and the names taken from it: ``name=function`` where they differ, all by default.
+Row = tuple[ModuleType | Mapping[str, Any], str]
+
+#: Functions that are methods of tensors.
+METHODS: tuple[Row, ...] = (
+    (data, "new_tensor"),
+    (filled, "new_empty new_full new_ones new_zeros"),
+    (indexing, "__getitem__=getitem"),
+    (setitem, "__setitem__=setitem"),
+    (inplace_views, "as_strided_ squeeze_ swapaxes_=transpose_ swapdims_=transpose_ t_ transpose_ unsqueeze_"),
+    (layouts.METHODS, ""),
+    (legacy_types.CONVERSIONS, ""),
+    (legacy_types, "type=type_ new=new_ new_empty_strided is_same_size is_set_to is_pinned pin_memory"),
+    (legacy_types, "resize_ resize_as_ set_ apply_ map_ map2_ record_stream resize resize_as"),
+    (legacy_types, "__long__=to_int __nonzero__=to_bool __div__=divide __rdiv__=divide_reflected"),
+    (legacy_types, "__idiv__=divide_in_place __array_wrap__=array_wrap __setstate__=set_state"),
+    (legacy_types, "_reduce_ex_internal=reduce_ex __delitem__=delete_item"),
+    (sharing, "is_shared share_memory_"),
+    (storage, "storage storage_type untyped_storage"),
+    (subclasses, "as_subclass"),
+)
+#: Methods whose errors are shortened where they leave gradcore; the others do so themselves, or check nothing.
+SHORTENED_METHODS: tuple[Row, ...] = (
+    (setitem, "copy_ fill_ fill_diagonal_ index_put_ zero_"),
+    (filling.METHODS, ""),
+)
+#: Functions that are attributes of tensors.
+ATTRIBUTES: tuple[Row, ...] = (
+    (inplace_views, "H=adjoint_matrix T=transpose_all mH=adjoint_matrices mT=transpose_matrix"),
+)
+CLASS_METHODS: tuple[Row, ...] = ((subclasses, "__init_subclass__=enlist __torch_function__=torch_function"),)
+STATIC_METHODS: tuple[Row, ...] = ((subclasses, "_make_subclass=make_subclass"),)
+#: Functions that formulas, composites and modules find in `gradcore.functional` besides the operations.
+FUNCTIONS: tuple[Row, ...] = (
+    (batch_dims, "has_batches_of repeated"),
+    (creation, "as_tensor empty empty_like full full_like ones ones_like tensor zeros zeros_like"),
+    (drawing, "drawn_like"),
+    (filled, "number_as_tensor"),
+    (indexing, "index_tensor"),
+    (predicates, "broadcast_shapes holds_anywhere is_tensor"),
+    (random, "rand randn"),
+    (random_functions, "bernoulli_mask log_standard_gamma"),
+    (setitem, "copy_ fill_ zero_"),
+    (tensor, "is_differentiated"),
+    (to, "to"),
+)
+
+
+def install() -> None:
+    """Give tensors all methods that are not written in their class, and `gradcore.functional` all functions."""
+    for name, function in taken(FUNCTIONS):
+        setattr(functional, name, function)
+    functional.detach = Tensor.detach
+    functional.new_zeros = lambda input, size: filled.new_zeros(input, tuple(size))
+    for family in ops.FAMILIES:
+        importlib.import_module(f"{ops.__name__}.{family}")
+    for op in OPS.values():
+        _register(op)
+    for name, method in operator_methods():
+        setattr(Tensor, name, method)
+    for table, wrap in (
+        (METHODS, None),
+        (SHORTENED_METHODS, shortened),
+        (ATTRIBUTES, property),
+        (CLASS_METHODS, classmethod),
+        (STATIC_METHODS, staticmethod),
+    ):
+        for name, function in taken(table):
+            if not function.__qualname__.startswith("Tensor."):
+                function.__name__, function.__qualname__ = name, f"Tensor.{name}"
+            setattr(Tensor, name, function if wrap is None else wrap(function))
+    for name, attribute in layouts.ATTRIBUTES.items():
+        setattr(Tensor, name, attribute)
+    Tensor._cdata = property(id, doc="A number that identifies the tensor.")
+
+
+def taken(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The names of a table, with the functions."""
+    for source, names in table:
+        values = source if isinstance(source, Mapping) else vars(source)
+        for each in names.split() or values:
+            name, _, defined = each.partition("=")
+            yield name, values[defined or name]
+
+
+def register_op(op: Op) -> Callable[..., Any]:
+    """Make the function and the methods of an operation that was declared with `gradcore.ops.table`.
+
+    Those of gradcore itself are registered at import; what is declared later is registered by hand.
+
+    Parameters
+    ----------
+    op : Op
+        What a decorator of `gradcore.ops.table` returned, with all of its formulas.
+
+    Returns
+    -------
+    callable
+        The function. The methods are attributes of `gradcore.Tensor` from here on, and formulas find it in ``F``.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.ops.table import elementwise
+    >>> @gradcore.register_op
+    ... @elementwise(lambda F, t, self: t * (3 * self * self), method=False)
+    ... def cube_doctest(K, self):
+    ...     return self * self * self
+    >>> x = gradcore.tensor(2.0, requires_grad=True)
+    >>> cube_doctest(x).backward()
+    >>> x.grad
+    tensor(12.)
+    """
+    _register(op)
+    return op.call
+
+
+def _register(op: Op) -> None:
+    """Say how the function and the methods are made; that is done when they are first looked up."""
+    op.make = partial(_make_function, op)
+    functional.makers[op.name] = lambda: op.call
+    if op.inplace:
+        functional.makers[op.name + "_"] = partial(dispatch.make_inplace, op)
+    if op.attribute:
+        method = dispatch.make_function(op, method=True)
+        setattr(Tensor, op.name, property(method, _setter(method)))
+    names = _method_names(op)
+    make = cache(partial(dispatch.make_function, op, method=True))
+    for name in names:
+        setattr(Tensor, name, LazyMethod(name, make))
+    if op.inplace and "." not in op.path:
+        for name in names or (op.name,):
+            setattr(Tensor, name + "_", LazyMethod(name + "_", partial(getattr, functional, op.name + "_")))
+
+
+def _method_names(op: Op) -> tuple[str, ...]:
+    if isinstance(op.method, str):
+        return (op.method,)
+    return (op.name, *(alias for alias in op.aliases if "." not in alias)) if op.method else ()
+
+
+def _make_function(op: Op) -> Callable[..., Any]:
+    function = dispatch.make_function(op, method=False)
+    return dispatch.named(dispatch.spread(function, op), op, op.name, False) if op.varargs else function
+
+
+def _setter(method: Callable[..., Any]) -> Callable[[Any, Any], None]:
+    """The setter of an attribute that is a view."""
+
+    def assign(self: Any, value: Any) -> None:
+        functional.copy_(method(self), value)
+
+    return assign

@@ -1,0 +1,95 @@
+"""Python's operators as methods of tensors, and what they take beside a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gradcore import dispatch, functional
+from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
+from gradcore.ops.table import OPS, Op
+from gradcore.tensor import Tensor
+
+__all__ = ["OPERATORS", "as_operand", "operator_methods"]
+
+#: Method name, operation, reflected method name.
+OPERATORS = (
+    ("__add__", "add", "__radd__"), ("__sub__", "sub", "__rsub__"), ("__mul__", "mul", "__rmul__"),
+    ("__truediv__", "div", "__rtruediv__"), ("__floordiv__", "floor_divide", "__rfloordiv__"),
+    ("__mod__", "remainder", "__rmod__"), ("__pow__", "pow", "__rpow__"), ("__matmul__", "matmul", "__rmatmul__"),
+    ("__and__", "bitwise_and", "__rand__"), ("__or__", "bitwise_or", "__ror__"), ("__xor__", "bitwise_xor", "__rxor__"),
+    ("__lshift__", "bitwise_left_shift", "__rlshift__"), ("__rshift__", "bitwise_right_shift", "__rrshift__"),
+    ("__lt__", "lt", None), ("__le__", "le", None), ("__gt__", "gt", None), ("__ge__", "ge", None),
+    ("__eq__", "eq", None), ("__ne__", "ne", None), ("__neg__", "neg", None), ("__pos__", "positive", None),
+    ("__abs__", "abs", None), ("__invert__", "bitwise_not", None),
+)  # fmt: skip
+
+_UNARY = ("__neg__", "__pos__", "__abs__", "__invert__")
+_COMMUTATIVE = {"add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"}
+
+
+def operator_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The methods by name, made of those of the operations."""
+    for name, op_name, reflected in OPERATORS:
+        method = getattr(Tensor, op_name)
+        yield name, method if name in _UNARY else _operator(OPS[op_name], name)
+        if reflected is not None:
+            yield reflected, _reflected_operator(op_name, method, reflected)
+            inplace = getattr(Tensor, op_name + "_", None)
+            if inplace is not None:
+                yield f"__i{name[2:]}", inplace
+
+
+def _operator(op: Op, name: str) -> Callable[..., Any]:
+    """The operator's method: what is neither tensor nor number is left to its own reflected method."""
+    general = dispatch.call_composite if op.kind == "composite" else dispatch.apply
+
+    def call_with_operand(op: Op, args: tuple[Any, ...]) -> Any:
+        other = as_operand(args[1])
+        if other is None:
+            return _hand_over_or_decline(op.name, args[:2])  # without defaults
+        return general(op, (args[0], other, *args[2:]))
+
+    call = dispatch.make_function(op, method=True, general=call_with_operand)
+    call.__name__, call.__qualname__ = name, f"Tensor.{name}"
+    return call
+
+
+def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def call(self: Any, other: Any) -> Any:
+        value, other = other, as_operand(other)
+        if other is None:
+            return _hand_over_or_decline(op_name if op_name in _COMMUTATIVE else name, (self, value))
+        if op_name in _COMMUTATIVE:
+            return method(self, other)
+        if not isinstance(other, Tensor):
+            reverse = getattr(functional, f"r{op_name}", None)
+            if reverse is not None:
+                return reverse(self, other)
+            other = functional.number_as_tensor(other, self)
+        return method(other, self)
+
+    call.__name__, call.__qualname__ = name, f"Tensor.{name}"
+    return call
+
+
+def _hand_over_or_decline(name: str, args: tuple[Any, ...]) -> Any:
+    """The method's result by ``__torch_function__`` of an operand that is neither tensor nor number, if it has that."""
+    found = overloaded(args)
+    return hand_over(getattr(Tensor, name), found, args, {}) if found else NotImplemented
+
+
+_NUMBERS = frozenset((int, float, bool, complex))
+
+
+def as_operand(value: Any) -> Any:
+    """A number or tensor out of what stands beside a tensor in an expression; None if it is neither."""
+    if isinstance(value, Tensor) or value.__class__ in _NUMBERS:
+        return value
+    if isinstance(value, dispatch.Number):  # NumPy scalars, fractions
+        return value.item() if hasattr(value, "item") else value
+    if takes_over(type(value)):
+        return None
+    if hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__"):
+        return functional.as_tensor(value)
+    return None
