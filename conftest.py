@@ -1,8 +1,12 @@
-"""Examples in docstrings say `gc` for gradcore, as the documentation does."""
+"""Examples in docstrings say `gc` for gradcore, as the documentation does; the CPU is NumPy."""
 
+import os
 from typing import Any
 
 import pytest
+
+# Also where there are compiled kernels: tests/compiled has the tests of these.
+os.environ["GRADCORE_COMPILED"] = "0"
 
 import gradcore
 from gradcore import errors

@@ -79,8 +79,9 @@ KEEP_MEMORY: bool = _from_environment(Literal["1", "0"], "GRADCORE_KEEP_MEMORY")
 #: Whether threads that share work leave their caller's core to it: see `gradcore.backends.numpy.affinity`.
 PLACE_THREADS: bool = _from_environment(Literal["1", "0"], "GRADCORE_PLACE_THREADS") == "1"
 
-#: Whether compiled kernels are used: if they are built, never, or with a warning where they are not.
-COMPILED: str = _from_environment(Literal["auto", "0", "1"], "GRADCORE_COMPILED")
+#: Which compiled kernels are used: those built on this machine or else the package's (``1``: with a warning where there
+#: are neither), none, only those built on this machine, or only the package's.
+COMPILED: str = _from_environment(Literal["auto", "0", "1", "machine", "package"], "GRADCORE_COMPILED")
 
 _traceback: Traceback = _from_environment(Traceback, "GRADCORE_TRACEBACK")
 

@@ -10,9 +10,6 @@ from hypothesis import settings
 
 from tests import devices
 
-# The CPU is NumPy, also where compiled kernels were built: tests/compiled has the tests of these.
-os.environ["GRADCORE_COMPILED"] = "0"
-
 # For type checkers, or a program that says `import torch`: not modules of tests.
 collect_ignore = ["programs/character_model.py", "typing/results.py", "typing/usage.py"]
 

@@ -1,7 +1,7 @@
-"""Compiled kernels for the CPU: build them once with this machine's C++ compiler, and they are used from then on.
+"""Compiled kernels for the CPU: those of the package, and those that are built for this machine's own CPU.
 
-An extra that nothing needs: see :doc:`/compiled-kernels`. No compiler ever runs unless `build` is called, or
-``python -m gradcore.compiled`` is.
+See :doc:`/compiled-kernels`. No compiler runs but while gradcore is installed from its sources, or when `build` is
+called or ``python -m gradcore.compiled`` is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gradcore.backends.compiled import building, cache_folder, library, state, w
 from gradcore.backends.compiled.building import BuildError
 from gradcore.backends.registry import CPU
 
-__all__ = ["BuildError", "build", "is_used", "remove", "state"]
+__all__ = ["BuildError", "build", "build_variants", "is_used", "remove", "state"]
 
 
 def build(jobs: int | None = None) -> Path:
@@ -37,11 +37,37 @@ def build(jobs: int | None = None) -> Path:
     BuildError
         If there is no C++ compiler, or if it fails; the message says what was tried.
     """
+    return building.build(_loops(), jobs or os.cpu_count() or 1)
+
+
+def build_variants(jobs: int | None = None) -> list[Path]:
+    """Compile the kernels into the package, for each instruction set of this architecture.
+
+    Installing gradcore from its sources does this. Libraries that are up to date are left as they are.
+
+    Parameters
+    ----------
+    jobs : int, optional
+        Number of compilers that run at a time; by default the number of cores.
+
+    Returns
+    -------
+    list of Path
+        The libraries.
+
+    Raises
+    ------
+    BuildError
+        If there is no C++ compiler, or if it fails; the message says what was tried.
+    """
+    return building.build_variants(_loops(), jobs or os.cpu_count() or 1)
+
+
+def _loops() -> list[str]:
     from gradcore.compiled.programs import sources
 
     found = sources()
-    jobs = jobs or os.cpu_count() or 1
-    return building.build([found[name] for name in sorted(found)], jobs)
+    return [found[name] for name in sorted(found)]
 
 
 def is_used() -> bool:
@@ -50,7 +76,7 @@ def is_used() -> bool:
     Returns
     -------
     bool
-        True if they were built when gradcore was imported, and not switched off by ``GRADCORE_COMPILED=0``.
+        True if there were any when gradcore was imported, and not switched off by ``GRADCORE_COMPILED=0``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``python -m gradcore.compiled``: build compiled kernels for the CPU; ``status`` and ``remove`` them."""
+"""``python -m gradcore.compiled``: build compiled kernels for this CPU, or the package's; their status; remove them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from gradcore import compiled
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line says; 1 if the kernels could not be built."""
     parser = argparse.ArgumentParser(prog="python -m gradcore.compiled", description="Compiled kernels for the CPU.")
-    parser.add_argument("command", choices=["build", "status", "remove"], nargs="?", default="build")
+    parser.add_argument("command", choices=["build", "variants", "status", "remove"], nargs="?", default="build")
     parser.add_argument("--jobs", type=int, help="how many compilers run at a time (default: one for each core)")
     options = parser.parse_args(arguments)
-    if options.command == "build":
+    if options.command in ("build", "variants"):
         start = time.perf_counter()
         try:
-            path = compiled.build(options.jobs)
+            variants = options.command == "variants"
+            paths = compiled.build_variants(options.jobs) if variants else [compiled.build(options.jobs)]
         except compiled.BuildError as error:
             print(error, file=sys.stderr)
             return 1
-        print(f"Built in {time.perf_counter() - start:.0f} s: {path}")
+        print(f"Built in {time.perf_counter() - start:.0f} s: {', '.join(map(str, paths))}")
     elif options.command == "remove":
         print(f"Removed: {compiled.remove()}")
     else:

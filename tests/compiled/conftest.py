@@ -18,7 +18,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def python(cache: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run Python with that folder of libraries."""
-    variables = {**os.environ, "GRADCORE_CACHE": str(cache), "GRADCORE_COMPILED": "auto", **environment}
+    variables = {**os.environ, "GRADCORE_CACHE": str(cache), "GRADCORE_COMPILED": "machine", **environment}
     return subprocess.run(
         [sys.executable, *arguments], env=variables, capture_output=True, text=True, check=False, timeout=300
     )

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numpy._core._multiarray_umath import __cpu_features__
 
 import gradcore
 from gradcore.backends.compiled.library import HERE as SOURCES
-from tests.compiled.conftest import Run
+from gradcore.backends.compiled.variants import Variant, of_machine
+from tests.compiled.conftest import Run, python
 
+PACKAGE = Path(gradcore.__file__).parent
 USED = "import gradcore; from gradcore import compiled; print(compiled.is_used())"
 WORKS = (
     "import gradcore as gc; x = gc.linspace(-1, 1, 100000, requires_grad=True);"
@@ -55,15 +58,22 @@ def test_importing_does_not_import_what_is_not_needed(tmp_path: Path, run: Run) 
     assert run(tmp_path / "cache", "-c", code).stdout.strip() == "[]"
 
 
-def test_asking_for_what_is_not_built_warns(tmp_path: Path, run: Run) -> None:
-    done = run(tmp_path, "-c", USED, GRADCORE_COMPILED="1")
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder with a copy of the package that has no libraries."""
+    shutil.copytree(PACKAGE, tmp_path / "site" / "gradcore", ignore=shutil.ignore_patterns("variants", "__pycache__"))
+    return tmp_path / "site"
+
+
+def test_asking_for_what_is_not_built_warns(tmp_path: Path, package: Path, run: Run) -> None:
+    done = run(tmp_path / "cache", "-c", USED, GRADCORE_COMPILED="1", PYTHONPATH=str(package), PYTHONSAFEPATH="1")
     assert done.stdout.strip() == "False"
     assert "GRADCORE_COMPILED is 1, but compiled kernels are not built" in done.stderr
 
 
 def test_an_unknown_switch_is_refused(tmp_path: Path, run: Run) -> None:
     done = run(tmp_path, "-c", USED, GRADCORE_COMPILED="perhaps")
-    assert "GRADCORE_COMPILED must be one of 'auto', '0', '1', but got 'perhaps'" in done.stderr
+    assert "GRADCORE_COMPILED must be one of 'auto', '0', '1', 'machine', 'package', but got 'perhaps'" in done.stderr
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
@@ -310,3 +320,42 @@ def test_what_a_killed_build_left_goes_and_no_more(endless: Any, tmp_path: Path,
     running.wait()
     assert "Removed: 0" in run(tmp_path / "cache", "-m", "gradcore.compiled", "remove").stdout
     assert not list((tmp_path / "cache").iterdir())
+
+
+@pytest.fixture(scope="session")
+def packaged(tmp_path_factory: pytest.TempPathFactory, built: tuple[Path, str]) -> Path:
+    """A folder with the package as it is installed where there is a compiler."""
+    site = tmp_path_factory.mktemp("site")
+    shutil.copytree(PACKAGE, site / "gradcore", ignore=shutil.ignore_patterns("__pycache__", "reason.txt"))
+    done = python(site, "-m", "gradcore.compiled", "variants", PYTHONPATH=str(site), PYTHONSAFEPATH="1")
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+@pytest.mark.parametrize("variant", of_machine(), ids=lambda variant: variant.name)
+def test_the_package_carries_every_instruction_set(packaged: Path, tmp_path: Path, run: Run, variant: Variant) -> None:
+    """The best that the CPU runs is loaded, and gives what NumPy gives."""
+    if not all(__cpu_features__.get(name) for name in variant.features):
+        pytest.skip(f"this CPU does not run {variant.name}")
+    better = of_machine()[: of_machine().index(variant)]
+    lacks = {name for each in better for name in each.features} - {*variant.features}
+    code = (
+        "from numpy._core._multiarray_umath import __cpu_features__ as features;"
+        f"features.update(dict.fromkeys({lacks!r}, False)); {USED};"
+        f"from gradcore.backends.compiled import library; print(library.packaged().name); {WORKS}"
+    )
+    environment = {"PYTHONPATH": str(packaged), "PYTHONSAFEPATH": "1", "GRADCORE_COMPILED": "package"}
+    used, name, gradient = run(tmp_path, "-W", "error", "-c", code, **environment).stdout.split()
+    assert (used, name.partition("-")[0], gradient) == ("True", variant.name, "50000")
+
+
+def test_an_outdated_library_of_the_package_is_not_loaded(packaged: Path, tmp_path: Path, run: Run) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(packaged, site)
+    with (site / "gradcore/__init__.py").open("a") as file:
+        file.write("# another version\n")
+    environment = {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1", "GRADCORE_COMPILED": "auto"}
+    done = run(tmp_path / "cache", "-W", "error", "-c", USED, **environment)
+    assert (done.stdout.strip(), done.stderr) == ("False", "")
+    status = run(tmp_path / "cache", "-m", "gradcore.compiled", "status", **environment).stdout
+    assert "built for another version of gradcore" in status

@@ -1,7 +1,8 @@
-"""Kernels compiled on this machine by its own C++ compiler, in the place of some of NumPy's: an extra.
+"""Compiled kernels that replace some of NumPy's on the CPU.
 
-They are built only when a user asks for it (`gradcore.compiled`), and used from then on. NumPy's kernels remain the
-reference, and compute whatever has no compiled kernel: other dtypes, other layouts, small arrays.
+The package carries them where its installation could compile them, for several instruction sets; a user can build them
+for this machine's own (`gradcore.compiled`). NumPy's kernels remain the reference, and compute whatever has no compiled
+kernel: other dtypes, other layouts, small arrays.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from gradcore import config
 
 __all__ = ["COMMAND", "cache_folder", "connect", "state"]
 
-#: What builds them.
+#: Builds them for this machine's CPU.
 COMMAND = "python -m gradcore.compiled"
+_VARIANTS = os.path.join(os.path.dirname(__file__), "variants")
 
 
 def cache_folder() -> str | None:
@@ -40,18 +42,28 @@ def connect() -> Any:
     """The CPU's backend with compiled kernels; None if they are switched off or not built."""
     if config.COMPILED == "0":
         return None
-    folder = cache_folder()
-    if folder is not None and os.path.isdir(folder):  # who never built anything pays for no more than this
-        from gradcore.backends.compiled.library import load
+    library = _library()
+    if library is not None:
+        from gradcore.backends.compiled.backend import CompiledBackend
 
-        library = load()
-        if library is not None:
-            from gradcore.backends.compiled.backend import CompiledBackend
-
-            return CompiledBackend(library)
+        return CompiledBackend(library)
     if config.COMPILED == "1":
         warnings.warn(f"GRADCORE_COMPILED is 1, but compiled kernels are {state()}", RuntimeWarning, stacklevel=2)
     return None
+
+
+def _library() -> Any:
+    """The library of this machine, or the package's; folders that are not there cost no import."""
+    folder, found = cache_folder(), None
+    if config.COMPILED != "package" and folder is not None and os.path.isdir(folder):
+        from gradcore.backends.compiled.library import load
+
+        found = load()
+    if found is None and config.COMPILED != "machine" and os.path.isdir(_VARIANTS):
+        from gradcore.backends.compiled.library import load_packaged
+
+        found = load_packaged()
+    return found
 
 
 def state() -> str:
@@ -68,13 +80,19 @@ def state() -> str:
     >>> print("Compiled kernels are", compiled.state())
     Compiled kernels are ...
     """
-    from gradcore.backends.compiled.library import find, libraries
+    from gradcore.backends.compiled.library import find, libraries, packaged
+    from gradcore.backends.compiled.variants import FOLDER, REASON
 
-    path = find()
+    path = None if config.COMPILED == "package" else find()
+    if path is None and config.COMPILED != "machine":
+        path = packaged()
     if path is not None:
         return "switched off (GRADCORE_COMPILED=0)" if config.COMPILED == "0" else f"built: {path}"
-    if libraries():
+    outdated = config.COMPILED != "machine" and any(FOLDER.glob("*.so"))
+    if libraries() or outdated:
         return f"built for another version of gradcore, or another CPU; to build them for these: {COMMAND}"
     if cache_folder() is None:
         return "not built, as there is no absolute folder for them; name one by GRADCORE_CACHE"
+    if config.COMPILED != "machine" and REASON.exists():
+        return f"not built with the package: {REASON.read_text(encoding='utf-8').strip()} To build them: {COMMAND}"
     return f"not built; to build them: {COMMAND}"

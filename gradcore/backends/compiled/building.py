@@ -1,4 +1,4 @@
-"""How the compiled library is made: sources written by hand, and generated loops beside them."""
+"""Compilation of the library: sources written by hand, and generated loops beside them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from gradcore.backends.compiled import cache_folder
-from gradcore.backends.compiled.library import FLAGS, HERE, libraries, name_of
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, libraries, name_of, variant_name
+from gradcore.backends.compiled.variants import FOLDER, of_machine
 from gradcore.backends.compiled.workplaces import workplace
 
-__all__ = ["SOURCES", "BuildError", "build", "find_compiler"]
+__all__ = ["SOURCES", "BuildError", "build", "build_variants", "find_compiler"]
 
 #: The sources written by hand, with options of their own.
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -36,6 +38,8 @@ def find_compiler() -> str:
     BuildError
         If there is none.
     """
+    if os.name != "posix":
+        raise BuildError("Compiled kernels are for Linux and macOS.")
     chosen = os.environ.get("CXX")
     for name in (chosen,) if chosen else ("c++", "g++", "clang++"):
         path = shutil.which(name)
@@ -47,7 +51,7 @@ def find_compiler() -> str:
 
 
 def build(loops: Iterable[str], parts: int) -> Path:
-    """Compile the sources and generated loops.
+    """Compile the sources and generated loops for this machine's CPU, into the user's folder.
 
     Parameters
     ----------
@@ -66,8 +70,6 @@ def build(loops: Iterable[str], parts: int) -> Path:
     BuildError
         If there is no compiler, or if it fails.
     """
-    if os.name != "posix":
-        raise BuildError("Compiled kernels are for Linux and macOS.")
     compiler, kept_in = find_compiler(), cache_folder()
     if kept_in is None:
         raise BuildError("There is no place for the library. Name an absolute folder by GRADCORE_CACHE.")
@@ -78,27 +80,73 @@ def build(loops: Iterable[str], parts: int) -> Path:
             folder = stack.enter_context(workplace(cache))
         except OSError as error:
             raise BuildError(f"There is no place for the library: {error}. Name a folder by GRADCORE_CACHE.") from None
-        pieces = list(loops)
-        sources = [HERE / name for name in SOURCES]
-        for i in range(parts):
-            path = folder / f"loops{i}.cpp"
-            path.write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *pieces[i::parts], "}", ""]))
-            sources.append(path)
-        objects = [str(folder / f"{source.stem}.o") for source in sources]
-        commands = [
-            [compiler, *FLAGS, *SOURCES.get(source.name, ()), f"-I{HERE}", "-c", str(source), "-o", compiled]
-            for source, compiled in zip(sources, objects, strict=True)
-        ]
-        _run_all(commands, parts)
-        library = folder / "library.so"
-        _run_all([[compiler, "-shared", *objects, "-o", str(library)]], 1)
-        library.chmod(0o755)  # a library that others may write to is not loaded
+        (library,) = _compile(compiler, folder, loops, parts, {"library": NATIVE})
         old, target = libraries(), cache / name_of(library.read_bytes())
         os.replace(library, target)
     for path in old:
         if path != target:
             path.unlink(missing_ok=True)
     return target
+
+
+def build_variants(loops: Iterable[str], parts: int, folder: Path = FOLDER) -> list[Path]:
+    """Compile one library for each instruction set of this architecture, into the package or another folder.
+
+    Parameters
+    ----------
+    loops : iterable of str
+        Sources of loops.
+    parts : int
+        How many compilers run at a time.
+    folder : Path
+        Where the libraries are put; others in it are deleted.
+
+    Returns
+    -------
+    list of Path
+        The libraries. Those that are there already are not compiled again.
+
+    Raises
+    ------
+    BuildError
+        If there is no compiler, or if it fails.
+    """
+    variants = {variant_name(variant): variant.flags for variant in of_machine()}
+    folder.mkdir(exist_ok=True)
+    missing = {name: flags for name, flags in variants.items() if not (folder / name).exists()}
+    if missing:
+        compiler = find_compiler()
+        with tempfile.TemporaryDirectory() as temporary:
+            for library in _compile(compiler, Path(temporary), loops, parts, missing):
+                copied = shutil.copy2(library, folder / f"{library.name}.new")
+                os.replace(copied, folder / library.name)
+    for path in folder.iterdir():
+        if path.name not in variants:
+            path.unlink()
+    return [folder / name for name in variants]
+
+
+def _compile(
+    compiler: str, folder: Path, loops: Iterable[str], parts: int, variants: dict[str, tuple[str, ...]]
+) -> list[Path]:
+    """Compile the libraries of these names, with these further options, in a folder."""
+    pieces = list(loops)
+    sources = [HERE / name for name in SOURCES]
+    for i in range(parts):
+        path = folder / f"loops{i}.cpp"
+        path.write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *pieces[i::parts], "}", ""]))
+        sources.append(path)
+    objects = {name: [str(folder / f"{name}-{source.stem}.o") for source in sources] for name in variants}
+    compiling = [
+        [compiler, *FLAGS, *flags, *SOURCES.get(source.name, ()), f"-I{HERE}", "-c", str(source), "-o", compiled]
+        for name, flags in variants.items()
+        for source, compiled in zip(sources, objects[name], strict=True)
+    ]
+    _run_all(compiling, parts)
+    _run_all([[compiler, "-shared", *objects[name], "-o", str(folder / name)] for name in variants], parts)
+    for name in variants:
+        (folder / name).chmod(0o755)  # a library that others may write to is not loaded
+    return [folder / name for name in variants]
 
 
 def _run_all(commands: list[list[str]], parts: int) -> None:

@@ -1,10 +1,13 @@
 """The compiled library: where it is kept, and how it is loaded.
 
-Its name holds three digests. The first is of the environment that built it; those of others, which may have another
-version of gradcore, are left alone. The second is of what it is made of: gradcore's version, the files of this folder,
-the compiler's options and the CPU. After an update, or on another machine, it is another, and the kernels of NumPy take
-over. The third is of the library itself, so that one that is damaged is not loaded. None of them is a secret: what
-another user could have put there is not loaded either.
+The package has one for each instruction set (`gradcore.backends.compiled.variants`). One that was built on this machine
+for its CPU is in a folder of the user, and comes first.
+
+The name of the latter holds three digests. The first is of the environment that built it; those of others, which may
+have another version of gradcore, are left alone. The second is of what it is made of: gradcore's version, the files of
+this folder, the compiler's options and the CPU. After an update, or on another machine, it is another. The third is of
+the library itself, so that one that is damaged is not loaded. None of them is a secret: what another user could have
+put there is not loaded either.
 """
 
 from __future__ import annotations
@@ -24,16 +27,31 @@ import numpy as np
 
 from gradcore import config
 from gradcore.backends.compiled import COMMAND, cache_folder
+from gradcore.backends.compiled.variants import FOLDER, Variant, chosen
 
-__all__ = ["FLAGS", "HERE", "find", "libraries", "load", "name_of", "opened"]
+__all__ = [
+    "FLAGS",
+    "HERE",
+    "NATIVE",
+    "find",
+    "libraries",
+    "load",
+    "load_packaged",
+    "name_of",
+    "opened",
+    "packaged",
+    "variant_name",
+]
 
 HERE = Path(__file__).parent
 
 #: Results are those of IEEE arithmetic in the order that is written; only sums say that theirs may change.
 FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
-    "-fopenmp-simd", "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",
+    "-fopenmp-simd",
 )  # fmt: skip
+#: For the CPU of this machine.
+NATIVE = ("-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",)
 
 #: One function of each source.
 FUNCTIONS = (
@@ -66,9 +84,9 @@ def _environment() -> str:
 
 
 @functools.cache
-def _made_of() -> str:
-    """The digest of what the library for this version, these options and this CPU is made of."""
-    digest = hashlib.sha256(repr((FLAGS, _processor())).encode())
+def _made_of(variant: Variant | None = None) -> str:
+    """The digest of gradcore's version, the sources, and the options: of a variant, or for this machine's CPU."""
+    digest = hashlib.sha256(repr((FLAGS, variant or (NATIVE, _processor()))).encode())
     package = HERE.parents[1] / "__init__.py"  # with the version
     for path in sorted([*HERE.glob("*.py"), *HERE.glob("*.cpp"), *HERE.glob("*.h"), package]):
         digest.update(path.read_bytes())
@@ -84,6 +102,11 @@ def name_of(content: bytes) -> str:
     return f"compiled-{_environment()}-{_made_of()}-{_digest(content)}.so"
 
 
+def variant_name(variant: Variant) -> str:
+    """The name of the package's library for an instruction set."""
+    return f"{variant.name}-{_made_of(variant)}.so"
+
+
 def libraries(of_all: bool = False) -> list[Path]:
     """The libraries that this environment has built, or all environments have, for whatever version and CPU."""
     folder = cache_folder()
@@ -93,32 +116,60 @@ def libraries(of_all: bool = False) -> list[Path]:
 
 
 def find() -> Path | None:
-    """The library for this version, these options and this CPU; None if it was not built."""
+    """The library that was built on this machine for this version and this CPU; None if it was not built."""
     return next((path for path in libraries() if path.name.split("-")[2] == _made_of()), None)
+
+
+def packaged() -> Path | None:
+    """The package's library for this CPU; None if the package has none."""
+    variant = chosen()
+    path = FOLDER / variant_name(variant) if variant is not None else None
+    return path if path is not None and path.exists() else None
 
 
 # -- using it -----------------------------------------------------------------------------------------------------
 
 
 def load() -> ctypes.CDLL | None:
-    """The library, if it was built for this version and this CPU; says so where one is there that cannot be used."""
+    """The library that was built on this machine, if it fits this version and CPU; warns if there is an unfit one."""
     path = find()
     if path is None:
         if libraries():
             _warn(f"are built for another version of gradcore, or another CPU. To build them anew: {COMMAND}")
         return None
     try:
-        problem = _distrust(path.parent) or _distrust(path) or "the file is damaged"
-        if problem == "the file is damaged" and _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
-            library = opened(path)
-            missing = [name for name in FUNCTIONS if not hasattr(library, name)]
-            if not missing:
-                return library
-            problem = f"it lacks the function {missing[0]}"
+        problem = _distrust(path.parent) or _distrust(path)
+        if problem is None and _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
+            return _complete(path)
     except OSError as error:
         problem = str(error)
-    _warn(f"cannot be loaded: {problem}. To build them anew: {COMMAND}")
+    _warn(f"cannot be loaded: {problem or 'the file is damaged'}. To build them anew: {COMMAND}")
     return None
+
+
+def load_packaged() -> ctypes.CDLL | None:
+    """The package's library for this CPU, if there is one; warns if it cannot be loaded."""
+    path = packaged()
+    try:
+        return None if path is None else _complete(path)
+    except OSError as error:
+        _warn(f"of the package cannot be loaded: {error}. To install them anew: pip install --force-reinstall")
+        return None
+
+
+def _complete(path: Path) -> ctypes.CDLL:
+    """A library with all of its functions.
+
+    Raises
+    ------
+    OSError
+        If it lacks one, or cannot be opened.
+    """
+    library = opened(path)
+    for name in FUNCTIONS:
+        if not hasattr(library, name):
+            raise OSError(f"it lacks the function {name}")
+    return library
 
 
 def _distrust(path: Path) -> str | None:

@@ -1,0 +1,62 @@
+"""Instruction sets for which a wheel carries the compiled library, and the choice among them when it is loaded."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["FOLDER", "REASON", "VARIANTS", "Variant", "chosen", "of_machine"]
+
+#: The libraries of the package, named by variant and by the digest of what they are made of.
+FOLDER = Path(__file__).parent / "variants"
+#: Says why there are none, if the installation could not build them.
+REASON = FOLDER / "reason.txt"
+
+
+class Variant(NamedTuple):
+    """Compiler options for an instruction set.
+
+    Attributes
+    ----------
+    name : str
+        Its name, a part of the library's.
+    machines : tuple of str
+        Architectures, as `platform.machine` spells them.
+    flags : tuple of str
+        Options of GCC and Clang.
+    features : tuple of str
+        The CPU features that it needs, in NumPy's words.
+    """
+
+    name: str
+    machines: tuple[str, ...]
+    flags: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+_X86, _ARM = ("x86_64", "amd64", "AMD64"), ("aarch64", "arm64")
+_AVX2 = ("-mavx2", "-mfma", "-mf16c")
+_AVX512 = ("-mavx512f", "-mavx512cd", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512")
+
+#: The best first.
+VARIANTS = (
+    Variant("avx512", _X86, (*_AVX2, *_AVX512), ("AVX512_SKX", "AVX2", "FMA3", "F16C")),
+    Variant("avx2", _X86, _AVX2, ("AVX2", "FMA3", "F16C")),
+    Variant("baseline", _X86, ("-msse4.2", "-mpopcnt"), ("SSE42", "POPCNT")),
+    Variant("neon", _ARM, (), ()),
+)
+
+
+def of_machine() -> list[Variant]:
+    """The variants of this architecture."""
+    return [variant for variant in VARIANTS if platform.machine() in variant.machines]
+
+
+def chosen() -> Variant | None:
+    """The best variant that this CPU runs; ``NPY_DISABLE_CPU_FEATURES`` takes features away, as it does for NumPy."""
+    umath: Any = sys.modules.get("numpy._core._multiarray_umath")
+    features = getattr(umath, "__cpu_features__", {})
+    fitting = (variant for variant in of_machine() if all(features.get(name) for name in variant.features))
+    return next(fitting, None)
