@@ -94,7 +94,7 @@ class GradCore(TensorLibrary):
 
 
 class GradCoreCompiled(GradCore):
-    """gradcore with compiled kernels, if they were built: ``python -m gradcore.compiled``."""
+    """gradcore with compiled kernels: this machine's, or the package's."""
 
     name, devices = "gradcore-compiled", ("cpu",)
     environment: ClassVar = {"GRADCORE_COMPILED": "auto"}
