@@ -105,8 +105,8 @@ def _steps_of(cls: Any, options: dict[str, Any]) -> Iterator[Any]:
     """The first two steps of an optimiser, of which the first may differ."""
     optimizer = cls([ones(1, requires_grad=True)], **options)
     (group,) = optimizer.param_groups
-    states, numbers = len(optimizer.arrays(group)), optimizer.numbers(group)
-    for settings in [optimizer.settings(HOST, group, numbers) for _ in range(2)]:
+    states, scalars = len(optimizer.tensor_state(group)), optimizer.scalar_state(group)
+    for settings in [optimizer.hyperparameters(HOST, group, scalars) for _ in range(2)]:
         for dtype in _DTYPES:
             found = step_loop(cls.formula, dtype, states, settings, Backend.bodies)
             if found is not None:

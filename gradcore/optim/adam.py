@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore.optim.checks import check_betas, check_lr, check_not_negative
-from gradcore.optim.elementwise import ElementwiseOptimizer
+from gradcore.optim.elementwise import ElementwiseOptimizer, effective_grad
 from gradcore.optim.optimizer import ParamsT
+from gradcore.optim.options import Option, arguments, checked, with_options
 from gradcore.tensor import Tensor
 
 __all__ = ["Adam", "AdamW"]
@@ -24,19 +24,16 @@ def adam(
     step_size: float,
     eps: float,
     weight_decay: float,
-    shrink: float | None,
+    decay_factor: float | None,
     maximize: bool,
 ) -> None:
-    """A step along the mean gradient `m` over the root of the mean squared gradient `v` (or of its maximum).
+    """Adam with first moment `m`, second moment `v` and, for AMSGrad, the `largest` second moment so far.
 
-    The corrections of both means are in `step_size` and `eps`; `shrink` is what decoupled weight decay leaves.
+    `step_size` and `eps` contain the bias corrections; `decay_factor` is that of decoupled weight decay.
     """
-    if maximize:
-        g = -g
-    if weight_decay != 0:
-        g = g + p * weight_decay
-    if shrink is not None:
-        p *= shrink
+    g = effective_grad(p, g, weight_decay, maximize)
+    if decay_factor is not None:
+        p *= decay_factor
     m += (g - m) * (1 - beta1)
     v *= beta2
     v += g * g * (1 - beta2)
@@ -45,40 +42,12 @@ def adam(
     p -= m / (F.sqrt(v) + eps) * step_size
 
 
+@with_options(
+    "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused",
+    amsgrad=Option("Divide by the largest second moment so far (AMSGrad)."),
+)
 class Adam(ElementwiseOptimizer):
-    """Steps of about `lr` for each element, whatever the size of its gradients.
-
-    Parameters
-    ----------
-    params : iterable
-        Tensors, pairs of a name and a tensor, or dicts that are groups.
-    lr : float or Tensor
-        The learning rate.
-    betas : tuple of float
-        How slowly the mean of the gradients and the mean of their squares change.
-    eps : float
-        Added to the denominator.
-    weight_decay : float
-        Adds so much of the parameter to its gradient.
-    amsgrad : bool
-        Divide by the largest mean of squares so far.
-    foreach : bool, optional
-        Accepted and kept as PyTorch's; the step is the same.
-    fused : bool, optional
-        Let a `GradScaler` leave it to the step to divide gradients, and on CUDA to the device to leave out a step.
-    capturable : bool
-        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
-    maximize : bool
-        Step up the gradient.
-    differentiable : bool
-        Record the step, so that gradients flow through it.
-    decoupled_weight_decay : bool
-        Shrink the parameter instead of adding to its gradient, as `AdamW`.
-
-    Raises
-    ------
-    ValueError
-        If an option is out of its range.
+    """Adam: steps along the first moment of the gradients over the root of the second.
 
     Examples
     --------
@@ -109,49 +78,33 @@ class Adam(ElementwiseOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        options = checked(locals())
         for name, option in (("lr", lr), ("betas[0]", betas[0]), ("betas[1]", betas[1])):
             if isinstance(option, Tensor) and foreach and not capturable:
                 raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
-        check_lr(lr)
-        check_not_negative("epsilon value", eps)
-        check_betas(betas)
-        check_not_negative("weight_decay value", weight_decay)
         if isinstance(betas[0], float) != isinstance(betas[1], float):
             raise ValueError("betas must be either both floats or both Tensors")
-        defaults = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-            "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
-            "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, options)
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, float]:
+    def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
         names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
         return dict.fromkeys(names if group["amsgrad"] else names[:2], 0.0)
 
-    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
-        numbers["step"] += 1
+    def hyperparameters(self, F: Any, group: dict[str, Any], scalars: dict[str, Any]) -> dict[str, Any]:
+        scalars["step"] += 1
         (beta1, beta2), lr, decay = group["betas"], group["lr"], group["weight_decay"]
         decoupled = group["decoupled_weight_decay"]
-        correction = (1 - beta2 ** numbers["step"]) ** 0.5
+        correction = (1 - beta2 ** scalars["step"]) ** 0.5
         return {
-            "beta1": beta1, "beta2": beta2, "step_size": lr * correction / (1 - beta1 ** numbers["step"]),
+            "beta1": beta1, "beta2": beta2, "step_size": lr * correction / (1 - beta1 ** scalars["step"]),
             "eps": group["eps"] * correction, "weight_decay": 0 if decoupled else decay,
-            "shrink": 1 - lr * decay if decoupled and decay != 0 else None, "maximize": group["maximize"],
+            "decay_factor": 1 - lr * decay if decoupled and decay != 0 else None, "maximize": group["maximize"],
         }  # fmt: skip
 
 
+@with_options()
 class AdamW(Adam):
-    """`Adam` with weight decay that shrinks the parameters, apart from their gradients.
-
-    Parameters
-    ----------
-    params : iterable
-        Tensors, pairs of a name and a tensor, or dicts that are groups.
-    lr, betas, eps, amsgrad, maximize, foreach, capturable, differentiable, fused
-        As for `Adam`.
-    weight_decay : float
-        Every step multiplies the parameters by ``1 - lr * weight_decay``.
+    """`Adam` with decoupled weight decay: each step multiplies the parameters by ``1 - lr * weight_decay``.
 
     Examples
     --------
@@ -179,10 +132,7 @@ class AdamW(Adam):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
-            differentiable=differentiable, fused=fused, decoupled_weight_decay=True,
-        )  # fmt: skip
+        super().__init__(**arguments(locals()), decoupled_weight_decay=True)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -1,12 +1,12 @@
-"""Adagrad, RMSprop and Adadelta: step sizes from the squares of past gradients."""
+"""Adagrad, RMSprop and Adadelta: step sizes adapted to the squares of past gradients."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gradcore.optim.checks import check_lr, check_not_negative
-from gradcore.optim.elementwise import ElementwiseOptimizer
+from gradcore.optim.elementwise import ElementwiseOptimizer, effective_grad
 from gradcore.optim.optimizer import ParamsT
+from gradcore.optim.options import Option, checked, non_negative, with_options
 from gradcore.tensor import Tensor
 
 __all__ = ["Adadelta", "Adagrad", "RMSprop"]
@@ -15,11 +15,8 @@ __all__ = ["Adadelta", "Adagrad", "RMSprop"]
 def adagrad(
     F: Any, p: Any, g: Any, total: Any, *, step_size: float, eps: float, weight_decay: float, maximize: bool
 ) -> None:
-    """A step along the gradient over the root of the sum of all squares."""
-    if maximize:
-        g = -g
-    if weight_decay != 0:
-        g = g + p * weight_decay
+    """Gradient descent with the gradient divided by the root of the sum of all squared gradients."""
+    g = effective_grad(p, g, weight_decay, maximize)
     total += g * g
     p -= g / (F.sqrt(total) + eps) * step_size
 
@@ -38,11 +35,8 @@ def rmsprop(
     centered: bool,
     maximize: bool,
 ) -> None:
-    """A step along the gradient over the root of the mean square; `rest` is the momentum, and the mean gradient."""
-    if maximize:
-        g = -g
-    if weight_decay != 0:
-        g = g + p * weight_decay
+    """Gradient descent with the gradient over its root mean square; `rest` are momentum buffer and first moment."""
+    g = effective_grad(p, g, weight_decay, maximize)
     square *= alpha
     square += g * g * (1 - alpha)
     variance = square
@@ -72,11 +66,8 @@ def adadelta(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """A step along the gradient in units of the mean past step."""
-    if maximize:
-        g = -g
-    if weight_decay != 0:
-        g = g + p * weight_decay
+    """Gradient descent with the gradient scaled to the root mean square of past updates."""
+    g = effective_grad(p, g, weight_decay, maximize)
     square *= rho
     square += g * g * (1 - rho)
     delta = F.sqrt(delta_square + eps) / F.sqrt(square + eps) * g
@@ -85,36 +76,15 @@ def adadelta(
     p -= delta * lr
 
 
+@with_options(
+    "lr lr_decay eps weight_decay initial_accumulator_value",
+    lr_decay=Option("Learning-rate decay coefficient.", non_negative("lr_decay value")),
+    initial_accumulator_value=Option(
+        "Initial sum of squared gradients.", non_negative("initial_accumulator_value value")
+    ),
+)
 class Adagrad(ElementwiseOptimizer):
-    """Steps that get smaller with the sum of all squared gradients.
-
-    Parameters
-    ----------
-    params : iterable
-        Tensors, pairs of a name and a tensor, or dicts that are groups.
-    lr : float or Tensor
-        The learning rate.
-    lr_decay : float
-        How fast the learning rate falls with the number of steps.
-    weight_decay : float
-        Adds so much of the parameter to its gradient.
-    initial_accumulator_value : float
-        Where the sum of squares starts.
-    eps : float
-        Added to the denominator.
-    foreach : bool, optional
-        Accepted and kept as PyTorch's; the step is the same.
-    fused : bool, optional
-        Let a `GradScaler` leave it to the step to divide gradients, and on CUDA to the device to leave out a step.
-    maximize : bool
-        Step up the gradient.
-    differentiable : bool
-        Record the step, so that gradients flow through it.
-
-    Raises
-    ------
-    ValueError
-        If an option is out of its range.
+    """Adagrad: gradients divided by the root of the sum of all squared gradients.
 
     Examples
     --------
@@ -143,61 +113,25 @@ class Adagrad(ElementwiseOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_lr(lr)
-        check_not_negative("lr_decay value", lr_decay)
-        check_not_negative("weight_decay value", weight_decay)
-        check_not_negative("initial_accumulator_value value", initial_accumulator_value)
-        check_not_negative("epsilon value", eps)
-        defaults = {
-            "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize,
-            "differentiable": differentiable, "fused": fused,
-        }  # fmt: skip
-        super().__init__(params, defaults)
-        for group in self.param_groups:  # here, unlike elsewhere, states are there before the first step
+        super().__init__(params, checked(locals()))
+        for group in self.param_groups:  # unlike others, it has its state before the first step
             self._plan(group, group["params"])
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, float]:
+    def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"sum": self.defaults["initial_accumulator_value"]}
 
-    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
-        numbers["step"] += 1
-        step_size = group["lr"] / (1 + (numbers["step"] - 1) * group["lr_decay"])
-        return {"step_size": step_size, **{name: group[name] for name in ("eps", "weight_decay", "maximize")}}
+    def hyperparameters(self, F: Any, group: dict[str, Any], scalars: dict[str, Any]) -> dict[str, Any]:
+        options = super().hyperparameters(F, group, scalars)
+        return {**options, "step_size": group["lr"] / (1 + (scalars["step"] - 1) * group["lr_decay"])}
 
 
+@with_options(
+    "lr momentum alpha eps centered weight_decay",
+    alpha=Option("Decay rate of the second moment estimate.", non_negative("alpha value")),
+    centered=Option("Divide by the standard deviation of the gradients instead of their root mean square."),
+)
 class RMSprop(ElementwiseOptimizer):
-    """Steps along the gradient over the root of its mean square.
-
-    Parameters
-    ----------
-    params : iterable
-        Tensors, pairs of a name and a tensor, or dicts that are groups.
-    lr : float or Tensor
-        The learning rate.
-    alpha : float
-        How slowly the mean square changes.
-    eps : float
-        Added to the denominator.
-    weight_decay : float
-        Adds so much of the parameter to its gradient.
-    momentum : float
-        How much of the last steps' direction is kept.
-    centered : bool
-        Divide by the standard deviation instead of the root of the mean square.
-    foreach : bool, optional
-        Accepted and kept as PyTorch's; the step is the same.
-    capturable : bool
-        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
-    maximize : bool
-        Step up the gradient.
-    differentiable : bool
-        Record the step, so that gradients flow through it.
-
-    Raises
-    ------
-    ValueError
-        If an option is out of its range.
+    """RMSprop: gradients divided by the root of a running mean of their squares.
 
     Examples
     --------
@@ -226,56 +160,24 @@ class RMSprop(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check_not_negative("epsilon value", eps)
-        check_not_negative("momentum value", momentum)
-        check_not_negative("weight_decay value", weight_decay)
-        check_not_negative("alpha value", alpha)
-        defaults = {
-            "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
-            "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,
-            "differentiable": differentiable,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, float]:
+    def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
         used = {"square_avg": True, "momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
         return {name: 0.0 for name, use in used.items() if use}
 
-    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
-        numbers["step"] += 1
-        names = ("lr", "alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
-        return {name: group[name] for name in names}
+
+def _check_rho(rho: float) -> None:
+    if not 0.0 <= rho <= 1.0:
+        raise ValueError(f"Invalid rho value: {rho}")
 
 
+@with_options(
+    "lr rho eps weight_decay maximize capturable foreach",
+    rho=Option("Decay rate of the running averages of squared gradients and squared updates.", _check_rho),
+)
 class Adadelta(ElementwiseOptimizer):
-    """Steps whose size follows from that of past steps and gradients.
-
-    Parameters
-    ----------
-    params : iterable
-        Tensors, pairs of a name and a tensor, or dicts that are groups.
-    lr : float or Tensor
-        A factor for every step.
-    rho : float
-        How slowly the mean squares change.
-    eps : float
-        Added to the mean squares.
-    weight_decay : float
-        Adds so much of the parameter to its gradient.
-    foreach : bool, optional
-        Accepted and kept as PyTorch's; the step is the same.
-    capturable : bool
-        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
-    maximize : bool
-        Step up the gradient.
-    differentiable : bool
-        Record the step, so that gradients flow through it.
-
-    Raises
-    ------
-    ValueError
-        If an option is out of its range.
+    """Adadelta: step sizes adapted to running averages of squared gradients and squared updates.
 
     Examples
     --------
@@ -303,20 +205,7 @@ class Adadelta(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        if not 0.0 <= rho <= 1.0:
-            raise ValueError(f"Invalid rho value: {rho}")
-        check_not_negative("epsilon value", eps)
-        check_not_negative("weight_decay value", weight_decay)
-        defaults = {
-            "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
-            "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, float]:
+    def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"square_avg": 0.0, "acc_delta": 0.0}
-
-    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
-        numbers["step"] += 1
-        return {name: group[name] for name in ("lr", "rho", "eps", "weight_decay", "maximize")}

@@ -1,28 +1,36 @@
-"""Optimisers whose step is a formula for each element: how the formula is run on groups of parameters."""
+"""Optimisers whose update is an elementwise formula: how the formula runs on groups of parameters."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from gradcore import functional
+from gradcore.arrays import arrays_of, note_writes, with_grad
 from gradcore.autograd.grad_mode import enable_grad
-from gradcore.autograd.variables import bump_all
 from gradcore.creation import full_like, tensor
 from gradcore.optim.flat_state import HOST, rounded, value_of
 from gradcore.optim.optimizer import Optimizer, ParamsT
-from gradcore.optim.step_plan import Plan
+from gradcore.optim.step_plan import StepPlan
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.utils.lists import divide
 
-__all__ = ["ElementwiseOptimizer"]
+__all__ = ["ElementwiseOptimizer", "effective_grad"]
+
+
+def effective_grad(p: Any, g: Any, weight_decay: float, maximize: bool) -> Any:
+    """The gradient to descend: negated to maximize, plus that of the L2 penalty."""
+    if maximize:
+        g = -g
+    return g + p * weight_decay if weight_decay != 0 else g
 
 
 class ElementwiseOptimizer(Optimizer):
     """The base of optimisers that have one formula for all elements of all parameters.
 
-    A subclass has `formula`, and says which states it needs and how its settings follow from a group's options. The
-    formula runs on the raw arrays, on many parameters at once, or with ``differentiable=True`` on tensors, recorded.
+    A subclass has a `formula`, and says which state it needs and how its hyperparameters follow from a group's options.
+    The formula runs on raw arrays, on many parameters at once, or with ``differentiable=True`` on tensors, recorded.
 
     Parameters
     ----------
@@ -32,9 +40,17 @@ class ElementwiseOptimizer(Optimizer):
         See `Optimizer`.
     """
 
-    #: ``formula(F, p, g, *states, **settings)``: changes the parameter and the states in place, and only reads the
-    #: gradient. `F` has the operations: of a backend on arrays, or on tensors.
+    #: ``formula(F, p, g, *states, **hyperparameters)``: updates the parameter and the states in place, and only reads
+    #: the gradient. `F` has the operations: of a backend on arrays, or on tensors.
     formula: Callable[..., None]
+    #: The names of the formula's hyperparameters.
+    _names: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        if "formula" in cls.__dict__:
+            parameters = inspect.signature(cls.formula).parameters.values()
+            cls._names = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         super().__init__(params, defaults)
@@ -46,7 +62,7 @@ class ElementwiseOptimizer(Optimizer):
 
     def _prepare(self) -> None:
         super()._prepare()
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, StepPlan] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -55,20 +71,22 @@ class ElementwiseOptimizer(Optimizer):
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, Any]:
+    def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
         """The names of the states that have the parameter's shape, and their initial values, in the formula's order."""
         return {}
 
-    def numbers(self, group: dict[str, Any]) -> dict[str, Any]:
-        """The names of the states that are one number a parameter, and their initial values."""
+    def scalar_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        """The names of the states that are one number for each parameter, and their initial values."""
         return {"step": 0.0}
 
-    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
-        """The formula's settings for a step, from the options and from `numbers`, which it moves on by this step.
+    def hyperparameters(self, F: Any, group: dict[str, Any], scalars: dict[str, Any]) -> dict[str, Any]:
+        """The formula's hyperparameters for a step: by default, the options of these names.
 
-        Where a device counts the steps, numbers are its arrays: `F` has ``where`` and ``maximum`` for either.
+        It advances `scalars`, the scalar state, by this step. Where a device counts the steps, they are its arrays: `F`
+        has ``where`` and ``maximum`` for either.
         """
-        raise NotImplementedError
+        scalars["step"] += 1
+        return {name: group[name] for name in self._names if name in group}
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients.
@@ -87,13 +105,16 @@ class ElementwiseOptimizer(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        bad = self._unscale()
-        if bad is not None and bad.device.backend.host_scalars and bad.item():
+        found_inf = self._unscale() if hasattr(self, "grad_scale") or hasattr(self, "found_inf") else None
+        if found_inf is not None and found_inf.device.backend.host_scalars and found_inf.item():
             return loss
         for group in self.param_groups:
-            params = [p for p in group["params"] if (meta := p._meta) is not None and meta.grad is not None]
+            params, grads = with_grad(group["params"])
             if params:
-                self._step_recorded(group, params) if group["differentiable"] else self._step(group, params, bad)
+                if group["differentiable"]:
+                    self._step_recorded(group, params)
+                else:
+                    self._step(group, params, grads, found_inf)
         return loss
 
     @property
@@ -102,27 +123,44 @@ class ElementwiseOptimizer(Optimizer):
         return bool(self.defaults.get("fused"))
 
     def _unscale(self) -> Tensor | None:
-        """Divide the gradients by what a `GradScaler` says; what it has found, if it makes this step."""
+        """Divide the gradients by the scale of a `GradScaler`; the tensor in which it found infinities, if it made one."""
         scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         if scale is not None:
             divide((p.grad for group in self.param_groups for p in group["params"]), scale)
         return found if isinstance(found, Tensor) else None
 
-    def _step(self, group: dict[str, Any], params: list[Any], bad: Tensor | None) -> None:
-        capturable = self._capturable(group)
-        tensors = [key for key, value in group.items() if key != "params" and _has_tensor(value)]
-        options = {**group, **{key: _plain(group[key], capturable) for key in tensors}} if tensors else group
-        if not capturable and params[0]._device.backend.is_capturing() and "step" in self.numbers(group):
-            self._refuse_capture(group)
-        plan = self._plan(group, params)
-        grads = [p._meta.grad._array for p in params]
-        for run in plan.runs:
-            run.step(type(self).formula, self.settings, options, grads, bad)
-        bump_all(params)
-        for slab in plan.slabs:
-            slab.note_write()
+    def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any], found_inf: Tensor | None) -> None:
+        plan = self._plans.get(id(group))
+        if plan is None or not plan.fits(params, self.state) or not plan.has_options(group):
+            plan = self._plan(group, params)
+        elif plan.host_counted is not None:
+            self._check_capture(plan.host_counted, group)
+        options = group
+        if plan.tensor_options:
+            options = {**group, **{name: _number(group[name], plan.capturable) for name in plan.tensor_options}}
+        for batch in plan.batches:
+            batch.step(type(self).formula, self.hyperparameters, options, grads, found_inf)
+        note_writes(plan.written)
 
-    def _refuse_capture(self, group: dict[str, Any]) -> None:
+    def _plan(self, group: dict[str, Any], params: list[Any]) -> StepPlan:
+        """The plan for a group's options and parameters: the one of its last step, if that still fits."""
+        tensors, scalars = self.tensor_state(group), self.scalar_state(group)
+        capturable = bool(group.get("capturable") or group.get("fused"))
+        backend = params[0].device.backend if params else None
+        host_counted = None if capturable or backend is None or backend.host_scalars or "step" not in scalars else backend
+        if host_counted is not None:
+            self._check_capture(host_counted, group)
+        plan = self._plans.get(id(group))
+        if plan is None or not plan.has_states(tensors, scalars, capturable) or not plan.fits(params, self.state):
+            plan = self._plans[id(group)] = StepPlan(params, tensors, scalars, self.state, plan, capturable)
+        plan.host_counted, plan.options = host_counted, [*group.values()]
+        plan.tensor_options = [name for name, option in group.items() if name != "params" and _has_tensor(option)]
+        return plan
+
+    def _check_capture(self, backend: Any, group: dict[str, Any]) -> None:
+        """Refuse to capture a step that the host counts."""
+        if not backend.is_capturing():
+            return
         name = type(self).__name__
         if "capturable" in group:
             raise RuntimeError(
@@ -131,32 +169,20 @@ class ElementwiseOptimizer(Optimizer):
             )
         raise RuntimeError(f"step() of {name} cannot be captured: the host counts its steps")
 
-    def _capturable(self, group: dict[str, Any]) -> bool:
-        """Whether devices count the steps."""
-        return bool(group.get("capturable") or group.get("fused"))
-
-    def _plan(self, group: dict[str, Any], params: list[Any]) -> Plan:
-        arrays, numbers, capturable = self.arrays(group), self.numbers(group), self._capturable(group)
-        plan = self._plans.get(id(group))
-        names = {*arrays, *(n for n in numbers if not n.startswith("_"))}
-        if plan is None or not plan.fits(params, names, self.state, capturable):
-            plan = self._plans[id(group)] = Plan(params, arrays, numbers, self.state, plan, capturable)
-        return plan
-
     def _step_recorded(self, group: dict[str, Any], params: list[Any]) -> None:
         """A step through which gradients flow: states are new tensors, parameters are changed in place."""
-        arrays, numbers = self.arrays(group), self.numbers(group)
+        tensors, scalars = self.tensor_state(group), self.scalar_state(group)
         with enable_grad():
             for p in params:
-                state = self.state[p] if arrays else {}
-                values = {name: rounded(_constant(state.get(name, first))) for name, first in numbers.items()}
-                states = [_initial(state.get(name), p, first) for name, first in arrays.items()]
-                if arrays and state:
-                    values.update((name, 1.0) for name in numbers if name.startswith("_"))
-                settings = self.settings(HOST, group, values)
-                type(self).formula(functional, _real(p), _real(p.grad), *map(_real, states), **settings)
+                state = self.state[p] if tensors else {}
+                values = {name: rounded(_constant(state.get(name, first))) for name, first in scalars.items()}
+                states = [_initial(state.get(name), p, first) for name, first in tensors.items()]
+                if tensors and state:
+                    values.update((name, 1.0) for name in scalars if name.startswith("_"))
+                hyperparameters = self.hyperparameters(HOST, group, values)
+                type(self).formula(functional, _real(p), _real(p.grad), *map(_real, states), **hyperparameters)
                 state.update((name, tensor(value)) for name, value in values.items() if not name.startswith("_"))
-                state.update(zip(arrays, states, strict=True))
+                state.update(zip(tensors, states, strict=True))
 
 
 def _has_tensor(option: Any) -> bool:
@@ -165,12 +191,12 @@ def _has_tensor(option: Any) -> bool:
     return isinstance(option, Tensor)
 
 
-def _plain(option: Any, capturable: bool) -> Any:
-    """An option with Python numbers in the place of tensors; arrays, if the host would wait for the numbers."""
+def _number(option: Any, capturable: bool) -> Any:
+    """An option with Python numbers for tensors; with arrays, where the host would have to wait for the numbers."""
     if isinstance(option, tuple):
-        return tuple(_plain(each, capturable) for each in option)
-    if capturable and isinstance(option, Tensor) and not option._device.backend.host_scalars:
-        return option._array.reshape(())
+        return tuple(_number(each, capturable) for each in option)
+    if capturable and isinstance(option, Tensor) and not option.device.backend.host_scalars:
+        return arrays_of([option])[0].reshape(())
     return value_of(option)
 
 

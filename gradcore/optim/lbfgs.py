@@ -1,4 +1,4 @@
-"""Limited-memory BFGS: curvature from the last gradients, for smooth losses of whole data sets."""
+"""Limited-memory BFGS, for smooth losses of whole data sets."""
 
 from __future__ import annotations
 
@@ -7,41 +7,29 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import enable_grad, no_grad
-from gradcore.optim.checks import check_lr
 from gradcore.optim.flat_state import value_of
 from gradcore.optim.line_search import Point, strong_wolfe
 from gradcore.optim.optimizer import Optimizer, ParamsT
+from gradcore.optim.options import OPTIONS, Option, checked, with_options
 from gradcore.tensor import Tensor
 
 __all__ = ["LBFGS"]
 
 
+@with_options(
+    lr=OPTIONS["lr"]._replace(description="Length of a step; with a line search, the first length that it tries."),
+    max_iter=Option("Largest number of iterations in a step."),
+    max_eval=Option("Largest number of evaluations of the closure in a step; None for ``max_iter * 5 // 4``."),
+    tolerance_grad=Option("Stop when no gradient is larger than this."),
+    tolerance_change=Option("Stop when neither the parameters nor the loss change by more than this."),
+    history_size=Option("Number of steps from which the inverse Hessian is estimated."),
+    line_search_fn=Option('Line search for the length of each step: "strong_wolfe" or None.'),
+)
 class LBFGS(Optimizer):
-    """Newton's method with curvature that is estimated from the last steps.
+    """L-BFGS: a quasi-Newton method with an inverse Hessian estimated from the last steps.
 
-    Every step of the optimiser takes up to `max_iter` steps of the method, and evaluates the closure for each.
-
-    Parameters
-    ----------
-    params : iterable
-        Tensors; there is one group only.
-    lr : float or Tensor
-        The length of steps; with a line search, of the first one it looks at.
-    max_iter : int
-        The most iterations of one step.
-    max_eval : int, optional
-        The most evaluations of one step: by default a quarter more.
-    tolerance_grad, tolerance_change : float
-        Stop when no gradient is larger, or when neither parameters nor loss change by more.
-    history_size : int
-        How many steps the curvature is estimated from.
-    line_search_fn : {None, 'strong_wolfe'}
-        Whether the length of each step is searched for.
-
-    Raises
-    ------
-    ValueError
-        If the learning rate is negative, or there are several groups.
+    Every step of the optimiser takes up to `max_iter` iterations, and evaluates the closure in each. There is one
+    parameter group only.
 
     Examples
     --------
@@ -70,13 +58,8 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        check_lr(lr)
-        defaults = {
-            "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
-            "line_search_fn": line_search_fn,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        super().__init__(params, checked(locals()))
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
@@ -87,7 +70,7 @@ class LBFGS(Optimizer):
     # -- all parameters as one vector ---------------------------------------------------------------------------
 
     def _gradient(self) -> Any:
-        """The gradients of all parameters in a row, complex ones as pairs."""
+        """The gradients of all parameters as one vector, complex ones as pairs."""
         return functional.cat([_flat(p.grad if p.grad is not None else functional.zeros_like(p)) for p in self._params])
 
     def _move(self, step: float, direction: Any) -> None:
@@ -154,7 +137,7 @@ class LBFGS(Optimizer):
         return first_loss
 
     def _direction(self, state: dict[str, Any], gradient: Any) -> Any:
-        """The gradient, turned and scaled by the inverse Hessian that the last steps suggest, downhill."""
+        """The descent direction: minus the estimated inverse Hessian times the gradient."""
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
             return -gradient
@@ -182,7 +165,7 @@ class LBFGS(Optimizer):
     def _advance(
         self, closure: Callable[[], Any], here: Point, step: float, direction: Any, most: int, last: bool
     ) -> tuple[Point, int]:
-        """Go along `direction`; where that led, and how many evaluations it took."""
+        """Take a step along `direction`; return its end and the number of evaluations."""
         search = self.param_groups[0]["line_search_fn"]
         if search is None:
             self._move(step, direction)

@@ -1,13 +1,13 @@
-"""Rprop, for gradients of whole data sets, and averaged stochastic gradient descent."""
+"""Rprop and averaged stochastic gradient descent (ASGD)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gradcore.optim.checks import check_lr, check_not_negative
-from gradcore.optim.elementwise import ElementwiseOptimizer
+from gradcore.optim.elementwise import ElementwiseOptimizer, effective_grad
 from gradcore.optim.flat_state import value_of
 from gradcore.optim.optimizer import ParamsT
+from gradcore.optim.options import OPTIONS, Option, checked, with_options
 from gradcore.tensor import Tensor
 
 __all__ = ["ASGD", "Rprop"]
@@ -20,18 +20,18 @@ def rprop(
     before: Any,
     size: Any,
     *,
-    shrink: float,
-    grow: float,
+    decrease: float,
+    increase: float,
     smallest: float,
     largest: float,
     maximize: bool,
 ) -> None:
-    """A step by the sign of the gradient; its size grows while signs stay the same, and shrinks where they change."""
+    """A step along the sign of the gradient, of a size that increases while the sign stays, and decreases where not."""
     if maximize:
         g = -g
     agreement = F.sign(g * (before + 0))  # a copy: a recorded product would need `before` as it is now
     turned = agreement < 0
-    factor = F.where(turned, shrink, F.where(agreement > 0, grow, F.ones_like(g)))
+    factor = F.where(turned, decrease, F.where(agreement > 0, increase, F.ones_like(g)))
     size[...] = new = F.clamp(size * factor, smallest, largest)
     g = F.where(turned, g * 0, g)
     p -= F.sign(g) * new
@@ -45,17 +45,14 @@ def asgd(
     average: Any,
     *,
     eta: float,
-    shrink: float,
+    decay_factor: float,
     mu: float | None,
     weight_decay: float,
     maximize: bool,
 ) -> None:
     """A step down the gradient, and the average of the parameter over the steps; `mu` None stands for 1."""
-    if maximize:
-        g = -g
-    if weight_decay != 0:
-        g = g + p * weight_decay
-    p *= shrink
+    g = effective_grad(p, g, weight_decay, maximize)
+    p *= decay_factor
     p -= g * eta
     if mu is None:
         average[...] = p
@@ -63,32 +60,19 @@ def asgd(
         average += (p - average) * mu
 
 
+def _check_etas(etas: tuple[float, float]) -> None:
+    if not 0.0 < etas[0] < 1.0 < etas[1]:
+        raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+
+
+@with_options(
+    "lr etas step_sizes foreach maximize differentiable",
+    lr=OPTIONS["lr"]._replace(description="Initial step size."),
+    etas=Option("Factors that decrease and increase the step sizes.", _check_etas),
+    step_sizes=Option("Smallest and largest step size."),
+)
 class Rprop(ElementwiseOptimizer):
-    """Steps by the signs of gradients, with a size of its own for each element.
-
-    Parameters
-    ----------
-    params : iterable
-        Tensors, pairs of a name and a tensor, or dicts that are groups.
-    lr : float or Tensor
-        The size of the first step.
-    etas : tuple of float
-        By how much sizes shrink and grow.
-    step_sizes : tuple of float
-        The smallest and the largest size.
-    foreach : bool, optional
-        Accepted and kept as PyTorch's; the step is the same.
-    capturable : bool
-        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
-    maximize : bool
-        Step up the gradient.
-    differentiable : bool
-        Record the step, so that gradients flow through it.
-
-    Raises
-    ------
-    ValueError
-        If an option is out of its range.
+    """Rprop: steps along the signs of gradients, with an adaptive step size for each element; for full batches.
 
     Examples
     --------
@@ -115,56 +99,24 @@ class Rprop(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        defaults = {
-            "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
-            "differentiable": differentiable, "capturable": capturable,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, Any]:
+    def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"prev": 0.0, "step_size": group["lr"]}
 
-    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
-        numbers["step"] += 1
-        (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]
-        return {
-            "shrink": shrink, "grow": grow, "smallest": smallest, "largest": largest, "maximize": group["maximize"]
-        }  # fmt: skip
+    def hyperparameters(self, F: Any, group: dict[str, Any], scalars: dict[str, Any]) -> dict[str, Any]:
+        options = super().hyperparameters(F, group, scalars)
+        (decrease, increase), (smallest, largest) = group["etas"], group["step_sizes"]
+        return {**options, "decrease": decrease, "increase": increase, "smallest": smallest, "largest": largest}
 
 
+@with_options(
+    lambd=Option("Decay coefficient of the parameters."),
+    alpha=Option("Exponent of the learning-rate decay."),
+    t0=Option("Step at which averaging starts."),
+)
 class ASGD(ElementwiseOptimizer):
-    """Averaged stochastic gradient descent.
-
-    Parameters
-    ----------
-    params : iterable
-        Tensors, pairs of a name and a tensor, or dicts that are groups.
-    lr : float or Tensor
-        The learning rate.
-    lambd : float
-        How much parameters shrink.
-    alpha : float
-        How fast the learning rate falls.
-    t0 : float
-        The step at which averaging starts.
-    weight_decay : float
-        Adds so much of the parameter to its gradient.
-    foreach : bool, optional
-        Accepted and kept as PyTorch's; the step is the same.
-    capturable : bool
-        Count the steps on the CUDA device, so that `cuda.graph` can capture them.
-    maximize : bool
-        Step up the gradient.
-    differentiable : bool
-        Record the step, so that gradients flow through it.
-
-    Raises
-    ------
-    ValueError
-        If an option is out of its range.
+    """Averaged stochastic gradient descent: the state ``ax`` is the average of a parameter over the steps.
 
     Examples
     --------
@@ -192,26 +144,20 @@ class ASGD(ElementwiseOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check_not_negative("weight_decay value", weight_decay)
-        defaults = {
-            "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
-            "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, Any]:
+    def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"ax": 0.0}
 
-    def numbers(self, group: dict[str, Any]) -> dict[str, Any]:
+    def scalar_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"step": 0.0, "eta": group["lr"], "mu": 1.0}
 
-    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
-        numbers["step"] += 1
-        eta, mu, decay, lr = numbers["eta"], numbers["mu"], group["lambd"], value_of(group["lr"])
-        numbers["eta"] = lr / (1 + decay * lr * numbers["step"]) ** group["alpha"]
-        numbers["mu"] = 1 / F.maximum(numbers["step"] - group["t0"], 1.0)
+    def hyperparameters(self, F: Any, group: dict[str, Any], scalars: dict[str, Any]) -> dict[str, Any]:
+        options = super().hyperparameters(F, group, scalars)
+        eta, mu, decay, lr = scalars["eta"], scalars["mu"], group["lambd"], value_of(group["lr"])
+        scalars["eta"] = lr / (1 + decay * lr * scalars["step"]) ** group["alpha"]
+        scalars["mu"] = 1 / F.maximum(scalars["step"] - group["t0"], 1.0)
         return {
-            "eta": eta, "shrink": 1 - decay * eta, "mu": None if isinstance(mu, float) and mu == 1 else mu,
-            "weight_decay": group["weight_decay"], "maximize": group["maximize"],
+            **options, "eta": eta, "decay_factor": 1 - decay * eta,
+            "mu": None if isinstance(mu, float) and mu == 1 else mu,
         }  # fmt: skip

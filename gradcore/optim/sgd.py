@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore.optim.checks import check_lr, check_not_negative
-from gradcore.optim.elementwise import ElementwiseOptimizer
+from gradcore.optim.elementwise import ElementwiseOptimizer, effective_grad
 from gradcore.optim.optimizer import ParamsT
+from gradcore.optim.options import Option, checked, with_options
 from gradcore.tensor import Tensor
 
 __all__ = ["SGD"]
@@ -19,54 +19,24 @@ def sgd(
     *buffer: Any,
     lr: float,
     momentum: float,
-    new: float | None,
+    grad_factor: float | None,
     weight_decay: float,
     nesterov: bool,
     maximize: bool,
 ) -> None:
-    """A step down the gradient, or with momentum along a buffer, which a gradient enters with the factor `new`."""
-    if maximize:
-        g = -g
-    if weight_decay != 0:
-        g = g + p * weight_decay
+    """Gradient descent, with momentum if there is a buffer, to which the gradient is added times `grad_factor`."""
+    g = effective_grad(p, g, weight_decay, maximize)
     if buffer:
         (b,) = buffer
         b *= momentum
-        b += g if new is None else g * new
+        b += g if grad_factor is None else g * grad_factor
         g = g + b * momentum if nesterov else b
     p -= g * lr
 
 
+@with_options(dampening=Option("Dampening of the gradients that are added to the momentum buffer."))
 class SGD(ElementwiseOptimizer):
-    """Stochastic gradient descent, with momentum if wanted.
-
-    Parameters
-    ----------
-    params : iterable
-        Tensors, pairs of a name and a tensor, or dicts that are groups.
-    lr : float or Tensor
-        The learning rate.
-    momentum : float
-        How much of the last steps' direction is kept.
-    dampening : float
-        How much less of a gradient enters the momentum.
-    weight_decay : float
-        Adds so much of the parameter to its gradient.
-    nesterov : bool
-        Look ahead along the momentum.
-    maximize : bool
-        Step up the gradient.
-    foreach : bool, optional
-        Accepted and kept as PyTorch's; the step is the same.
-    fused : bool, optional
-        Let a `GradScaler` leave it to the step to divide gradients, and on CUDA to the device to leave out a step.
-    differentiable : bool
-        Record the step, so that gradients flow through it.
-
-    Raises
-    ------
-    ValueError
-        If an option is out of its range.
+    """Stochastic gradient descent, optionally with momentum.
 
     Examples
     --------
@@ -97,26 +67,20 @@ class SGD(ElementwiseOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_lr(lr)
-        check_not_negative("momentum value", momentum)
-        check_not_negative("weight_decay value", weight_decay)
+        options = checked(locals())
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        defaults = {
-            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
-            "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, options)
 
-    def arrays(self, group: dict[str, Any]) -> dict[str, float]:
+    def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"momentum_buffer": 0.0} if group["momentum"] != 0 else {}
 
-    def numbers(self, group: dict[str, Any]) -> dict[str, float]:
+    def scalar_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"_started": 0.0}
 
-    def settings(self, F: Any, group: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
+    def hyperparameters(self, F: Any, group: dict[str, Any], scalars: dict[str, Any]) -> dict[str, Any]:
         # The first gradient is not dampened.
-        new = 1 - group["dampening"] * numbers["_started"] if group["dampening"] != 0 else None
-        numbers["_started"] += 1 - numbers["_started"]
+        grad_factor = 1 - group["dampening"] * scalars["_started"] if group["dampening"] != 0 else None
+        scalars["_started"] += 1 - scalars["_started"]
         names = ("lr", "momentum", "weight_decay", "nesterov", "maximize")
-        return {**{name: group[name] for name in names}, "new": new}
+        return {**{name: group[name] for name in names}, "grad_factor": grad_factor}

@@ -7,164 +7,170 @@ from collections.abc import Callable, Iterator
 from operator import is_
 from typing import Any
 
+from gradcore.arrays import arrays_of
 from gradcore.backends.portable.optimizers import Batch
-from gradcore.optim.flat_state import HOST, Slab
+from gradcore.optim.flat_state import HOST, FlatState
 
-__all__ = ["Plan"]
+__all__ = ["StepPlan"]
 
-Home = tuple[Slab, int]
-#: ``(F, options, numbers) -> settings``, which moves the numbers on by a step.
-Settings = Callable[[Any, dict[str, Any], dict[str, Any]], dict[str, Any]]
+Position = tuple[FlatState, int]
+#: ``(F, options, scalars) -> hyperparameters``, which advances the scalar state by a step.
+Hyperparameters = Callable[[Any, dict[str, Any], dict[str, Any]], dict[str, Any]]
+NO_STATE: dict[str, Any] = {}
 
 
-class Run:
-    """Neighbours in a slab whose numbers are equal.
+class ParameterBatch:
+    """Contiguous parameters of a flat state whose scalar states are equal.
 
     Parameters
     ----------
-    slab : Slab
-        Where they have their states.
+    state : FlatState
+        The state that the parameters belong to.
     start, stop : int
-        Which of the slab's parameters they are.
-    positions : list of int
-        Which of the plan's parameters they are.
+        Their indices in it.
+    indices : list of int
+        Their indices in the plan.
     """
 
-    def __init__(self, slab: Slab, start: int, stop: int, positions: list[int]) -> None:
-        self.slab, self.slice, self.positions = slab, slice(start, stop), positions
-        self.numbers = [values[start:stop] for values in slab.numbers.values()]
-        shown = zip(slab.numbers, self.numbers, strict=True)
-        self.shown_numbers = [values for name, values in shown if not name.startswith("_")]
-        inside = slice(slab.offsets[start], slab.offsets[stop])
-        params = [p._array for p in slab.params[start:stop]]
-        self.batch = Batch(params, [flat[inside] for flat in slab.arrays.values()])
-
-    @property
-    def even(self) -> bool:
-        """Whether the numbers that users can write to (counts of steps) are equal still; on a device they need not."""
-        return self.slab.on_device or all(
-            len(values) == 1 or bool((values == values[0]).all()) for values in self.shown_numbers
-        )
+    def __init__(self, state: FlatState, start: int, stop: int, indices: list[int]) -> None:
+        self.state, self.indices = state, indices
+        self.scalars = {name: values[start:stop] for name, values in state.scalars.items()}
+        #: The scalars that users see, and can write to; and what the last step wrote.
+        self.visible = [] if state.on_device else [v for name, v in self.scalars.items() if not name.startswith("_")]
+        self.last = [values.tobytes() for values in self.visible]
+        inside = slice(state.offsets[start], state.offsets[stop])
+        params = arrays_of(state.params[start:stop])
+        self.batch = Batch(params, [flat[inside] for flat in state.arrays.values()])
 
     def step(
         self,
         formula: Callable[..., None],
-        settings: Settings,
+        hyperparameters: Hyperparameters,
         options: dict[str, Any],
         grads: list[Any],
         found_inf: Any = None,
     ) -> None:
-        """Update the parameters and the states, if the tensor `found_inf` (only for a slab on a device) is 0."""
-        device, bad = self.slab.device, None
-        if self.slab.on_device:
-            bad = None if found_inf is None else found_inf.to(device)._array
-            found = self._settings_on_device(settings, options, bad)
+        """Update the parameters and the states, if the tensor `found_inf` (only for state on a device) is 0."""
+        kernels, skip = self.state.device.kernels, None
+        if self.state.on_device:
+            if found_inf is not None:
+                (skip,) = arrays_of([found_inf.to(self.state.device)])
+            dtype = self.batch.params[0].dtype
+            settings = kernels["step_settings"](hyperparameters, options, self.scalars, dtype, skip)
         else:
-            found = self._settings(settings, options)
-        self.batch.grads = [grads[i] for i in self.positions]
-        device.kernels["optimizer_step"](formula, self.batch, found, bad)
+            scalars = {name: values.item(0) for name, values in self.scalars.items()}
+            settings = hyperparameters(HOST, options, scalars)
+            for name, values in self.scalars.items():
+                values[...] = scalars[name]
+            self.last = [values.tobytes() for values in self.visible]
+        self.batch.grads = [grads[i] for i in self.indices]
+        kernels["optimizer_step"](formula, self.batch, settings, skip)
         self.batch.grads = []  # they are not ours to keep
 
-    def _settings(self, settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
-        """The formula's settings for this step, by which the numbers are moved on."""
-        names = self.slab.numbers
-        values = {name: v[0].item() for name, v in zip(names, self.numbers, strict=True)}
-        found = settings(HOST, options, values)
-        for name, v in zip(names, self.numbers, strict=True):
-            v[...] = values[name]
-        return found
 
-    def _settings_on_device(self, settings: Settings, options: dict[str, Any], found_inf: Any) -> dict[str, Any]:
-        """The same where the numbers are on the device: what follows from them has an element for each parameter."""
-        numbers = dict(zip(self.slab.numbers, self.numbers, strict=True))
-        found: dict[str, Any] = self.slab.device.kernels["step_settings"](
-            settings, options, numbers, self.batch.params[0].dtype, found_inf
-        )
-        return found
-
-
-class Plan:
-    """The runs of the parameters that take a step, valid as long as these, their memory and their states are the same.
+class StepPlan:
+    """The batches of the parameters that take a step, valid while these, their memory and their states are the same.
 
     Parameters
     ----------
     params : list of Tensor
         The parameters that have gradients.
-    arrays, numbers : dict
-        The initial values of states; see `Slab`.
+    tensors, scalars : dict
+        The initial values of states; see `FlatState`.
     state : dict
-        The states of the optimiser.
-    before : Plan or None
-        The group's plan for other parameters, whose memory is used on.
+        The state of the optimiser.
+    previous : StepPlan or None
+        The group's plan for other parameters, whose memory is reused.
     capturable : bool
-        See `Slab`.
+        See `FlatState`.
+
+    Attributes
+    ----------
+    options : list
+        The values of the group's options at the last step.
+    tensor_options : list of str
+        The names of those that are, or hold, tensors.
+    host_counted : Backend or None
+        The backend of an accelerator for which the host counts the steps.
     """
 
     def __init__(
         self,
         params: list[Any],
-        arrays: dict[str, float],
-        numbers: dict[str, float],
+        tensors: dict[str, Any],
+        scalars: dict[str, Any],
         state: dict[Any, Any],
-        before: Plan | None,
+        previous: StepPlan | None,
         capturable: bool = False,
     ) -> None:
-        self.params, self.memory = params, [p._array for p in params]
-        self.capturable = capturable
-        self.names = names = {*arrays, *(n for n in numbers if not n.startswith("_"))}
-        old = {} if before is None else before.homes
-        self.homes: dict[Any, Home] = {
-            p: home
-            for p, home in old.items()
-            if home[0].capturable == capturable and home[0].holds(home[1], state.get(p), names)
+        self.params, self.memory, self.capturable = params, arrays_of(params), capturable
+        self.options: list[Any] = []
+        self.tensor_options: list[str] = []
+        self.host_counted: Any = None
+        self.names = _visible(tensors, scalars)
+        known = {} if previous is None else previous.positions
+        self.positions: dict[Any, Position] = {
+            p: position
+            for p, position in known.items()
+            if position[0].capturable == capturable and position[0].holds(position[1], state.get(p), self.names)
         }
         alike: dict[Any, list[Any]] = {}
         for p in dict.fromkeys(params):
-            if p not in self.homes:
-                alike.setdefault((p._device, p._dtype), []).append(p)
+            if p not in self.positions:
+                alike.setdefault((p.device, p.dtype), []).append(p)
         for new in alike.values():
-            slab = Slab(new, arrays, numbers, state, capturable)
-            self.homes.update((p, (slab, i)) for i, p in enumerate(new))
-        homes = [self.homes[p] for p in params]
-        self.runs = [Run(*run) for run in _runs(homes)]
-        self.slabs = list({id(slab): slab for slab, _ in homes}.values())
-        self.entries = [slab.entries[i] for slab, i in homes] if names else []
-        self.tensors = {name: [slab.tensors[name][i] for slab, i in homes] for name in names}
+            flat = FlatState(new, tensors, scalars, state, capturable)
+            self.positions.update((p, (flat, i)) for i, p in enumerate(new))
+        positions = [self.positions[p] for p in params]
+        self.batches = [ParameterBatch(*run) for run in _runs(positions)]
+        self.tensors = [flat.tensors[name][i] for flat, i in positions for name in self.names]
+        #: What a step writes to: the parameters, and for each flat state one of the tensors that share its version.
+        states = {id(flat): flat for flat, _ in positions}.values()
+        self.written = [*params, *(next(iter(flat.tensors.values()))[0] for flat in states if flat.tensors)]
 
-    def fits(self, params: list[Any], names: set[str], state: dict[Any, Any], capturable: bool = False) -> bool:
-        """Whether this is the plan for `params`."""
-        if (
-            capturable != self.capturable
-            or len(params) != len(self.params)
-            or names != self.names
-            or not all(map(is_, params, self.params))
-        ):
+    def has_options(self, group: dict[str, Any]) -> bool:
+        """Whether the group's options are the objects that they were at the last step."""
+        return len(group) == len(self.options) and all(map(is_, group.values(), self.options))
+
+    def has_states(self, tensors: dict[str, Any], scalars: dict[str, Any], capturable: bool) -> bool:
+        """Whether the states have these names."""
+        return capturable == self.capturable and self.names == _visible(tensors, scalars)
+
+    def fits(self, params: list[Any], state: dict[Any, Any]) -> bool:
+        """Whether the parameters, their memory and their states are those that the last step left."""
+        if len(params) != len(self.params) or not all(map(is_, params, self.params)):
             return False
-        if not all(map(is_, [p._array for p in params], self.memory)):
+        if not all(map(is_, arrays_of(params), self.memory)):
             return False
-        if names:
-            entries = [state.get(p) for p in params]
-            if not all(map(is_, entries, self.entries)):
+        if self.names:
+            names = self.names
+            tensors = [get(name) for get in [state.get(p, NO_STATE).get for p in params] for name in names]
+            if not all(map(is_, tensors, self.tensors)):
                 return False
-            for name, tensors in self.tensors.items():
-                if not all(map(is_, [e.get(name) for e in entries], tensors)):  # type: ignore[union-attr]
-                    return False
-        return all(run.even for run in self.runs)
+        return all([v.tobytes() for v in batch.visible] == batch.last for batch in self.batches)
 
 
-def _runs(homes: list[Home]) -> Iterator[tuple[Slab, int, int, list[int]]]:
-    """Cut the homes of parameters into runs of neighbours."""
-    by_slab: dict[int, list[int]] = {}
-    for position, (slab, _) in enumerate(homes):
-        by_slab.setdefault(id(slab), []).append(position)
-    for positions in by_slab.values():
-        slab = homes[positions[0]][0]
+def _visible(tensors: dict[str, Any], scalars: dict[str, Any]) -> tuple[str, ...]:
+    """The names under which users see the states."""
+    return (*(name for name in scalars if not name.startswith("_")), *tensors)
+
+
+def _runs(positions: list[Position]) -> Iterator[tuple[FlatState, int, int, list[int]]]:
+    """Group parameters into runs that are contiguous in a flat state."""
+    by_state: dict[int, list[int]] = {}
+    for index, (state, _) in enumerate(positions):
+        by_state.setdefault(id(state), []).append(index)
+    for indices in by_state.values():
+        state = positions[indices[0]][0]
         ends = [
             k + 1
-            for k, (a, b) in enumerate(itertools.pairwise(positions))
-            if homes[b][1] != homes[a][1] + 1
-            or (not slab.on_device and any(v[homes[a][1]] != v[homes[b][1]] for v in slab.numbers.values()))
+            for k, (a, b) in enumerate(itertools.pairwise(indices))
+            if positions[b][1] != positions[a][1] + 1
+            or (
+                not state.on_device
+                and any(v[positions[a][1]] != v[positions[b][1]] for v in state.scalars.values())
+            )
         ]
-        for first, last in itertools.pairwise([0, *ends, len(positions)]):
-            start = homes[positions[first]][1]
-            yield slab, start, start + last - first, positions[first:last]
+        for first, last in itertools.pairwise([0, *ends, len(indices)]):
+            start = positions[indices[first]][1]
+            yield state, start, start + last - first, indices[first:last]

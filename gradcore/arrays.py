@@ -1,0 +1,37 @@
+"""The arrays of tensors, for code that calls kernels itself on many tensors at once: optimisers, for example.
+
+Kernels see arrays, and know nothing of tensors: who changes an array in place notes the write with `note_writes`, so that
+a backward that needs the old values finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gradcore.autograd.variables import VersionCounter, bump_all, wrap
+
+__all__ = ["arrays_of", "note_writes", "share_version", "tensor_of", "with_grad"]
+
+#: ``tensor_of(array, device, dtype=None)``: a tensor without history that has an array of that device as its memory.
+tensor_of = wrap
+#: ``note_writes(tensors)``: increment the version of each of several tensors that were written to in place.
+note_writes = bump_all
+
+
+def arrays_of(tensors: Iterable[Any]) -> list[Any]:
+    """The arrays that hold the elements of several tensors: memory of theirs, not copies."""
+    return [t._array for t in tensors]
+
+
+def with_grad(tensors: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """Those of several tensors that have a gradient, and the arrays of their gradients."""
+    having = [t for t in tensors if (meta := t._meta) is not None and meta.grad is not None]
+    return having, [t._meta.grad._array for t in having]
+
+
+def share_version(tensors: Sequence[Any]) -> None:
+    """Let several new tensors share a version, as views of one memory do."""
+    version = VersionCounter()
+    for t in tensors:
+        t._vc = version

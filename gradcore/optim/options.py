@@ -1,0 +1,125 @@
+"""Options of optimisers: a description and a check for each name, used by constructors and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from gradcore.tensor import Tensor
+
+__all__ = ["OPTIONS", "Option", "arguments", "check_lr", "checked", "non_negative", "with_options"]
+
+C = TypeVar("C", bound=type)
+
+
+class Option(NamedTuple):
+    """An option of optimisers, apart from its type and its default, which stand in the constructor's signature.
+
+    Attributes
+    ----------
+    description : str
+        Its entry in docstrings.
+    check : callable, optional
+        Raises `ValueError` for a value that is out of range.
+    """
+
+    description: str
+    check: Callable[[Any], None] | None = None
+
+
+def non_negative(what: str, message: str = "Invalid {what}: {value}") -> Callable[[Any], None]:
+    """A check that refuses negative values, and NaN."""
+
+    def check(value: Any) -> None:
+        if not value >= 0.0:
+            raise ValueError(message.format(what=what, value=value))
+
+    return check
+
+
+def check_lr(lr: float | Tensor, non_negative: Callable[[Any], None] = non_negative("learning rate")) -> None:
+    """Refuse learning rates that are negative, or tensors of several elements."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    non_negative(lr)
+
+
+def _check_betas(betas: tuple[Any, Any]) -> None:
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+
+
+#: Options by name. An optimiser adds its own, or replaces one, with `with_options`.
+OPTIONS = {
+    "params": Option("Parameters to optimize: tensors, pairs of a name and a tensor, or dicts that define groups."),
+    "lr": Option("Learning rate.", check_lr),
+    "betas": Option("Decay rates of the first and second moment estimates.", _check_betas),
+    "eps": Option("Term added to the denominator, for numerical stability.", non_negative("epsilon value")),
+    "weight_decay": Option("L2 penalty (weight decay) coefficient.", non_negative("weight_decay value")),
+    "momentum": Option("Momentum factor.", non_negative("momentum value")),
+    "nesterov": Option("Use Nesterov momentum."),
+    "decoupled_weight_decay": Option("Decay the parameters instead of adding to their gradients, as `AdamW`."),
+    "maximize": Option("Maximize the objective instead of minimizing it."),
+    "foreach": Option("Accepted for compatibility with PyTorch; the step is the same."),
+    "capturable": Option("Count the steps on the CUDA device, so that `cuda.graph` can capture them."),
+    "differentiable": Option("Record the step, so that gradients flow through it."),
+    "fused": Option(
+        "With a `GradScaler`, unscale gradients inside the step; on CUDA, skip it on the device if one is infinite."
+    ),
+}
+
+
+def with_options(order: str = "", **own: Option) -> Callable[[C], C]:
+    """Declare an optimiser's options: a decorator of a class whose constructor takes them.
+
+    Parameters
+    ----------
+    order : str
+        The names in the order in which parameter groups and checkpoints hold them, if it is not the signature's.
+    **own : Option
+        Options that are not in `OPTIONS`, or differ from it.
+
+    Returns
+    -------
+    callable
+        It adds the section "Parameters" to the docstring, and the options to those of the base class.
+    """
+
+    def declare(cls: Any) -> Any:
+        cls.option_table = {**getattr(cls, "option_table", OPTIONS), **own}
+        cls.option_order = (*order.split(), *getattr(cls, "option_order", ()))
+        if cls.__doc__ is not None:  # as it is with python -OO
+            cls.__doc__ = _documented(cls)
+        return cls
+
+    return declare
+
+
+def arguments(namespace: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a constructor, of which `namespace` is ``locals()``."""
+    return {name: value for name, value in namespace.items() if name not in ("self", "__class__")}
+
+
+def checked(namespace: dict[str, Any]) -> dict[str, Any]:
+    """The options among the arguments of a constructor, checked, in the order of groups; see `arguments`."""
+    cls, options = type(namespace["self"]), arguments(namespace)
+    del options["params"]
+    for name, value in options.items():
+        option = cls.option_table.get(name)
+        if option is not None and option.check is not None:
+            option.check(value)
+    return {**{name: options[name] for name in cls.option_order if name in options}, **options}
+
+
+def _documented(cls: Any) -> str:
+    """The class's docstring with the sections of parameters and errors before its first section."""
+    entries = []
+    for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
+        kind = str(parameter.annotation).replace("ParamsT", "iterable").replace(" | ", " or ")
+        default = "" if parameter.default is parameter.empty else f", default {parameter.default!r}"
+        entries.append(f"{name} : {kind}{default}\n    {cls.option_table[name].description}\n")
+    head, line, rest = inspect.cleandoc(cls.__doc__).partition("\nExamples\n")
+    raises = "Raises\n------\nValueError\n    If an option is out of its range.\n"
+    return f"{head}\nParameters\n----------\n{''.join(entries)}\n{raises}{line}{rest}\n"
