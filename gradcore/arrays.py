@@ -1,7 +1,7 @@
-"""The arrays of tensors, for code that calls kernels itself on many tensors at once: optimisers, for example.
+"""The arrays of tensors, for code that calls kernels on many tensors at once, as optimisers do.
 
-Kernels see arrays, and know nothing of tensors: who changes an array in place notes the write with `note_writes`, so that
-a backward that needs the old values finds out.
+Kernels know nothing of tensors. Code that changes arrays in place calls `note_writes` for their tensors, so that a
+backward that needs the old values raises.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ from gradcore.creation import tensor, zeros_like
 from gradcore.dtypes import finfo
 from gradcore.optim.flat_state import value_of
 from gradcore.optim.optimizer import Optimizer, ParamsT
-from gradcore.optim.options import OPTIONS, Option, check_lr, checked, non_negative, with_options
+from gradcore.optim.options import OPTIONS, Option, checked, non_negative, valid_lr, with_options
 from gradcore.tensor import Tensor
 
 __all__ = ["Adafactor", "Muon"]
 
 
 _non_negative = partial(non_negative, message="{what} should be >= 0 but is: {value}")
-_LR = OPTIONS["lr"]._replace(check=partial(check_lr, non_negative=_non_negative("Learning rate")))
+_LR = OPTIONS["lr"]._replace(check=valid_lr(_non_negative("Learning rate")))
 _DECAY = "Coefficient of decoupled weight decay."
 
 
@@ -66,9 +66,9 @@ def _check_decay(beta2_decay: float) -> None:
 
 
 def _check_eps(eps: tuple[float | None, float]) -> None:
-    for i, value in enumerate(eps, 1):
-        if value is not None or i == 2:
-            _non_negative(f"epsilon{i}")(value)
+    if eps[0] is not None:
+        _non_negative("epsilon1")(eps[0])
+    _non_negative("epsilon2")(eps[1])
 
 
 def _check_threshold(d: float) -> None:
@@ -79,7 +79,9 @@ def _check_threshold(d: float) -> None:
 @with_options(
     lr=_LR._replace(description="Largest step, relative to the root mean square of the parameter."),
     weight_decay=Option(_DECAY, _non_negative("weight_decay")),
-    beta2_decay=Option("Decay rate of the second moment: the share of new squares is ``step**beta2_decay``.", _check_decay),
+    beta2_decay=Option(
+        "Exponent of the decay of the second moment: new squares weigh ``step**beta2_decay``.", _check_decay
+    ),
     eps=Option("Least root of second moments (None: that of the dtype), and least size of a parameter.", _check_eps),
     d=Option("Clipping threshold: the largest root mean square of an update.", _check_threshold),
 )

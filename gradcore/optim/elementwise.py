@@ -123,7 +123,7 @@ class ElementwiseOptimizer(Optimizer):
         return bool(self.defaults.get("fused"))
 
     def _unscale(self) -> Tensor | None:
-        """Divide the gradients by the scale of a `GradScaler`; the tensor in which it found infinities, if it made one."""
+        """Divide the gradients by the scale of a `GradScaler`, if any; return its tensor `found_inf`."""
         scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         if scale is not None:
             divide((p.grad for group in self.param_groups for p in group["params"]), scale)
@@ -147,7 +147,9 @@ class ElementwiseOptimizer(Optimizer):
         tensors, scalars = self.tensor_state(group), self.scalar_state(group)
         capturable = bool(group.get("capturable") or group.get("fused"))
         backend = params[0].device.backend if params else None
-        host_counted = None if capturable or backend is None or backend.host_scalars or "step" not in scalars else backend
+        host_counted = (
+            None if capturable or backend is None or backend.host_scalars or "step" not in scalars else backend
+        )
         if host_counted is not None:
             self._check_capture(host_counted, group)
         plan = self._plans.get(id(group))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gradcore.tensor import Tensor
 
-__all__ = ["OPTIONS", "Option", "arguments", "check_lr", "checked", "non_negative", "with_options"]
+__all__ = ["OPTIONS", "Option", "arguments", "checked", "non_negative", "valid_lr", "with_options"]
 
 C = TypeVar("C", bound=type)
 
@@ -38,11 +38,15 @@ def non_negative(what: str, message: str = "Invalid {what}: {value}") -> Callabl
     return check
 
 
-def check_lr(lr: float | Tensor, non_negative: Callable[[Any], None] = non_negative("learning rate")) -> None:
-    """Refuse learning rates that are negative, or tensors of several elements."""
-    if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
-    non_negative(lr)
+def valid_lr(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A check of learning rates: a number that passes `check`, or a tensor of one such element."""
+
+    def check_lr(lr: float | Tensor) -> None:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        check(lr)
+
+    return check_lr
 
 
 def _check_betas(betas: tuple[Any, Any]) -> None:
@@ -54,7 +58,7 @@ def _check_betas(betas: tuple[Any, Any]) -> None:
 #: Options by name. An optimiser adds its own, or replaces one, with `with_options`.
 OPTIONS = {
     "params": Option("Parameters to optimize: tensors, pairs of a name and a tensor, or dicts that define groups."),
-    "lr": Option("Learning rate.", check_lr),
+    "lr": Option("Learning rate.", valid_lr(non_negative("learning rate"))),
     "betas": Option("Decay rates of the first and second moment estimates.", _check_betas),
     "eps": Option("Term added to the denominator, for numerical stability.", non_negative("epsilon value")),
     "weight_decay": Option("L2 penalty (weight decay) coefficient.", non_negative("weight_decay value")),

@@ -166,10 +166,7 @@ def _runs(positions: list[Position]) -> Iterator[tuple[FlatState, int, int, list
             k + 1
             for k, (a, b) in enumerate(itertools.pairwise(indices))
             if positions[b][1] != positions[a][1] + 1
-            or (
-                not state.on_device
-                and any(v[positions[a][1]] != v[positions[b][1]] for v in state.scalars.values())
-            )
+            or (not state.on_device and any(v[positions[a][1]] != v[positions[b][1]] for v in state.scalars.values()))
         ]
         for first, last in itertools.pairwise([0, *ends, len(indices)]):
             start = positions[indices[first]][1]

@@ -146,7 +146,7 @@ def test_most_operations_have_a_generated_kernel(dtype: str, least: int) -> None
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_steps_of_optimizers(architecture: int, tmp_path: Path) -> None:
     """With all numbers as settings, and with one of them as an array that the device has computed."""
-    settings = {"beta1": 0.9, "beta2": 0.99, "step_size": 0.1, "eps": 1e-8, "weight_decay": 0.1, "shrink": None}
+    settings = {"beta1": 0.9, "beta2": 0.99, "step_size": 0.1, "eps": 1e-8, "weight_decay": 0.1, "decay_factor": None}
     for dtype in map(np.dtype, ("float16", "float32", "float64")):
         for step_size in (0.1, Operand("step_size", np.dtype("float32"), False)):
             chosen = {**settings, "step_size": step_size, "maximize": False}

@@ -57,7 +57,7 @@ def _backward(name: str, grad: Any, **values: Any) -> str:
 
 
 def _adam() -> str:
-    settings = {"beta1": 0.9, "beta2": 0.999, "step_size": 0.1, "eps": 1e-8, "weight_decay": 0, "shrink": None}
+    settings = {"beta1": 0.9, "beta2": 0.999, "step_size": 0.1, "eps": 1e-8, "weight_decay": 0, "decay_factor": None}
     steps = traced_steps(
         gc.optim.Adam.formula, np.dtype("float16"), 2, settings | {"maximize": False}, CupyBackend.bodies
     )

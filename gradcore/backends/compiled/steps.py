@@ -96,8 +96,7 @@ class CompiledSteps(NumpyBackend):
     def _step_all(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
         dtype = batch.params[0].dtype
         ours = formula.__module__.startswith("gradcore.optim.")  # what it does with settings is known
-        of_each = any(self.is_tensor(value) for value in settings.values())
-        if ours and not of_each and formula.__name__ not in self.fused_steps and dtype.char in "fd":
+        if ours and not self.has_arrays(settings) and formula.__name__ not in self.fused_steps and dtype.char in "fd":
             function = self._step(formula, dtype, len(batch.states), settings)
             if function is not None and function(batch, settings):
                 return

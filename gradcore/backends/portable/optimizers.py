@@ -17,6 +17,8 @@ import numpy as np
 __all__ = ["Batch", "Optimizers"]
 
 Formula = Callable[..., None]
+#: Types of settings that are the same for all parameters.
+SCALARS = frozenset((bool, float, int, type(None)))
 
 #: From how many elements threads take part.
 MANY = 3 << 18
@@ -87,19 +89,23 @@ class Optimizers:
         if fused is not None:
             fused(self, batch, **settings)
             return
-        if any(self.is_tensor(value) for value in settings.values()):
+        if self.has_arrays(settings):
             self._step_each(formula, batch, settings)
             return
         if batch.cut is None:
             batch.cut = Cut(self, batch)
-        batch.cut.run(formula, [_flat(g) for g in batch.grads], settings)
+        batch.cut.run(formula, batch.grads, settings)
+
+    def has_arrays(self, settings: dict[str, Any]) -> bool:
+        """Whether some of the settings are arrays, with an element for each parameter."""
+        return not SCALARS.issuperset(map(type, settings.values())) and any(map(self.is_tensor, settings.values()))
 
     def _step_each(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
         """The steps of the parameters one by one, each with its own elements of the settings that are arrays."""
         for i, (p, g) in enumerate(zip(batch.params, batch.grads, strict=True)):
             alone = Batch([p], [s[batch.offsets[i] : batch.offsets[i + 1]] for s in batch.states])
             own = {name: v[i : i + 1] if self.is_tensor(v) else v for name, v in settings.items()}
-            Cut(self, alone).run(formula, [_flat(g)], own)
+            Cut(self, alone).run(formula, [g], own)
 
     def step_settings(
         self,
@@ -184,6 +190,7 @@ class Cut:
         # Parameters that are not contiguous are updated in a contiguous copy.
         self.copies = [(p, xp.empty(p.shape, p.dtype)) for p in batch.params if not p.flags.c_contiguous]
         copies = iter(self.copies)
+        self.is_complex = batch.params[0].dtype.kind == "c"
         flat = [_flat(p if p.flags.c_contiguous else next(copies)[1]) for p in batch.params]
         states = [_flat(s) for s in batch.states]
         self.wide = _computed(flat[0].dtype) if flat[0].dtype.itemsize == 2 else None
@@ -204,6 +211,7 @@ class Cut:
 
     def run(self, formula: Formula, grads: list[Any], settings: dict[str, Any]) -> None:
         """Run the formula on all tiles."""
+        grads = [_flat(g) for g in grads] if self.is_complex else [g.ravel() for g in grads]
         for original, copy in self.copies:
             copy[...] = original
 
