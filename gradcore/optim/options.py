@@ -121,9 +121,11 @@ def _documented(cls: Any) -> str:
     """The class's docstring with the sections of parameters and errors before its first section."""
     entries = []
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
-        kind = str(parameter.annotation).replace("ParamsT", "iterable").replace(" | ", " or ")
+        annotated = parameter.annotation is not parameter.empty
+        kind = inspect.formatannotation(parameter.annotation).strip("'") if annotated else "object"
+        kind = kind.replace("ParamsT", "iterable").replace(" | ", " or ")
         default = "" if parameter.default is parameter.empty else f", default {parameter.default!r}"
         entries.append(f"{name} : {kind}{default}\n    {cls.option_table[name].description}\n")
-    head, line, rest = inspect.cleandoc(cls.__doc__).partition("\nExamples\n")
-    raises = "Raises\n------\nValueError\n    If an option is out of its range.\n"
-    return f"{head}\nParameters\n----------\n{''.join(entries)}\n{raises}{line}{rest}\n"
+    head, line, rest = inspect.cleandoc(cls.__doc__).partition("\n\nExamples\n")
+    raises = "Raises\n------\nValueError\n    If an option is out of its range."
+    return f"{head}\n\nParameters\n----------\n{''.join(entries)}\n{raises}{line}{rest}\n"
