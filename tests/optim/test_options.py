@@ -1,4 +1,4 @@
-"""Options of optimisers: signatures, docstrings and checkpoints agree; what a step looks at before it trusts its plan."""
+"""Options of optimisers: signatures, docstrings and checkpoints agree; a plan notices what changed between steps."""
 
 from __future__ import annotations
 
