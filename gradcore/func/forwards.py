@@ -7,24 +7,29 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.batch_dims import basis, mapped
-from gradcore.autograd.forward import Level, primal, tangent_of
 from gradcore.autograd.forward_ad import make_dual
 from gradcore.creation import zeros_like
-from gradcore.func.levels import (
+from gradcore.func.arguments import (
     Argnums,
-    ReverseLevel,
-    as_input,
     check_randomness,
     check_real,
     check_results,
-    differentiating,
-    replaced,
-    selected,
+    replace_args,
+    select_args,
     split_aux,
 )
 from gradcore.func.reverse import jacrev
 from gradcore.tensor import Tensor
+from gradcore.transforms import (
+    ForwardLevel,
+    GradLevel,
+    as_input,
+    basis,
+    primal,
+    tangent_of,
+    transform_scope,
+    vectorize,
+)
 from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["hessian", "jacfwd", "jvp", "linearize"]
@@ -97,9 +102,9 @@ def _jvp(
         for value in values:
             if not isinstance(value, Tensor):
                 raise RuntimeError(f"{API}: Expected {name} to only contain Tensors, got {type(value)}")
-    with Level() as level, differentiating(level):
+    with ForwardLevel() as level, transform_scope(level):
         duals = tree_unflatten([make_dual(p, t) for p, t in zip(flat_primals, flat_tangents, strict=True)], structure)
-        result = func(*(duals if argnums is None else replaced(args, argnums, duals)))
+        result = func(*(duals if argnums is None else replace_args(args, argnums, duals)))
         output, aux = split_aux(result, has_aux, API)
         outs, out_structure = tree_flatten(output)
         check_results(outs, API)
@@ -110,7 +115,7 @@ def _jvp(
     return (values, derivative, aux) if has_aux else (values, derivative)
 
 
-def _tangent(out: Tensor, level: Level, strict: bool) -> Tensor:
+def _tangent(out: Tensor, level: ForwardLevel, strict: bool) -> Tensor:
     tangent = tangent_of(out, level)
     if tangent is not None:
         return tangent  # type: ignore[no-any-return]
@@ -154,7 +159,7 @@ def jacfwd(
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
         check_real(tree_leaves(args), "jacfwd", "inputs")
-        primals = selected(args, argnums)
+        primals = select_args(args, argnums)
         ins, in_structure = tree_flatten(primals)
         columns: list[list[Tensor]] = []  # by input, output
         outs: list[Tensor] = []
@@ -172,7 +177,7 @@ def jacfwd(
         for k, t in enumerate(ins):
             n = t.numel()
             run = functools.partial(push, k=k)
-            columns.append(mapped(run, [basis(t, 0, n)], n, randomness) if n else [])
+            columns.append(vectorize(run, [basis(t, 0, n)], n, randomness) if n else [])
         if out_structure is None:  # all inputs are empty
             output, aux = split_aux(func(*args), has_aux, API)
             outs, out_structure = tree_flatten(output)
@@ -245,7 +250,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     tensor([ 2., 40.])
     """
     flat_primals, structure = tree_flatten(primals)
-    with ReverseLevel() as level:
+    with GradLevel() as level:
         inputs = [level.enter(p) for p in flat_primals]
         with level.recording():
             output = func(*tree_unflatten(inputs, structure))
@@ -253,7 +258,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
             check_results(outs, "linearize(f, *primals)")
             # The vector-Jacobian product is linear in the cotangents; its transpose is the product with the Jacobian.
             cotangents = [level.enter(zeros_like(out)) for out in outs]
-            pulled = level.pulled(outs, inputs, cotangents)
+            pulled = level.pull_back(outs, inputs, cotangents)
         left = [level.leave(out) for out in outs]
 
     def jvp_fn(*tangents: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import functional
+from gradcore.autograd.grad_mode import inference_mode, is_inference_mode_enabled, no_grad
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_flatten, tree_unflatten
 
@@ -59,13 +60,21 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
         copies: dict[int, tuple[Tensor, Tensor]] = {}
         for leaf in leaves:
             if isinstance(leaf, Tensor) and id(leaf) not in copies:
-                copies[id(leaf)] = leaf, functional.clone(leaf)
+                copies[id(leaf)] = leaf, _copy_of(leaf)
         own = [copies[id(leaf)][1] if id(leaf) in copies else leaf for leaf in leaves]
         args, kwargs = tree_unflatten(own, structure)
         result = func(*args, **kwargs)
         for argument, copy in copies.values():
-            if copy._vc is not None and copy._vc.version:
+            if copy._version:
                 argument.copy_(copy)
         return result
 
     return call
+
+
+def _copy_of(t: Tensor) -> Tensor:
+    """A copy whose in-place writes are counted, which those of inference tensors are not."""
+    if not is_inference_mode_enabled():
+        return functional.clone(t)  # type: ignore[no-any-return]
+    with inference_mode(False), no_grad():
+        return functional.clone(t)  # type: ignore[no-any-return]

@@ -7,18 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.batch_dims import basis, mapped
 from gradcore.creation import zeros_like
-from gradcore.func.levels import (
+from gradcore.func.arguments import (
     Argnums,
-    ReverseLevel,
     check_real,
     check_results,
-    replaced,
-    selected,
+    replace_args,
+    select_args,
     split_aux,
 )
 from gradcore.tensor import Tensor
+from gradcore.transforms import GradLevel, basis, vectorize
 from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "jacrev", "vjp"]
@@ -51,10 +50,10 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
 
     @functools.wraps(func)
     def wrapped(*args: Any, **named: Any) -> Any:
-        with ReverseLevel() as level:
-            inputs = tree_map(level.enter, selected(args, argnums))
+        with GradLevel() as level:
+            inputs = tree_map(level.enter, select_args(args, argnums))
             with level.recording():
-                output, aux = split_aux(func(*replaced(args, argnums, inputs), **named), has_aux, api)
+                output, aux = split_aux(func(*replace_args(args, argnums, inputs), **named), has_aux, api)
             if not isinstance(output, Tensor):
                 raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
             if output.ndim:
@@ -135,21 +134,21 @@ def _vjp(
     func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums | None, has_aux: bool
 ) -> tuple[Any, Callable[..., Any], Any]:
     api = "vjp(f, *primals)"
-    with ReverseLevel() as level:
-        inputs = tree_map(level.enter, primals if argnums is None else selected(primals, argnums))
+    with GradLevel() as level:
+        inputs = tree_map(level.enter, primals if argnums is None else select_args(primals, argnums))
         with level.recording():
-            result = func(*(inputs if argnums is None else replaced(primals, argnums, inputs)))
+            result = func(*(inputs if argnums is None else replace_args(primals, argnums, inputs)))
         output, aux = split_aux(result, has_aux, api)
         flat_outputs, out_structure = tree_flatten(output)
         check_results(flat_outputs, api)
         for out in flat_outputs:
-            if out._dtype.category < 2:
+            if not (out.is_floating_point() or out.is_complex()):
                 raise RuntimeError(
                     "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
                     f"{out.dtype!r}"
                 )
         flat_inputs, in_structure = tree_flatten(inputs)
-        flat_outputs = [level.kept(out) for out in flat_outputs]
+        flat_outputs = [level.keep_history(out) for out in flat_outputs]
         left, aux = tree_map(level.leave, output), tree_map(level.leave, aux)
 
     def pull_back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -207,7 +206,7 @@ def jacrev(
         output, pull_back, aux = _vjp(func, args, argnums, has_aux)
         outs, out_structure = tree_flatten(output)
         check_real(outs, "jacrev", "outputs")
-        ins, in_structure = tree_flatten(selected(args, argnums))
+        ins, in_structure = tree_flatten(select_args(args, argnums))
         blocks = []
         for k, out in enumerate(outs):
 
@@ -235,7 +234,7 @@ def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | 
         if chunk_size == 1:  # without a batch: backward may do what a batch cannot
             chunks.append([functional.unsqueeze(t, 0) for t in pull(functional.select(rows, 0, 0))])
         else:
-            chunks.append(mapped(pull, [rows], rows.shape[0], "error"))
+            chunks.append(vectorize(pull, [rows], rows.shape[0], "error"))
     return [list(column) for column in zip(*chunks, strict=True)] if chunks else [[] for _ in ins]
 
 

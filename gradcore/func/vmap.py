@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.batch_dims import add_batch_dim, remove_batch_dim, running
-from gradcore.backends.vmap import VmapLevel
-from gradcore.func.levels import check_randomness
+from gradcore.func.arguments import check_randomness
 from gradcore.random import get_rng_state, set_rng_state
 from gradcore.tensor import Tensor
+from gradcore.transforms import VmapLevel, add_batch_dim, batch_scope, is_batched, remove_batch_dim
 from gradcore.utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -101,7 +100,7 @@ def _run(
     size: int,
 ) -> Any:
     level = VmapLevel(size, randomness)
-    with running(level):
+    with batch_scope(level):
         inputs = [t if d is None else add_batch_dim(t, level, d) for t, d in zip(flat, dims, strict=True)]
         results, outer = tree_flatten(func(*tree_unflatten(inputs, structure), **named))
         places = _places(out_dims, outer)
@@ -119,7 +118,7 @@ def _output(func: Callable[..., Any], t: Any, level: VmapLevel, dim: int | None)
             "set out_dims= to None for output?"
         )
     if dim is None:
-        if level in t._device.levels:
+        if is_batched(t, level):
             raise ValueError(
                 f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None"
             )

@@ -71,6 +71,15 @@ def test_leaves_are_not_written_to():
         functionalize(_doubled)(gc.ones(2, requires_grad=True))
 
 
+def test_in_inference_mode():
+    read, written = gc.ones(2), gc.ones(2)
+    with gc.inference_mode():
+        out = functionalize(lambda a, b: b.add_(a))(read, written)
+        assert functionalize(_doubled)(gc.ones(2)).tolist() == [2.0, 2.0]
+    assert (read.tolist(), written.tolist(), out.tolist()) == ([1.0, 1.0], [2.0, 2.0], [2.0, 2.0])
+    assert read._version == 0
+
+
 def test_misuse():
     with pytest.raises(RuntimeError, match="received invalid argument for remove=x"):
         functionalize(_doubled, remove="x")

@@ -10,8 +10,8 @@ import pytest
 import gradcore as gc
 from gradcore.autograd import forward_ad
 from gradcore.autograd.modes import State, local
-from gradcore.func.levels import ReverseLevel, differentiating
 from gradcore.overrides import TorchFunctionMode
+from gradcore.transforms import GradLevel, transform_scope
 
 
 class Watching(TorchFunctionMode):
@@ -33,7 +33,7 @@ MANAGERS = {
     "detect_anomaly": gc.autograd.detect_anomaly,
     "autocast": lambda: gc.autocast("cpu"),
     "function mode": Watching,
-    "transformation": lambda: differentiating(ReverseLevel(), True),
+    "transformation": lambda: transform_scope(GradLevel(), True),
     "device": lambda: gc.device("meta"),
 }
 

@@ -1,4 +1,8 @@
-"""What the transformations share: levels of differentiation on one tape, arguments, results."""
+"""What `gradcore.func` is made of: levels of reverse and of forward mode on one tape, and batches.
+
+Transformations are functions of these alone: `GradLevel` differentiates what a function records, `ForwardLevel` carries
+tangents through it, `vectorize` and `batch_scope` run it on all samples of a batch at once.
+"""
 
 from __future__ import annotations
 
@@ -9,47 +13,51 @@ from typing import Any
 import numpy as np
 
 from gradcore.autograd import forward
-from gradcore.autograd.batch_dims import broadcast_to_batch
+from gradcore.autograd.batch_dims import add_batch_dim, basis, broadcast_to_batch, remove_batch_dim
+from gradcore.autograd.batch_dims import mapped as vectorize
+from gradcore.autograd.batch_dims import running as batch_scope
 from gradcore.autograd.edges import gradient_edge, requires_grad
+from gradcore.autograd.forward import Level as ForwardLevel
+from gradcore.autograd.forward import primal, tangent_of
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.node import Node
-from gradcore.autograd.variables import Meta, Variable, alias, tick
-from gradcore.backends.vmap import batched_device
+from gradcore.autograd.variables import Meta, alias, tick
+from gradcore.backends.vmap import VmapLevel, batched_device
 from gradcore.creation import tensor, zeros_like
 from gradcore.tensor import Tensor
-from gradcore.utils._pytree import tree_map
 
 __all__ = [
-    "Argnums",
-    "ReverseLevel",
-    "check_randomness",
-    "check_real",
-    "check_results",
-    "differentiating",
-    "place_of",
-    "replaced",
-    "selected",
-    "split_aux",
+    "ForwardLevel",
+    "GradLevel",
+    "VmapLevel",
+    "add_batch_dim",
+    "as_input",
+    "basis",
+    "batch_scope",
+    "is_batched",
+    "primal",
+    "remove_batch_dim",
+    "tangent_of",
+    "transform_scope",
+    "vectorize",
 ]
-
-Argnums = int | tuple[int, ...]
 
 
 class LevelInput(Node):
-    """Where the graph of a reverse-mode transformation begins; behind it lies what the caller records."""
+    """The input of a reverse-mode transformation's graph; behind it lies what the caller records."""
 
     __slots__ = ("level",)
 
     of_leaf = True
-    level: ReverseLevel
+    level: GradLevel
 
     def backward(self, grads: Any, raw: bool) -> Any:
         return [grads]
 
 
-class differentiating:
-    """While a transformation runs its function, or backward; with `recording`, whatever the caller's mode is."""
+class transform_scope:
+    """Context in which a transformation runs its function, or backward; `recording`: whatever the grad mode is."""
 
     __slots__ = ("before", "level", "recording")
 
@@ -76,7 +84,7 @@ def as_input(value: Any) -> Any:
     return value
 
 
-class ReverseLevel:
+class GradLevel:
     """One reverse-mode transformation: what it records is its own, unless the caller's gradients depend on it.
 
     Everything is on one tape. The inputs of a level are new names of the caller's tensors, with a `LevelInput` between
@@ -90,13 +98,13 @@ class ReverseLevel:
         #: The tensors that were given a history by writes in place, by identity.
         self.written: dict[int, weakref.ref[Tensor]] = {}
 
-    def __enter__(self) -> ReverseLevel:
+    def __enter__(self) -> GradLevel:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.release()
 
-    def kept(self, out: Tensor) -> Tensor:
+    def keep_history(self, out: Tensor) -> Tensor:
         """Another name of an output, which keeps its history where the output is a captured tensor."""
         return _with_tangents(alias(out, gradient_edge(out)), out) if id(out) in self.written else out
 
@@ -110,13 +118,13 @@ class ReverseLevel:
         """Take this level's own history from the tensors that were written and outlive it: captured ones."""
         written = [t for ref in self.written.values() if (t := ref()) is not None]
         self.written.clear()
-        ending = [t for t in written if requires_grad(t) and not self._stays(t)]
+        ending = [t for t in written if requires_grad(t) and not self._outlives_level(t)]
         for t in ending:
             t._edge = None
 
-    def recording(self) -> differentiating:
+    def recording(self) -> transform_scope:
         """Record, whatever the caller's mode is."""
-        return differentiating(self, True)
+        return transform_scope(self, True)
 
     def enter(self, value: Any) -> Tensor:
         """A tensor as an input of this level.
@@ -131,7 +139,7 @@ class ReverseLevel:
         value = as_input(value)
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
-        if value._dtype.category < 2:
+        if value.dtype.category < 2:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if local.state.batches:
             value = broadcast_to_batch(value, batched_device(local.state.batches, value._device))
@@ -144,11 +152,11 @@ class ReverseLevel:
 
     def leave(self, value: Any) -> Any:
         """A result without the history that is this level's own; anything but a tensor as it is."""
-        if not isinstance(value, Tensor) or not requires_grad(value) or self._stays(value):
+        if not isinstance(value, Tensor) or not requires_grad(value) or self._outlives_level(value):
             return value
         return _with_tangents(alias(value, None), value)
 
-    def _stays(self, value: Tensor) -> bool:
+    def _outlives_level(self, value: Tensor) -> bool:
         """Whether a tensor keeps its history when the level ends."""
         return bool(local.state.mode & GRAD) and self.depends_on_caller([value])
 
@@ -174,7 +182,7 @@ class ReverseLevel:
                     stack.append(edge[0])
         return False
 
-    def pulled(
+    def pull_back(
         self,
         outputs: Sequence[Any],
         inputs: Sequence[Any],
@@ -187,7 +195,7 @@ class ReverseLevel:
         if not pairs:
             return [zeros_like(t) for t in inputs]
         outputs, cotangents = [list(column) for column in zip(*pairs, strict=True)]
-        with differentiating(self):
+        with transform_scope(self):
             return list(
                 grad(outputs, inputs, cotangents, retain_graph or create_graph, create_graph, materialize_grads=True)
             )
@@ -200,12 +208,12 @@ class ReverseLevel:
             if c is not None and not isinstance(c, Tensor):
                 raise TypeError(f"gradients can be either Tensors or None, but got {type(c).__name__}")
         for level in local.state.transforms:  # what they record leads through this level, which may be older
-            if isinstance(level, ReverseLevel):
+            if isinstance(level, GradLevel):
                 level.start = min(level.start, self.start)
         create = bool(local.state.mode & GRAD) and (
             any(c is not None and requires_grad(c) for c in cotangents) or self.depends_on_caller(outputs)
         )
-        return [self.leave(g) for g in self.pulled(outputs, inputs, cotangents, retain_graph, create)]
+        return [self.leave(g) for g in self.pull_back(outputs, inputs, cotangents, retain_graph, create)]
 
 
 def _with_tangents(t: Tensor, source: Tensor) -> Tensor:
@@ -216,75 +224,6 @@ def _with_tangents(t: Tensor, source: Tensor) -> Tensor:
     return t
 
 
-# -- arguments and results ------------------------------------------------------------------------------------------
-
-
-def place_of(argnums: Argnums, count: int) -> tuple[int, ...]:
-    """The positions that `argnums` names among `count` positional arguments.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no such argument, if one is named twice, or if none is named.
-    """
-    if not isinstance(argnums, (int, tuple)):
-        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
-    places = []
-    for n in (argnums,) if isinstance(argnums, int) else argnums:
-        if not isinstance(n, int):
-            raise RuntimeError(f"argnum must be int, got: {type(n)}")
-        if not -count <= n < count:
-            raise RuntimeError(f"Got argnum={n}, but only {count} positional inputs")
-        places.append(n % count)
-    if not places:
-        raise RuntimeError("argnums must be non-empty")
-    if len(set(places)) != len(places):
-        raise RuntimeError(f"argnums elements must be unique, got {tuple(places)}")
-    return tuple(places)
-
-
-def selected(args: Sequence[Any], argnums: Argnums) -> Any:
-    """The arguments that `argnums` names: one, or a tuple of them."""
-    places = place_of(argnums, len(args))
-    return tree_map(as_input, args[places[0]] if isinstance(argnums, int) else tuple(args[i] for i in places))
-
-
-def replaced(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any]:
-    """The arguments with those that `argnums` names exchanged for `values` (one, or a tuple of them)."""
-    out = list(args)
-    for i, value in zip(place_of(argnums, len(args)), (values,) if isinstance(argnums, int) else values, strict=True):
-        out[i] = value
-    return out
-
-
-def split_aux(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
-    """The output of a function and what it returns beside it (None without `has_aux`)."""
-    if not has_aux:
-        return result, None
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise RuntimeError(f"{api}: output of function f should be a tuple: (output, aux) if has_aux is True")
-    return result
-
-
-def check_results(outputs: Sequence[Any], api: str) -> None:
-    """Raise unless a function has returned tensors only, and at least one."""
-    if not outputs or (len(outputs) == 1 and outputs[0] is None):
-        raise RuntimeError(f"{api}: Expected f to be a function that has non-empty output (got output = {outputs})")
-    for out in outputs:
-        if not isinstance(out, Variable):
-            raise RuntimeError(f"{api}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
-
-
-def check_randomness(randomness: str) -> None:
-    """Raise unless it is said in a known way what random numbers are to samples."""
-    if randomness not in ("error", "different", "same"):
-        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
-
-
-def check_real(tensors: Iterable[Any], api: str, what: str) -> None:
-    """Raise where a Jacobian would be complex."""
-    for i, t in enumerate(tensors):
-        if isinstance(t, Variable) and t._dtype.is_complex:
-            raise RuntimeError(
-                f"{api}: Expected all {what} to be real but received complex tensor at flattened input idx: {i}"
-            )
+def is_batched(t: Tensor, level: VmapLevel) -> bool:
+    """Whether a tensor has a sample of its own for each of the level's."""
+    return level in t._device.levels

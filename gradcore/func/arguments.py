@@ -1,0 +1,96 @@
+"""Arguments and results of transformations: what `argnums` names, what `aux` is, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gradcore.tensor import Tensor
+from gradcore.transforms import as_input
+from gradcore.utils._pytree import tree_map
+
+__all__ = [
+    "Argnums",
+    "check_randomness",
+    "check_real",
+    "check_results",
+    "positions_of",
+    "replace_args",
+    "select_args",
+    "split_aux",
+]
+
+Argnums = int | tuple[int, ...]
+
+
+def positions_of(argnums: Argnums, count: int) -> tuple[int, ...]:
+    """The positions that `argnums` names among `count` positional arguments.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such argument, if one is named twice, or if none is named.
+    """
+    if not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+    positions = []
+    for n in (argnums,) if isinstance(argnums, int) else argnums:
+        if not isinstance(n, int):
+            raise RuntimeError(f"argnum must be int, got: {type(n)}")
+        if not -count <= n < count:
+            raise RuntimeError(f"Got argnum={n}, but only {count} positional inputs")
+        positions.append(n % count)
+    if not positions:
+        raise RuntimeError("argnums must be non-empty")
+    if len(set(positions)) != len(positions):
+        raise RuntimeError(f"argnums elements must be unique, got {tuple(positions)}")
+    return tuple(positions)
+
+
+def select_args(args: Sequence[Any], argnums: Argnums) -> Any:
+    """The arguments that `argnums` names: one, or a tuple of them."""
+    positions = positions_of(argnums, len(args))
+    return tree_map(as_input, args[positions[0]] if isinstance(argnums, int) else tuple(args[i] for i in positions))
+
+
+def replace_args(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any]:
+    """The arguments with those that `argnums` names exchanged for `values` (one, or a tuple of them)."""
+    out = list(args)
+    for i, value in zip(
+        positions_of(argnums, len(args)), (values,) if isinstance(argnums, int) else values, strict=True
+    ):
+        out[i] = value
+    return out
+
+
+def split_aux(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
+    """The output of a function and what it returns beside it (None without `has_aux`)."""
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise RuntimeError(f"{api}: output of function f should be a tuple: (output, aux) if has_aux is True")
+    return result
+
+
+def check_results(outputs: Sequence[Any], api: str) -> None:
+    """Raise unless a function has returned tensors only, and at least one."""
+    if not outputs or (len(outputs) == 1 and outputs[0] is None):
+        raise RuntimeError(f"{api}: Expected f to be a function that has non-empty output (got output = {outputs})")
+    for out in outputs:
+        if not isinstance(out, Tensor):
+            raise RuntimeError(f"{api}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
+
+
+def check_randomness(randomness: str) -> None:
+    """Raise unless it is said in a known way what random numbers are to samples."""
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+
+
+def check_real(tensors: Iterable[Any], api: str, what: str) -> None:
+    """Raise where a Jacobian would be complex."""
+    for i, t in enumerate(tensors):
+        if isinstance(t, Tensor) and t.is_complex():
+            raise RuntimeError(
+                f"{api}: Expected all {what} to be real but received complex tensor at flattened input idx: {i}"
+            )
