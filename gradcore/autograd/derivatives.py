@@ -182,12 +182,10 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
     for key, formula in table.items():
         rows.append(((key,) if isinstance(key, str) else key, formula, _getters(op, formula)))
     names = {n for _, formula, _ in rows for n in formula.names}
-    number = op.tensors[_NUMBERS[name]] if name in _NUMBERS else None
-    holders = tuple(p for p in op.tensor_like if p != number)
+    without = {op.names[p] for p in op.tensors}.difference(op.edges[name]) if name in op.edges else set()
+    holders = tuple(p for p in op.tensor_like if op.names[p] not in without)
     held = {*op.outputs, *(op.names[p] for p in holders)}
-    holding = [
-        not held.isdisjoint(f.names) for keys, f, _ in rows if keys != (op.names[number or 0],) or number is None
-    ]
+    holding = [not held.isdisjoint(f.names) for keys, f, _ in rows if without.isdisjoint(keys)]
     simple = len(op.outputs) == 1 and not op.variadic and not op.sequences and all(len(keys) == 1 for keys, *_ in rows)
     body = {
         "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "output_metas"),
@@ -249,26 +247,13 @@ def are_real(metas: Any, grad: Any) -> bool:
 _FLOAT32, _FLOAT64 = dtypes.float32.numpy, dtypes.float64.numpy
 
 
-#: Nodes of operations with a number in the place of a tensor, where PyTorch has no edge for it.
-_NUMBERS = {"RsubBackward1": 1, "PowBackward2": 0, "LerpBackward0": 2}
-
-#: Layers whose edges PyTorch has in another order, or without a bias.
-_ORDERS = {
-    ("linear", "AddmmBackward0"): (2, 0, 1),
-    ("linear", "MmBackward0"): (0, 1),
-    ("linear", "SqueezeBackward4"): (0, 1),
-    ("linear", "UnsafeViewBackward0"): (0, 1),
-    ("linear", "ViewBackward0"): (2, 0, 1),
-}
-
-
 def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
     """Which edges can be looked at: not those of inputs that never have gradients, as indices and masks."""
     everything = tuple(range(len(op.tensors)))
-    constant = {i for i, p in enumerate(op.tensors) if op.names[p] not in keys and p not in op.sequences}
-    if name in _NUMBERS:
-        constant.add(_NUMBERS[name])
-    seen = _ORDERS.get((op.name, name)) or tuple(i for i in everything if i not in constant)
+    if name in op.edges:
+        seen = tuple(op.edge_index[op.position[each]] for each in op.edges[name])
+    else:
+        seen = tuple(i for i, p in enumerate(op.tensors) if op.names[p] in keys or p in op.sequences)
     return None if seen == everything else seen
 
 

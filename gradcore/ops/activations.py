@@ -225,6 +225,7 @@ def hardswish(K, self):
     method=False,
     inplace="function",
     samples=lambda: [case(floats(3, 4), 0.1, 20.0), case(floats(), -0.5, 0)],
+    saved={"value": None},
 )
 def threshold(K, self, threshold: Number, value: Number):
     """`self` where it is greater than `threshold`, and `value` elsewhere.

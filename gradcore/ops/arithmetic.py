@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradcore.ops.annotations import Number
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, complexes, floats
-from gradcore.ops.table import composite, elementwise
+from gradcore.ops.table import composite, elementwise, same, times
 
 
 def _scaled(t, alpha):
@@ -21,7 +21,7 @@ def _by_number(name, position):
 
 
 @elementwise(
-    self=lambda F, t: t,
+    self=same,
     other=lambda F, t, alpha: t if alpha == 1 else t * alpha,
     kernel="add_scaled",
     promotion="add",
@@ -42,7 +42,7 @@ def add(K, self, other, *, alpha: Number = 1):
 
 
 @elementwise(
-    self=lambda F, t: t,
+    self=same,
     other=lambda F, t, alpha: -_scaled(t, alpha),
     kernel="sub_scaled",
     promotion="subtract",
@@ -62,9 +62,10 @@ def sub(K, self, other, *, alpha: Number = 1):
 
 @elementwise(
     self=lambda F, t, alpha: -_scaled(t, alpha),
-    other=lambda F, t: t,
+    other=same,
     node=lambda self, other, alpha: f"RsubBackward{1 if getattr(other, '_constant', False) else 0}",
     promotion="subtract",
+    edges={"RsubBackward1": ("self",)},
 )
 def rsub(K, self, other, *, alpha: Number = 1):
     """``other - alpha * self``.
@@ -106,8 +107,8 @@ def positive(F, self):
 
 
 @elementwise(
-    self=lambda F, t, other: t * other,
-    other=lambda F, t, self: t * self,
+    self=times("other"),
+    other=times("self"),
     aliases=("multiply",),
     accepts_scalars=("self", "other"),
 )
@@ -125,7 +126,7 @@ def mul(self, other):
 
 
 @elementwise(
-    self=lambda F, t: t,
+    self=same,
     tensor1=lambda F, t, tensor2, value: _scaled(t * tensor2, value),
     tensor2=lambda F, t, tensor1, value: _scaled(t * tensor1, value),
     accepts_scalars=(),
@@ -143,7 +144,7 @@ def addcmul(K, self, tensor1, tensor2, *, value: Number = 1):
 
 
 @elementwise(
-    self=lambda F, t: t,
+    self=same,
     tensor1=lambda F, t, tensor2, value: t * (value / tensor2),
     tensor2=lambda F, t, tensor1, tensor2, value: -t * (value * tensor1 / (tensor2 * tensor2)),
     promotion="default -bool -integer",
@@ -174,12 +175,13 @@ def _mixed_ends(op, args):
 
 @elementwise(
     self=lambda F, t, weight: t * (1 - weight),
-    end=lambda F, t, weight: t * weight,
+    end=times("weight"),
     weight=lambda F, t, self, end: t * (end - self),
     node=_by_number("Lerp", 2),
     promotion="default -bool -integer",
     accepts_scalars=("weight",),
     mixed=_mixed_ends,
+    edges={"LerpBackward0": ("self", "end")},
 )
 def lerp(self, end, weight):
     """Linear interpolation, ``self + weight * (end - self)``; exactly `end` where the weight is 1.
@@ -210,6 +212,7 @@ def _quotient_by_other(F, t, self, other, rounding_mode):
     promotion="divide",
     aliases=("divide",),
     accepts_scalars=("self", "other"),
+    saved=lambda node: {"rounding_mode": None} if node == "DivBackward0" else {},
 )
 def div(K, self, other, *, rounding_mode: str | None = None):
     """``self / other``; with `rounding_mode` rounded towards zero (``"trunc"``) or down (``"floor"``).
@@ -269,7 +272,7 @@ def floor_divide(self, other):
 
 
 @elementwise(
-    self=lambda F, t: t,
+    self=same,
     other=lambda F, t, self, other: -t * _rounded_quotient(F, self, other, "floor"),
     node=_by_number("Remainder", 1),
     domain=(0.6, 2),
@@ -287,7 +290,7 @@ def remainder(self, other):
 
 
 @elementwise(
-    self=lambda F, t: t,
+    self=same,
     other=lambda F, t, self, other: -t * _rounded_quotient(F, self, other, "trunc"),
     node=_by_number("Fmod", 1),
     domain=(0.6, 2),

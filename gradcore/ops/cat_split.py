@@ -63,6 +63,7 @@ def _pieces(F, grad, shapes, dim):
         case([floats(4)]),
     ],
     autocast="widest:cpu",
+    saved={"tensors_sym_sizes": None},
 )
 def cat(K, tensors: Arrays, dim: int = 0):
     """Tensors one after the other along a dim.
@@ -271,6 +272,7 @@ def _sections(size, split, dim):
         case(floats(0, 2), 3),
         case(floats(3), 5),
     ],
+    saved=lambda node: {"split_size" if node == "SplitBackward0" else "split_sizes": "split_size_or_sections"},
 )
 def split(K, tensor, split_size_or_sections: Ints, dim: int = 0):
     """Views of the pieces of a dim: of one size (the last may be smaller), or of the sizes in a sequence.
@@ -330,6 +332,7 @@ def chunk(F, self, chunks: int, dim: int = 0):
     variadic=True,
     node=lambda *args: f"Unsafe{_split_node(*args)}",
     samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 4), dim=-1)],
+    saved=lambda node: {"split_sizes": "split_size"} if node == "UnsafeSplitWithSizesBackward0" else {},
 )
 def unsafe_split(K, tensor, split_size: Ints, dim: int = 0):
     """`split` for pieces that may be written to in place: they share memory, and autograd takes them for results.

@@ -19,6 +19,7 @@ def _spd_cases():
     differentiable=(0,),
     node=lambda A, upper, caller: "CholeskyBackward0" if caller == "cholesky" else "LinalgCholeskyExBackward0",
     **_PRIVATE,
+    saved=lambda node: {"result": "L"} if node == "CholeskyBackward0" else {},
 )
 def cholesky_factor(K, A, upper: bool = False, caller: str = ""):
     """The Cholesky factor; matrices that are not positive definite raise in the name of a `caller`."""

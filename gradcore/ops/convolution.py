@@ -77,7 +77,7 @@ def _samples():
 
 
 @general(
-    bias=lambda F, grad: F.sum(grad, (0, *range(2, grad.ndim))),
+    bias=lambda F, grad, bias_shape: F.sum(grad, (0, *range(2, grad.ndim))),  # nodes show the shape
     method=False,
     mixed=same_dtypes(
         "expected scalar type {self} but found {weight}",
@@ -85,6 +85,13 @@ def _samples():
     ),
     samples=_samples,
     autocast="lower:cuda",
+    saved={
+        "input": "self",
+        "bias_sym_sizes_opt": lambda bias_shape: bias_shape or (0,),
+        "bias_sym_sizes": None,
+        "self_sym_sizes": None,
+        "weight_sym_sizes": None,
+    },
 )
 def convolution(
     K,

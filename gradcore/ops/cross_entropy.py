@@ -104,6 +104,7 @@ def _node(self: Any, *_: Any) -> str:
     node=_node,
     function=False,
     method=False,
+    saved={"self_sym_sizes": None},
 )
 def nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = -100):
     """Negative scores of the targets' classes, and the sum of weights."""
@@ -131,6 +132,7 @@ def _(F, t, target, weight, total_weight, reduction, ignore_index):
     function=False,
     method=False,
     materialize=False,
+    saved={"powers": None, "total": None},
 )
 def softmax_nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = -100):
     """Negative logarithms of the targets' probabilities by softmax, and what was computed on the way."""

@@ -77,6 +77,7 @@ def _check_uplo(UPLO):
     samples=_symmetric_cases,
     materialize=False,
     autocast="float32:cpu",
+    saved={"UPLO": None},
 )
 def linalg_eigh(K, A, UPLO: str = "L"):
     """Eigenvalues in ascending order and eigenvectors of Hermitian matrices, of which one triangle is read.
@@ -116,7 +117,12 @@ def _(F, t, eigenvalues, eigenvectors):
 
 
 @general(
-    path="linalg.eigvalsh", method=False, node="LinalgEighBackward0", samples=_symmetric_cases, autocast="float32:cpu"
+    path="linalg.eigvalsh",
+    method=False,
+    node="LinalgEighBackward0",
+    samples=_symmetric_cases,
+    autocast="float32:cpu",
+    saved={"UPLO": None},
 )
 def linalg_eigvalsh(K, A, UPLO: str = "L"):
     """Eigenvalues in ascending order of Hermitian matrices, of which one triangle is read.

@@ -20,6 +20,7 @@ def _without_padding(F: Any, rows: Any, indices: Any, padding_idx: int) -> Any:
     node="EmbeddingBackward0",
     function=False,
     method=False,
+    saved={"weight_sym_argsize_0": lambda self_shape: self_shape[0], "self_sym_sizes": None},
 )
 def embedding_rows(self, indices, padding_idx: int = -1, scale_grad_by_freq: bool = False):
     """Rows of a table. The settings only concern the gradient, to which one row of the table can be closed."""

@@ -8,12 +8,12 @@ from gradcore import dtypes
 from gradcore.ops.annotations import Number
 from gradcore.ops.promotion import is_number
 from gradcore.ops.samples import Case, case, complexes, floats, ints
-from gradcore.ops.table import composite, elementwise, general
+from gradcore.ops.table import composite, elementwise, general, times
 
 # -- exponentials and logarithms -----------------------------------------------------------------------------
 
 
-@elementwise(lambda F, t, result: t * result, promotion="float", autocast="float32:cuda")
+@elementwise(times("result"), promotion="float", autocast="float32:cuda")
 def exp(self):
     """Exponential of every element.
 
@@ -227,6 +227,7 @@ def pow_number(self, exponent: Number = 2):
     method=False,
     kernel="pow",
     accepts_scalars=("self", "exponent"),
+    edges={"PowBackward2": ("exponent",)},
 )
 def pow_tensor(self, exponent):
     """``self ** exponent`` for a tensor `exponent`."""
@@ -259,7 +260,9 @@ def float_power(F, self, exponent):
     return F.pow(*(x if is_number(x) else F.to(x, dtype) for x in (self, exponent)))
 
 
-@elementwise(lambda F, t, self: _power_rule(F, t, self, 2), promotion="numeric", node="PowBackward0")
+@elementwise(
+    lambda F, t, self: _power_rule(F, t, self, 2), promotion="numeric", node="PowBackward0", saved={"exponent": 2}
+)
 def square(self):
     """The square of every element.
 

@@ -25,6 +25,7 @@ _SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
     lambda F, grad, dims, norm, forward: F.fft_c2c(grad, dims, _SWAPPED[norm], not forward),
     node="FftC2CBackward0",
     **_PRIVATE,
+    saved={"dim": "dims", "norm": None},
 )
 def fft_c2c(self, dims: tuple[int, ...], norm: str, forward: bool):
     """The transform, or the inverse one if not `forward`, of complex numbers along dims."""
@@ -38,6 +39,7 @@ def fft_c2c(self, dims: tuple[int, ...], norm: str, forward: bool):
     ),
     node="FftR2CBackward0",
     **_PRIVATE,
+    saved={"dim": "dims", "norm": None},
 )
 def fft_r2c(self, dims: tuple[int, ...], norm: str, onesided: bool):
     """The transform of real numbers, of which the last dim has only the first half if `onesided`."""
@@ -56,6 +58,7 @@ def half_weighted(F, self, dim: int, n: int, weight: float):
     lambda F, grad, dims, norm, last: F.half_weighted(F.fft_r2c(grad, dims, _SWAPPED[norm], True), dims[-1], last, 2.0),
     node="FftC2RBackward0",
     **_PRIVATE,
+    saved={"dim": "dims", "norm": None, "last": None},
 )
 def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
     """The inverse of the onesided transform to real numbers, `last` of them along the last of the dims."""
@@ -65,6 +68,7 @@ def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
     lambda F, grad, dims, norm, last: F.fft_r2c(grad, dims, _SWAPPED[norm], True),
     node="FftC2RBackward0",
     **_PRIVATE,
+    saved={"dim": "dims", "norm": None, "last": None},
 )
 def fft_mirrored(K, self, dims: tuple[int, ...], norm: str, last: int):
     """The real part of the inverse transform of the first half of the last dim, without a mirror image."""

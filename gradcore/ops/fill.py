@@ -28,6 +28,7 @@ def _declare_fills(suffix, first_node):
         self=lambda F, grad: F.zeros_like(grad),
         name=f"fill_number{suffix}",
         node=f"FillBackward{first_node}",
+        saved={"value": None},
         **private,
     )(_fill_number)
     by_number.jvp("self")(lambda F, t: F.zeros_like(t))

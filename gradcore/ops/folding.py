@@ -20,6 +20,12 @@ from gradcore.ops.table import composite, linear
     node="Im2ColBackward0",
     function=False,
     method=False,
+    saved={
+        "kernel_size": "kernel",
+        "self_sym_argsize_minus_1": lambda self_shape: self_shape[-1],
+        "self_sym_argsize_minus_2": lambda self_shape: self_shape[-2],
+        "self_sym_sizes": None,
+    },
 )
 def im2col(self, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints):
     """The windows of images as columns."""
@@ -30,6 +36,7 @@ def im2col(self, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints):
     node="Col2ImBackward0",
     function=False,
     method=False,
+    saved={"kernel_size": "kernel", "size": None},
 )
 def col2im(self, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints):
     """Adjoint of `im2col`: columns, added up to images."""
@@ -269,6 +276,7 @@ def pixel_unshuffle(K, self, downscale_factor: int):
     aliases=(".channel_shuffle",),
     method=False,
     samples=lambda: [case(floats(2, 6, 2, 3), 2), case(floats(1, 6, 3), 3), case(floats(1, 4, 2), 1)],
+    saved={"self_sym_sizes": None},
 )
 def channel_shuffle(K, self, groups: int):
     """Deal the channels of `groups` groups out in turn: the first of each group, then the second, and so on.

@@ -11,7 +11,7 @@ from gradcore.ops.geometry import broadcast_shape
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import wrap_dim
-from gradcore.ops.table import composite, general, linear
+from gradcore.ops.table import composite, general, linear, same
 
 # -- gather and scatter -----------------------------------------------------------------------------------------------
 
@@ -105,6 +105,7 @@ def gather_backward(K, self, shape: tuple[int, ...], dim: int, index):
     computes_half_in_float=False,
     function=False,
     method=False,
+    saved={"src_sym_sizes": None},
 )
 def scatter_src(K, self, src, dim: int, index):
     """A copy with the elements of `src` at the places that `index` names along a dim."""
@@ -118,6 +119,7 @@ def scatter_src(K, self, src, dim: int, index):
     computes_half_in_float=False,
     function=False,
     method=False,
+    saved={"value": None},
 )
 def scatter_value(K, self, dim: int, index, value: Number):
     """A copy with a number at the places that `index` names along a dim."""
@@ -178,7 +180,7 @@ def _distinct(size, *shape):
 
 
 @linear(
-    self=lambda F, grad: grad,
+    self=same,
     src=lambda F, grad, src_shape, dim, index: _padded(F, F.gather(grad, dim, index), src_shape),
     inplace=True,
     computes_half_in_float=False,
@@ -191,6 +193,7 @@ def _distinct(size, *shape):
         case(floats(3), 0, ints(0), floats(2)),
     ],
     autocast="widest:cuda",
+    saved={"src_sym_sizes": None},
 )
 def scatter_add(K, self, dim: int, index, src):
     """A copy with `src` added at the places that `index` names: for dim 0 ``out[index[i, j], j] += src[i, j]``.
@@ -434,6 +437,7 @@ def _check_mask(mask):
     computes_half_in_float=False,
     function=False,
     method=False,
+    saved={"value": None, "self_sym_sizes": None},
 )
 def masked_fill_number(K, self, mask, value: Number):
     """A copy with a number where the mask holds."""
@@ -452,6 +456,7 @@ masked_fill_number.jvp("self")(lambda F, t, mask: F.masked_fill_number(t, mask, 
     computes_half_in_float=False,
     function=False,
     method=False,
+    saved={"self_sym_sizes": None},
 )
 def masked_fill_tensor(K, self, mask, value):
     """A copy with the value of a 0-dim tensor where the mask holds."""
@@ -550,6 +555,7 @@ def masked_back(K, self, mask, shape: tuple[int, ...]):
         case(floats(4), _pattern(3, 4), floats(8)),
         case(floats(3, 4), _pattern(4), floats(12)),
     ],
+    saved={"self_sym_sizes": None},
 )
 def masked_scatter(K, self, mask, source):
     """A copy with the elements of `source`, in their order, where the mask holds.

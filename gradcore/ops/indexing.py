@@ -12,7 +12,7 @@ from gradcore.ops.gather_scatter import number_for, reduced_gradients, samples_o
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.shapes import check_elements, wrap_dim
-from gradcore.ops.table import composite, constant, general, linear
+from gradcore.ops.table import composite, constant, general, linear, same
 
 # -- tuples of index tensors ------------------------------------------------------------------------------------------
 
@@ -41,6 +41,7 @@ def index_backward(self, shape: tuple[int, ...], indices: Indices):
     computes_half_in_float=False,
     function=False,
     method=False,
+    saved={"values_sym_sizes": None},
 )
 def index_write(self, values, indices: Indices, accumulate: bool = False):
     """A copy with `values` at `indices`, or with them added there."""
@@ -214,7 +215,7 @@ def _distinct_cases():
 
 
 @linear(
-    self=lambda F, grad: grad,
+    self=same,
     source=lambda F, grad, source_shape, dim, index, alpha: F.reshape(
         _scaled(F.index_select(grad, dim, index), alpha), source_shape
     ),
@@ -269,6 +270,7 @@ def _filled(K, x, dim, index, value):
     computes_half_in_float=False,
     function=False,
     method=False,
+    saved={"value": None},
 )
 def index_fill_number(K, self, dim: int, index, value: Number):
     """A copy with a number in the slices of a dim that a vector of indices names."""

@@ -253,6 +253,7 @@ def _triangle(F, x, upper, unitriangular):
         "linalg.solve_triangular: Expected A and B to have the same dtype, but found A of type {A} and B of "
         "type {B} instead"
     ),
+    saved={"self": "A"},
 )
 def linalg_solve_triangular(K, A, B, *, upper: bool, left: bool = True, unitriangular: bool = False):
     """The solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`, with a triangular `A`.

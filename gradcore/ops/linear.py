@@ -8,7 +8,7 @@ from gradcore.dtypes import promote_types
 from gradcore.ops.annotations import Number
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
-from gradcore.ops.table import general
+from gradcore.ops.table import general, same
 
 
 def _summed(F, grad, shape):
@@ -32,6 +32,17 @@ def _linear_node(input, weight, bias):
     if bias is not None:
         return "AddmmBackward0" if input.ndim == 2 else "ViewBackward0"
     return {1: "SqueezeBackward4", 2: "MmBackward0"}.get(input.ndim, "UnsafeViewBackward0")
+
+
+def _saved_by_linear(node):
+    """PyTorch's names for the product of two matrices, of which the second is the transposed weight."""
+    if node not in ("AddmmBackward0", "MmBackward0"):
+        return {}
+    first = "mat1" if node == "AddmmBackward0" else "self"
+    factors = {"alpha": 1, "beta": 1} if node == "AddmmBackward0" else {}
+    transposed = lambda weight: None if weight is None else weight.t()  # noqa: E731
+    hidden = dict.fromkeys(("weight", "weight_sym_sizes", "bias_sym_sizes"))
+    return {first: "input", "mat2": transposed, **factors, **hidden}
 
 
 def _weight_gradient(F, grad, input, shape):
@@ -63,6 +74,11 @@ def _weight_gradient(F, grad, input, shape):
         case(floats(2, 1), floats(4, 1), floats(4)), case(floats(2, 3), floats(3), floats()),
     ],
     autocast="lower",
+    saved=_saved_by_linear,
+    edges={
+        **dict.fromkeys(("AddmmBackward0", "ViewBackward0"), ("bias", "input", "weight")),
+        **dict.fromkeys(("MmBackward0", "SqueezeBackward4", "UnsafeViewBackward0"), ("input", "weight")),
+    },
 )  # fmt: skip
 def linear(input, weight, bias=None):
     """``input @ weight.T + bias``: a linear layer, with the weight as (out features, in features).
@@ -82,7 +98,7 @@ def linear(input, weight, bias=None):
 
 linear.jvp("input")(lambda F, t, weight: F.linear(t, weight))
 linear.jvp("weight")(lambda F, t, input: F.linear(input, t))
-linear.jvp("bias")(lambda F, t: t)
+linear.jvp("bias")(same)
 
 
 # -- beta * self + alpha * product ------------------------------------------------------------------------------------
@@ -126,6 +142,7 @@ def _times_first(F, grad, first, alpha):
     ),
     samples=_samples((2, 4), (2, 3), (3, 4)),
     autocast="lower",
+    saved={"self_sym_sizes": None},
 )
 def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (mat1 @ mat2)`` of matrices.
@@ -154,6 +171,7 @@ def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     ),
     samples=_samples((2, 2, 4), (2, 2, 3), (2, 3, 4)),
     autocast="lower",
+    saved={"self_sym_sizes": None},
 )
 def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices.
@@ -183,6 +201,12 @@ def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     ),
     samples=_samples((2, 4), (5, 2, 3), (5, 3, 4)),
     autocast="lower",
+    saved={
+        "batch1_sym_argsize_0": lambda batch1_shape: batch1_shape and batch1_shape[0],
+        "batch1_sym_argsize_1": lambda batch1_shape: batch1_shape and batch1_shape[1],
+        "batch2_sym_argsize_2": lambda batch2_shape: batch2_shape and batch2_shape[2],
+        "self_sym_sizes": None,
+    },
 )
 def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * sum(batch1 @ batch2)``: the products of a batch are summed.
@@ -209,6 +233,7 @@ def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     mixed=same_dtypes("addmv input tensors must have the same dtype, but got {self}, {mat}, and {vec}"),
     samples=_samples((2,), (2, 3), (3,)),
     autocast="lower:cuda",
+    saved={"self_sym_sizes": None},
 )
 def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (mat @ vec)``.
@@ -234,6 +259,7 @@ def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     mixed=lambda op, args: reduce(promote_types, (t.dtype for t in args[:3])),
     samples=_samples((2, 3), (2,), (3,)),
     autocast="lower:cuda",
+    saved={"self_sym_sizes": None},
 )
 def addr(K, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * outer(vec1, vec2)``.

@@ -81,6 +81,7 @@ def _declare_difference(
     value: Callable[[Any, Any, float], Any],
     total: Callable[[Any, Any, float], Any],
     derivative: Callable[[Any, Any, Any, float], Any],
+    width: dict[str, Any],
 ) -> None:
     """Declare a loss of the difference of two tensors.
 
@@ -90,6 +91,8 @@ def _declare_difference(
         ``(F, d, width)``: the losses of differences, and (by inner products) the sum of those of a vector.
     derivative : callable
         ``(F, t, d, width)``: how losses move along `t`.
+    width : dict
+        The name of the width in nodes.
     """
 
     def loss(K, self, target, reduction: str, width: float):
@@ -111,6 +114,7 @@ def _declare_difference(
         node=camel_case(name) + "Backward0",
         function=False,
         method=False,
+        saved={**width, "self_sym_sizes": None},
     )(loss)
     op.jvp("self")(
         lambda F, t, self, target, reduction, width: reduced(F, derivative(F, t, self - target, width), reduction)
@@ -139,18 +143,21 @@ _declare_difference(
     lambda F, d, width: F.square(d),
     lambda F, d, width: F.dot(d, d),
     lambda F, t, d, width: 2 * t * d,
+    {"width": None},
 )
 _declare_difference(
     "huber_loss",
     _huber,
     _huber_total,
     lambda F, t, d, width: t * F.clamp(d, -width, width),
+    {"delta": "width"},
 )
 _declare_difference(
     "smooth_l1_loss",
     lambda F, d, width: _huber(F, d, width) / width,
     lambda F, d, width: _huber_total(F, d, width) / width,
     lambda F, t, d, width: t / width * F.clamp(d, -width, width),
+    {"beta": "width"},
 )
 
 # -- the functions -------------------------------------------------------------------------------------------

@@ -204,7 +204,8 @@ def _solve_cases():
 
 
 @general(
-    differentiable=(1, 2), method=False, fields="P L U", samples=_packed_cases
+    differentiable=(1, 2), method=False, fields="P L U", samples=_packed_cases,
+    saved={"unpack_data": None, "unpack_pivots": None},
 )  # fmt: skip
 def lu_unpack(K, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
     """What `gradcore.linalg.lu_factor` returns as a permutation and two factors; empty ones where not asked for.

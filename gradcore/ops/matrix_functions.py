@@ -88,6 +88,7 @@ def _exp_of_block(F, A, t):
     path="linalg.matrix_exp",
     method=False,
     samples=lambda: [case(floats(3, 3)), case(floats(2, 2, 2)), case(floats(1, 1)), case(floats(0, 0))],
+    saved={"self": "A"},
 )
 def linalg_matrix_exp(K, A):
     """The exponential of square matrices, ``I + A + A @ A / 2 + ...``.
@@ -169,7 +170,7 @@ def _pinv_cases():
     ]  # fmt: skip
 
 
-@general(node="LinalgPinvBackward0", **_PRIVATE)
+@general(node="LinalgPinvBackward0", **_PRIVATE, saved={"self": "A", "hermitian": None})
 def pseudo_inverse(K, A, atol=None, rtol=None, hermitian: bool = False):
     """The pseudo-inverse, in which singular values count as zero unless they are larger than both tolerances.
 
@@ -348,6 +349,7 @@ def _lstsq_cases():
         "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype {A} and other's "
         "dtype {B}"
     ),
+    saved={"self": "A", "b": "B", "rcond": None},
 )
 def least_squares(K, A, B, rcond: float, driver: str):
     """The solution of ``A @ X = B`` with the least squares, and of these the shortest, by singular values."""

@@ -11,7 +11,7 @@ from gradcore.ops.annotations import Dims, Ints, Sizes
 from gradcore.ops.geometry import distinct, each, expanded, inverse, moved, reshape_error, unflattened
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
-from gradcore.ops.table import composite, linear
+from gradcore.ops.table import composite, linear, same
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
 
@@ -37,6 +37,7 @@ def _reshaped(x, shape):
         case(floats(0, 2), (2, 0)),
         case(floats(4), (4,)),
     ],
+    saved={"shape": None},
 )
 def reshape(K, self, shape: Sizes):
     """The same elements in another shape, in which one size may be -1: a view where possible, else a copy.
@@ -58,6 +59,7 @@ def reshape(K, self, shape: Sizes):
     method=False,
     layout_dependent=True,
     samples=lambda: [case(floats(2, 6), (3, -1)), case(floats(), (1,)), case(floats(0, 2), (2, 0))],
+    saved={"shape": None},
 )
 def view_shape(K, self, shape: Sizes):
     """The same memory in another shape."""
@@ -116,9 +118,7 @@ def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
     return F.reshape(self, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
-@linear(
-    lambda F, grad: grad, view=True, function=False, method=False, samples=lambda: [case(floats(2, 3)), case(floats())]
-)
+@linear(same, view=True, function=False, method=False, samples=lambda: [case(floats(2, 3)), case(floats())])
 def alias(K, self):
     """The whole tensor as a view of itself."""
     return self[...]
@@ -153,6 +153,11 @@ def _squeezed_node(self, dim=None):
     return f"SqueezeBackward{0 if dim is None else 1 if hasattr(dim, '__index__') else 2}"
 
 
+def _saved_by_squeeze(node):
+    """The dims as they are given; all dims have no name."""
+    return {"SqueezeBackward0": {"dim": None}, "SqueezeBackward1": {"dim": lambda dim: dim}}.get(node, {})
+
+
 @linear(
     lambda F, grad, self_shape: F.reshape(grad, self_shape),
     view=True,
@@ -163,6 +168,7 @@ def _squeezed_node(self, dim=None):
         case(floats(1, 3, 1), dim=(0, 1, -1)),
         case(floats()),
     ],
+    saved=_saved_by_squeeze,
 )
 def squeeze(K, self, dim: Dims = None):
     """Without the dims of size 1: all of them, or those among `dim`.
@@ -181,6 +187,7 @@ def squeeze(K, self, dim: Dims = None):
     lambda F, grad, self_shape: F.reshape(grad, self_shape),
     view=True,
     samples=lambda: [case(floats(2, 3), dim=0), case(floats(2, 3), dim=-1), case(floats(), dim=0)],
+    saved={"self_sym_sizes": None},
 )
 def unsqueeze(K, self, dim: int):
     """With a further dim of size 1 at that place.
@@ -207,6 +214,7 @@ def unsqueeze(K, self, dim: int):
         case(floats(1, 3), (0, 3)),
         case(floats(2), (2,)),
     ],
+    saved={"size": None},
 )
 def expand(K, self, size: Sizes):
     """A view with dims of size 1 repeated to `size`, in which -1 keeps a dim.
@@ -526,7 +534,7 @@ def rot90(K, self, k: int = 1, dims: Ints = (0, 1)):
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
-@linear(lambda F, grad: grad, contiguous=False, samples=lambda: [case(floats(2, 3)), case(floats())])
+@linear(same, contiguous=False, samples=lambda: [case(floats(2, 3)), case(floats())])
 def clone(K, self, *, memory_format: Any = None):
     """A copy, with its elements in the same order in memory (or, with a `memory_format`, in that of the indices).
 

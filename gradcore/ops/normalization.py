@@ -61,6 +61,7 @@ def check_parameters(input: Any, *parameters: Any) -> None:
     method=False,
     materialize=False,
     autocast="float32:cuda",
+    saved={"input": "self", "result1": "mean"},
 )
 def native_layer_norm(self, weight=None, bias=None, ndims: int = 1, eps: float = 1e-5):
     """Normalize over the last `ndims` dims; also their means and variances."""

@@ -365,6 +365,7 @@ def _cdist_cases():
     mixed=same_dtypes("expected scalar type {x1} but found {x2}"),
     samples=_cdist_cases,
     autocast="float32",
+    saved={"compute_mode": None},
 )
 def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):
     """The distances of every point (row) of `x1` from every one of `x2`, in the norm of order `p`.

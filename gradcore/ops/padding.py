@@ -20,6 +20,7 @@ from gradcore.ops.table import composite, general, linear
         case(floats(2), (0, 0)),
         case(floats(0, 2), (1, 1)),
     ],
+    saved={"value": None},
 )
 def constant_pad_nd(self, pad: Sequence[int], value: Number = 0):
     """Surround the last dims with `value`, as `nn.functional.pad` does.
@@ -64,6 +65,7 @@ for _name, _connected in (("pad_with_own", ("self",)), ("pad_circularly", ())):
         node=lambda self, pad, mode: f"{_NAMES[mode]}Pad{len(pad) // 2}DBackward0",
         function=False,
         method=False,
+        saved={"padding": "pad", "mode": None},
     )(_pad_with_own)
 
 
@@ -72,6 +74,7 @@ for _name, _connected in (("pad_with_own", ("self",)), ("pad_circularly", ())):
     node=lambda self, shape, pad, mode: f"{_NAMES[mode]}Pad{len(pad) // 2}DBackwardBackward0",
     function=False,
     method=False,
+    saved={"padding": "pad", "mode": None},
 )
 def pad_with_own_backward(self, shape: Ints, pad: Ints, mode: str):
     """Adjoint of `pad_with_own`; `shape` is that of the result."""

@@ -32,6 +32,7 @@ def _node(form: str) -> Callable[..., str]:
     connected=("self",),
     function=False,
     method=False,
+    saved={"kernel_size": "kernel", "divisor_override": "divisor"},
 )
 def avg_pool(
     self,
@@ -52,6 +53,7 @@ def avg_pool(
     node=_node("AvgPool{n}DBackwardBackward0"),
     function=False,
     method=False,
+    saved={"kernel_size": "kernel", "divisor_override": "divisor"},
 )
 def avg_pool_spread(
     self,
@@ -72,6 +74,7 @@ def avg_pool_spread(
     connected=("self",),
     function=False,
     method=False,
+    saved={"size": None},
 )
 def adaptive_avg_pool(self, size: Ints):
     """The mean of each of `size` equal parts."""
@@ -82,6 +85,7 @@ def adaptive_avg_pool(self, size: Ints):
     node=_node("AdaptiveAvgPool{n}DBackwardBackward0"),
     function=False,
     method=False,
+    saved={"size": None},
 )
 def adaptive_avg_pool_spread(self, size: Ints):
     """Adjoint of `adaptive_avg_pool`."""
@@ -92,6 +96,7 @@ def adaptive_avg_pool_spread(self, size: Ints):
     node=_node("MaxPool{n}DWithIndicesBackwardBackward0"),
     function=False,
     method=False,
+    saved={"result1": "indices"},
 )
 def max_pool_spread(self, indices, size: Ints, windows: Ints = ()):
     """Add every element at its flat spatial index in zeros of that size.
@@ -130,6 +135,7 @@ for _name, _connected in (("max_pool_gather", ()), ("max_pool_chosen", ("self",)
     connected=("self",),
     function=False,
     method=False,
+    saved={"kernel_size": "kernel", "result1": "indices"},
 )
 def max_pool(self, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool):
     """The maximum of every window, and its flat spatial index."""
@@ -148,6 +154,7 @@ def _(F, t, indices, kernel):
     connected=("self",),
     function=False,
     method=False,
+    saved={"result1": "indices", "size": None},
 )
 def adaptive_max_pool(self, size: Ints):
     """The maximum of each of `size` equal parts, and its flat spatial index."""
@@ -163,6 +170,7 @@ def _(F, t, indices, size):
     node=_node("MaxUnpool{n}DBackward0"),
     function=False,
     method=False,
+    saved={"size": None},
 )
 def max_unpool(self, indices, size: Ints):
     """Put every element at its flat spatial index in zeros of that size; one wins where several meet."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gradcore import dtypes
 from gradcore.errors import warn_once
 from gradcore.ops.annotations import Dims, DType
@@ -44,6 +46,11 @@ def _name_by_dim(name):
     return lambda self, dim=None, *_: whole if dim is None else along_dims
 
 
+def _without_dims(node):
+    """No names of settings for the node of a reduction of all dims."""
+    return {"dim": None, "keepdim": None} if node.endswith("0") else {}
+
+
 def _sum_samples():
     x = floats(3, 4, 2)
     return [
@@ -60,6 +67,7 @@ def _sum_samples():
     node=_name_by_dim("Sum"),
     samples=lambda: [*_sum_samples(), case(floats(0, 3), dim=0)],
     autocast="float32:cuda",
+    saved=_without_dims,
 )
 def sum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Sum over `dim` (all dims if None); integers and bools are summed in int64.
@@ -100,6 +108,7 @@ def _(F, t, self, dim, keepdim):
     lambda F, grad, self_shape, dim: spread(F, grad / reduced_size(self_shape, dim), self_shape, dim),
     node=_name_by_dim("Mean"),
     samples=_sum_samples,
+    saved=lambda node: {"self_sym_numel": lambda self_shape: math.prod(self_shape)} | _without_dims(node),
 )
 def mean(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Arithmetic mean over `dim` (all dims if None).
@@ -157,6 +166,7 @@ def _prod_samples():
     node=_name_by_dim("Prod"),
     samples=_prod_samples,
     autocast="float32",
+    saved=_without_dims,
 )
 def prod(K, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):
     """Product over `dim` (all dims if None); integers and bools are multiplied in int64.

@@ -22,6 +22,19 @@ def _name(size: Sequence[int], mode: str, antialias: bool) -> str:
     return f"Upsample{_TITLES[mode]}{len(size)}D{'Aa' if antialias else ''}Backward"
 
 
+def _scale(i):
+    return lambda scales: scales[i]
+
+
+def _saved(node):
+    """PyTorch's names: one for the scale of each dim."""
+    number = int(node[node.index("D") - 1])
+    names = ("scales",) if number == 1 else [f"scales_{dim}" for dim in "dhw"[3 - number :]]
+    scales = {name: _scale(i) for i, name in enumerate(names)}
+    hidden = ["antialias", "mode"] + ["scales"] * (number > 1) + ["align_corners"] * ("Nearest" in node)
+    return {"output_size": "size", **scales, **dict.fromkeys(hidden)}
+
+
 @linear(
     lambda F, grad, self_shape, size, scales, mode, align_corners, antialias: F.resample_backward(
         grad, self_shape[2:], scales, mode, align_corners, antialias
@@ -29,6 +42,7 @@ def _name(size: Sequence[int], mode: str, antialias: bool) -> str:
     node=lambda self, size, scales, mode, align_corners, antialias: _name(size, mode, antialias) + "0",
     function=False,
     method=False,
+    saved=_saved,
 )
 def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool):
     """Resize the dims after the first two to `size`; `scales` (or None) are factors that positions depend on."""
@@ -41,6 +55,7 @@ def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, a
     node=lambda self, size, scales, mode, align_corners, antialias: _name(size, mode, antialias) + "Backward0",
     function=False,
     method=False,
+    saved=_saved,
 )
 def resample_backward(self, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool):
     """Adjoint of `resample`; `size` is that of the result."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore.ops.table import elementwise
+from gradcore.ops.table import elementwise, same
 
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex")
@@ -38,7 +38,7 @@ def trunc(self):
     """
 
 
-@elementwise(lambda F, t: t, promotion="default -bool -integer -complex")
+@elementwise(same, promotion="default -bool -integer -complex")
 def frac(K, self):
     """What `trunc` takes away: the part behind the point, with the sign of the number.
 
@@ -56,6 +56,7 @@ def frac(K, self):
     promotion="default -bool -complex",
     aliases=("special.round",),
     inplace="function",
+    saved={"decimals": None},
 )
 def round(self, *, decimals: int = 0):
     """The nearest integer, of two equally near ones the even one; with `decimals` digits behind the point.

@@ -285,6 +285,7 @@ def clamp_max_tensor(self, max):
     promotion="default",
     computes_half_in_float=False,
     inplace="function",
+    saved={"nan": None, "neginf": None, "posinf": None},
 )
 def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None):
     """Numbers in place of NaN (0) and of infinities (the largest and the smallest number of the dtype).

@@ -113,6 +113,7 @@ def narrow(F, input, dim: int, start: int, length: int):
     src=lambda F, grad, dim, index: F.select(grad, dim, index),
     computes_half_in_float=False,
     samples=lambda: [case(floats(2, 3), floats(2), 1, -1), case(floats(3), floats(), 0, 1)],
+    saved={"src_sym_sizes": None},
 )
 def select_scatter(K, self, src, dim: int, index: int):
     """A copy with `src` in the place of one slice of a dim.
@@ -142,6 +143,7 @@ def select_scatter(K, self, src, dim: int, index: int):
     src=lambda F, grad, dim, start, end, step: F.slice_of(grad, dim, start, end, step),
     computes_half_in_float=False,
     samples=lambda: [case(floats(5, 2), floats(2, 2), 0, 1, 4, 2), case(floats(2, 3), floats(2, 3), -1)],
+    saved={"src_sym_sizes": None},
 )
 def slice_scatter(K, self, src, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
     """A copy with `src` in the place of part of a dim.

@@ -30,6 +30,7 @@ def _sort_samples():
     fields="values indices",
     node=lambda self, dim=-1, descending=False, stable=None: f"SortBackward{0 if stable is None else 1}",
     samples=_sort_samples,
+    saved={"descending": None, "stable": None},
 )
 def sort(K, self, dim: int = -1, descending: bool = False, *, stable: bool | None = None):
     """The elements in order along a dim, and where they were, as a named tuple ``(values, indices)``.
@@ -86,6 +87,7 @@ def msort(F, self):
         case(floats(), 1),
         case(floats(3), 0),
     ],
+    saved={"k": None, "largest": None, "sorted": None},
 )
 def topk(K, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
     """The `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``.

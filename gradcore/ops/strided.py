@@ -52,6 +52,7 @@ def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = N
     node="AsStridedBackward0",
     function=False,
     method=False,
+    saved={"storage_offset": "offset", "own": None, "self_sym_sizes": None},
 )
 def strided_view(K, self, size: Any, stride: Any, offset: int, own: Any):
     """A view by `stride`; `offset` counts from the first element, `own` are the tensor's own strides."""
@@ -137,6 +138,7 @@ def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: i
     computes_half_in_float=False,
     function=False,
     method=False,
+    saved={"storage_offset": "offset", "src_sym_sizes": None},
 )
 def strided_write(K, self, src, size: Any, stride: Any, offset: int):
     """A copy in the order of the indices, with `src` where a strided view of it lies."""

@@ -52,6 +52,8 @@ __all__ = [
     "general",
     "linear",
     "not_implemented",
+    "same",
+    "times",
 ]
 
 
@@ -59,11 +61,6 @@ OPS: dict[str, Op] = {}
 
 #: Names of a declaration's first parameter, where it has a body.
 NAMESPACES = ("F", "K")
-
-
-#: What a function compiles to that returns its second argument, or its product with the third.
-_IDENTITY = (lambda F, t: t).__code__.co_code
-_PRODUCT = (lambda F, t, x: t * x).__code__.co_code
 
 
 class Formula:
@@ -74,17 +71,36 @@ class Formula:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         code = function.__code__
-        self.names = code.co_varnames[2 : code.co_argcount]  # after F and the (co)tangent
+        factor = getattr(function, "factor", None)
+        self.names = (factor,) if factor else code.co_varnames[2 : code.co_argcount]  # after F and the (co)tangent
 
     @property
     def is_identity(self) -> bool:
-        """Whether it returns the (co)tangent as it is."""
-        return self.function.__code__.co_code == _IDENTITY
+        """Whether it is `same`."""
+        return self.function is same
 
     @property
     def is_product(self) -> bool:
-        """Whether it returns the product of the (co)tangent and what it reads."""
-        return self.function.__code__.co_code == _PRODUCT and len(self.names) == 1
+        """Whether it is made by `times`."""
+        return hasattr(self.function, "factor")
+
+
+def same(F: Any, t: Any) -> Any:
+    """The formula of an identity: the (co)tangent as it is, which the engine does not call it for."""
+    return t
+
+
+def times(name: str) -> Callable[..., Any]:
+    """The formula of a product: the (co)tangent times the value of that name.
+
+    Where the input was broadcast, the engine computes the sum of the product without the product.
+    """
+
+    def formula(F: Any, t: Any, factor: Any) -> Any:
+        return t * factor
+
+    formula.factor = name  # type: ignore[attr-defined]
+    return formula
 
 
 _T = TypeVar("_T")
@@ -203,6 +219,11 @@ class Op:
         return self.differentiable
 
     @_Option
+    def edges(self) -> dict[str, tuple[str, ...]]:
+        """By the name of a node, the inputs that its edges lead to, in order; by default all that have a formula."""
+        return {}
+
+    @_Option
     def inplace(self) -> bool | str:
         """Whether there is a method ``name_``; ``"function"``: a function too, as for every operation of one tensor."""
         return self.kind == "elementwise"
@@ -236,6 +257,16 @@ class Op:
     def path(self) -> str:
         """Where users find it, for example ``"nn.functional.relu"``."""
         return self.name
+
+    @_Option
+    def saved(self) -> dict[str, Any] | Callable[[str], dict[str, Any]]:
+        """The names ``_saved_<name>`` of nodes that PyTorch names otherwise than the declaration does.
+
+        What a node shows is what formulas read, and the settings. ``{"kernel_size": "kernel"}`` renames,
+        ``{"size": None}`` hides, ``{"numel": lambda self_shape: prod(self_shape)}`` adds a function of declared names,
+        ``{"exponent": 2}`` a constant. A function of the node's name, where nodes of several names differ.
+        """
+        return {}
 
     @_Option
     def computes_half_in_float(self) -> bool:

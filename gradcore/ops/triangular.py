@@ -202,6 +202,7 @@ def check_part(source, part):
     src=lambda F, grad, offset, dim1, dim2: F.diagonal(grad, offset, dim1, dim2),
     computes_half_in_float=False,
     samples=lambda: [case(floats(3, 4), floats(3)), case(floats(2, 3, 4), floats(2, 3), offset=1, dim1=1, dim2=2)],
+    saved={"src_sym_sizes": None},
 )
 def diagonal_scatter(K, self, src, offset: int = 0, dim1: int = 0, dim2: int = 1):
     """A copy with `src` on the diagonals of the planes of two dims.
