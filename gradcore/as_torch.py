@@ -70,7 +70,7 @@ class _Refusing(Loader):
 
 
 class _Distribution(importlib.metadata.Distribution):
-    """What packages are told that ask for the version of PyTorch that is installed."""
+    """Metadata of the version of PyTorch that packages find installed."""
 
     def read_text(self, filename: str) -> str | None:
         text = f"Metadata-Version: 2.1\nName: torch\nVersion: {gradcore.__version__}\n"

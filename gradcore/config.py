@@ -32,7 +32,7 @@ IndexChecks = Literal["later", "now", "off"]
 Fusion = Literal["on", "off", "1", "0"]
 Precision = Literal["highest", "high", "medium"]
 
-#: Kernels of the package that CuPy's functions can take the place of, by what they are for.
+#: Kernels of the package that CuPy's functions can replace, by purpose.
 CUDA_KERNELS = (
     "attention", "cross_entropy", "elementwise", "grids", "lists", "normalization", "segments", "softmax", "windows",
 )  # fmt: skip
@@ -87,7 +87,7 @@ _traceback: Traceback = _from_environment(Traceback, "GRADCORE_TRACEBACK")
 
 
 def get_traceback() -> Traceback:
-    """How much of gradcore itself tracebacks of errors show; see `set_traceback`.
+    """Return the extent of tracebacks; see `set_traceback`.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def set_traceback(extent: Traceback) -> None:
     Parameters
     ----------
     extent : {'short', 'full'}
-        ``'short'`` (the default) shows your own lines, the place in gradcore where the error was raised and, in a
+        ``'short'`` (the default) shows your own lines, the line of gradcore where the error was raised and, in a
         module of `gradcore.nn`, the line of its ``forward``. ``'full'`` shows every call between them: for bug reports,
         and for work on gradcore.
 
@@ -136,7 +136,7 @@ def set_traceback(extent: Traceback) -> None:
 
 
 def cuda_fallback() -> Fallback:
-    """What happens when ``device='cuda'`` is asked for and CUDA cannot be used.
+    """Return the policy for ``device='cuda'`` where CUDA cannot be used.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def set_cuda_fallback(policy: Fallback) -> None:
 
 
 def history_loss() -> HistoryLoss:
-    """What a conversion does that drops the history of a tensor that requires grad.
+    """Return the policy for conversions that drop the history of a tensor that requires grad.
 
     Returns
     -------
@@ -320,7 +320,7 @@ _precision: Precision = "highest"
 
 
 def get_float32_matmul_precision() -> Precision:
-    """How precise products of float32 matrices are on CUDA; see `set_float32_matmul_precision`.
+    """Return the precision of float32 matrix products on CUDA; see `set_float32_matmul_precision`.
 
     Examples
     --------
@@ -338,7 +338,7 @@ def set_float32_matmul_precision(precision: Precision) -> None:
     ----------
     precision : {'highest', 'high', 'medium'}
         ``'highest'`` (the default) multiplies float32 numbers. ``'high'`` and ``'medium'`` may round what is multiplied
-        to TensorFloat32, which has 10 bits after the point in the place of 23, and sum in float32: several times as
+        to TensorFloat32, which has 10 bits after the point instead of 23, and sum in float32: several times as
         fast on GPUs of compute capability 8.0 and more.
 
     Raises

@@ -23,7 +23,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """Choose whether operations must give equal bits in equal calls.
 
     On the CPU they always do. On CUDA, `scatter_add`, `index_add`, `index_put` and the gradients of `gather` then sort
-    their indices in the place of adding atomically, of several values that are written to one place it is the last that
+    their indices instead of adding atomically, of several values that are written to one element it is the last that
     stays, and `cumsum` and `cumprod` go through their dim in a fixed order. Matrix products need
     ``CUBLAS_WORKSPACE_CONFIG=:4096:8`` or ``:16:8`` in the environment. `bincount` with weights has no such algorithm.
 

@@ -12,7 +12,7 @@ __all__ = ["DeviceLike", "default_to", "device", "get_default_device"]
 
 
 class device:  # PyTorch's name for the class
-    """Where a tensor's data lies and its operations run.
+    """Device on which a tensor's data lies and its operations run.
 
     There is one object per (type, index), so that devices can be compared by identity; a device also equals
     its string.
@@ -140,7 +140,7 @@ def get_default_device() -> device:
     return _defaults.stack[-1] if _defaults.stack else _default_device
 
 
-def default_to(place: device) -> None:
-    """Create tensors on `place` when no device is named."""
+def default_to(default: device) -> None:
+    """Create tensors on `default` when no device is named."""
     global _default_device
-    _default_device = place
+    _default_device = default

@@ -1,4 +1,4 @@
-"""What gradcore found on this machine, in words."""
+"""Report of the environment: versions, libraries, devices."""
 
 from __future__ import annotations
 

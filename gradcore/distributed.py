@@ -1,4 +1,4 @@
-"""What programs ask before they would use several processes, as ``torch.distributed`` has it: there is one."""
+"""Queries of ``torch.distributed`` for a program in one process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def get_rank(group: Any = None) -> int:
 
 
 def get_world_size(group: Any = None) -> int:
-    """How many processes work together."""
+    """Return the number of processes: one."""
     return 1
 
 

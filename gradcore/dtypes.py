@@ -298,7 +298,7 @@ def as_dtype(x: DTypeLike) -> dtype:
 
 # Defaults
 
-# What a Python number becomes: the one place that holds the defaults.
+# What a Python number becomes: the defaults stand here alone.
 _SCALAR_DTYPES: dict[type, dtype] = {bool: bool_, int: int64, float: float32, complex: complex64}
 _NUMPY_KINDS = ((np.bool_, bool), (np.integer, int), (np.floating, float), (np.complexfloating, complex))
 

@@ -20,7 +20,7 @@ __all__ = [
 
 
 class DeviceFallbackWarning(UserWarning):
-    """A CUDA device was asked for, cannot be used on this machine, and the CPU is used in its place."""
+    """A CUDA device was asked for, cannot be used on this machine, and the CPU is used instead."""
 
 
 class LinAlgError(RuntimeError):

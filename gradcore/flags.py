@@ -41,7 +41,7 @@ def is_warn_always_enabled() -> bool:
 
 
 def get_num_interop_threads() -> int:
-    """How many operations run at a time: one."""
+    """Return the number of operations that run at a time: one."""
     return 1
 
 

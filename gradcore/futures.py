@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class Future(Generic[Result]):
-    """A result that a thread will set, or the error in its place.
+    """A result that a thread will set, or the error instead.
 
     Parameters
     ----------

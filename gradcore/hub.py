@@ -81,7 +81,7 @@ def load_state_dict_from_url(
     file_name: str | None = None,
     weights_only: bool = True,
 ) -> Any:
-    """What `gradcore.load` reads from the file at a URL, which is fetched if it is not there yet.
+    """Load the state dict at a URL with `gradcore.load`; the file is downloaded if it is not cached.
 
     Parameters
     ----------

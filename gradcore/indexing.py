@@ -31,7 +31,7 @@ def getitem(self: Any, key: Any) -> Any:
     """Elements of the tensor: a view where `key` has only ints, slices, None and Ellipsis, else a copy.
 
     The rules are PyTorch's, which are NumPy's but for these: ints are taken before index tensors, so they do not
-    count as such when the place of the indexed dims is decided, and lists that hold sequences are tuples. Beyond
+    count as such when the position of the indexed dims is decided, and lists that hold sequences are tuples. Beyond
     PyTorch's, slices may have negative steps.
 
     Parameters
@@ -164,7 +164,7 @@ def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, 
 
 
 def _used(key: tuple[Any, ...]) -> int:
-    """How many dims the ints and slices of a key are for."""
+    """Number of dims that the ints and slices of a key index."""
     return sum(k is not None and k is not Ellipsis for k in key)
 
 
@@ -241,14 +241,14 @@ def resolve(self: Any, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
 
 
 class _Truth:
-    """A bool in the place of an index: a new dim of size 1 that is kept or not."""
+    """A bool as an index: a new dim of size 1 that is kept or not."""
 
     def __init__(self, mask: Any) -> None:
         self.mask = mask
 
 
 def _dims_of(item: Any) -> int:
-    """How many dims of the tensor an item of the key is for."""
+    """Number of dims of the tensor that an item of the key indexes."""
     if item is None or item is Ellipsis or item.__class__ is _Truth:
         return 0
     if isinstance(item, Variable) and item._dtype is dtypes.bool_:

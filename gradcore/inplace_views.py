@@ -1,4 +1,4 @@
-"""What changes a tensor's shape but not its data: transposes as attributes, and in-place methods such as `squeeze_`."""
+"""In-place view operations: transposes as attributes, and methods such as `squeeze_`."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., 
             meta.chain = out._meta.chain
             if out._edge is not None:  # else its history is made anew from the base's
                 meta.edge_version = self._vc.version
-        else:  # views that were made before find their place anew
+        else:  # refresh views that were made before
             meta = self._meta = meta or Meta()
             meta.reshaped += 1
         for level in local.state.levels:

@@ -14,7 +14,7 @@ __all__ = ["cuda_array_interface", "device_of", "dlpack", "exported", "from_dlpa
 
 
 def cuda_array_interface(t: Any) -> dict[str, Any]:
-    """What CuPy and other CUDA libraries read a tensor's memory by."""
+    """The ``__cuda_array_interface__`` dict."""
     if t._device.type != "cuda":
         raise AttributeError(
             f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {t.type()} If CUDA data is required use "

@@ -19,7 +19,7 @@ __all__ = [
 
 
 class layout:
-    """How a tensor's elements lie in memory: ``gradcore.strided`` for every tensor.
+    """Layout of a tensor in memory: ``gradcore.strided`` for every tensor.
 
     There are the others of PyTorch too, to compare with.
 
@@ -76,7 +76,7 @@ QUANTIZED = (
 )  # fmt: skip
 CONVERSIONS = ("_to_sparse_csr", "to_sparse", "to_mkldnn")
 
-#: What PyTorch removed, and what to use in its place.
+#: What PyTorch removed, and its replacement.
 REMOVED = {
     "eig": "gradcore.linalg.eig",
     "lstsq": "gradcore.linalg.lstsq",

@@ -327,7 +327,7 @@ def resize_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def reduce_ex(self: Tensor, protocol: Any) -> Any:
-    """What pickling calls."""
+    """Constructor for pickling."""
     return self.__reduce_ex__(protocol)
 
 

@@ -1,4 +1,4 @@
-"""What happens when another library is imported that can be told of gradcore's tensors.
+"""Import hooks that register tensors with other libraries.
 
 Nothing is imported here: a library that a program imports, before gradcore or after it, is told then.
 """

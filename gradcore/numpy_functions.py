@@ -100,7 +100,7 @@ def _outer(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def array_function(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """What a function of NumPy gives for tensors: an array, unless something is differentiated.
+    """Call a function of NumPy on tensors: the result is an array, unless something is differentiated.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _as_tensors(value: Any) -> Any:
-    """Nested containers with tensors in the place of arrays."""
+    """Nested containers with arrays replaced by tensors."""
     if isinstance(value, np.ndarray):
         return functional.as_tensor(value)
     if isinstance(value, (list, tuple)):
@@ -164,7 +164,7 @@ def _as_tensors(value: Any) -> Any:
 
 
 def _arrays(value: Any) -> Any:
-    """Nested containers with arrays in the place of tensors."""
+    """Nested containers with tensors replaced by arrays."""
     if isinstance(value, Tensor):
         return value.detach().numpy()
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Import paths and names that PyTorch has besides the places where things are defined here.
+"""Import paths and names that PyTorch has besides the modules that define them here.
 
 A line of the tables is all that a path needs: its module is made when it is first imported, and its names are looked up
 where they are defined when they are first used.
@@ -261,7 +261,7 @@ def _public(path: str) -> list[str]:
 
 
 def _look_up(path: str, name: str) -> Any:
-    """What a name stands for that a module does not define itself."""
+    """Look up a name that a module does not define itself."""
     names = NAMES.get(path, {})
     if name in names:
         source, defined = names[name]

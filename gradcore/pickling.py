@@ -52,16 +52,16 @@ def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
 
 
 def _copied_memory(t: Any, memo: dict[int, Any]) -> Any:
-    """The tensor's place in a copy of all memory that it is part of, which is copied once for each `memo`."""
+    """The tensor's view of a copy of all memory that it is part of, which is copied once for each `memo`."""
     backend, array = t._device.backend, t._array
     if t.is_meta or t._device.levels or not array.size or any(s % array.itemsize for s in array.strides):
         return array.copy()
     whole = backend.memory_of(array)
     copies = memo.setdefault(id(_copied_memory), {})
-    place = t._device, backend.address(whole), whole.nbytes
-    if place not in copies:
-        copies[place] = whole, whole.copy()  # the first keeps its address from being another's
-    copied = copies[place][1].view(array.dtype)
+    key = t._device, backend.address(whole), whole.nbytes
+    if key not in copies:
+        copies[key] = whole, whole.copy()  # the first keeps its address from being another's
+    copied = copies[key][1].view(array.dtype)
     if array.flags.c_contiguous and array.size == copied.size:
         return copied.reshape(array.shape)
     strides, offset = backend.geometry_of(array)
@@ -69,7 +69,7 @@ def _copied_memory(t: Any, memo: dict[int, Any]) -> Any:
 
 
 def reduced(t: Any) -> tuple[Any, ...]:
-    """What is pickled of a tensor."""
+    """State of a tensor for pickling."""
     array = None if t.is_meta else np.asarray(t.host(), order="C")
     state = {"requires_grad": t.requires_grad, "dict": dict(t.__dict__)}
     return _rebuild, (type(t), array, tuple(t.shape), t._dtype, t._device, state)
@@ -77,14 +77,14 @@ def reduced(t: Any) -> tuple[Any, ...]:
 
 def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
     """A tensor from its pickle, on the device it was on (or where the fall-back leads)."""
-    place = resolve(where)
+    device = resolve(where)
     if array is None:
-        out = functional.empty(shape, dtype=dtype, device=place)
+        out = functional.empty(shape, dtype=dtype, device=device)
     else:
         if not array.flags.writeable:
             array = array.copy()
-        with place.backend.use_index(place.index):
-            out = wrap(place.backend.from_host(array), place, dtype)
+        with device.backend.use_index(device.index):
+            out = wrap(device.backend.from_host(array), device, dtype)
     if cls is not tensor_type.cls:
         other: Any = new(cls)
         other._array, other._device, other._dtype = out._array, out._device, out._dtype

@@ -24,7 +24,7 @@ __all__ = [
 
 
 class PrintOptions(NamedTuple):
-    """What decides how a tensor is printed; `set_printoptions` says what each field means."""
+    """Options of printing; `set_printoptions` describes the fields."""
 
     precision: int = 4
     threshold: float = 1000

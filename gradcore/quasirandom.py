@@ -47,7 +47,7 @@ class SobolEngine:
 
     @property
     def num_generated(self) -> int:
-        """How many points have been drawn or left out."""
+        """Number of points drawn or skipped."""
         return int(self._sequence.num_generated)
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: dtypes.dtype | None = None) -> Tensor:

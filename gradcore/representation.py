@@ -1,4 +1,4 @@
-"""What is printed of a tensor: elements, the device and dtype where they are not the usual, the place in the graph."""
+"""``repr`` of tensors: elements, device and dtype where they are not the defaults, grad_fn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["text_of"]
 
 
 def text_of(t: Any) -> str:
-    """What ``repr`` of a tensor is."""
+    """Return ``repr`` of a tensor."""
     suffixes = []
     try:
         edge = gradient_edge(t)
@@ -53,5 +53,5 @@ def _batched_text(t: Any) -> str:
 
 
 def _prefix(cls: type) -> str:
-    """What a tensor is printed with: subclasses that take operations over have their own names."""
+    """Prefix of a printed tensor: subclasses with ``__torch_function__`` have their own names."""
     return "tensor(" if cls in Subclasses.plain else f"{cls.__name__}("

@@ -64,7 +64,7 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
 
 
 def fill_(self: Any, value: Any) -> Any:
-    """Write a value, a number or a 0-dim tensor, to every place of the tensor."""
+    """Write a value, a number or a 0-dim tensor, to every element of the tensor."""
     if not isinstance(value, Variable):
         value = setting("fill_", "value", "Number", 0).take(value)
         return overwrite(OPS["fill_number_"], self, "copy_into", (fitting(value, self._dtype),), (value,))
@@ -77,7 +77,7 @@ def fill_(self: Any, value: Any) -> Any:
 
 
 def zero_(self: Any) -> Any:
-    """Write zeros to every place of the tensor."""
+    """Write zeros to every element of the tensor."""
     return overwrite(OPS["zero"], self, "copy_into", (0,), ())
 
 
@@ -119,7 +119,7 @@ def _python_type(number: Any) -> type | None:
 
 
 def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    """Write `values` (broadcast) to the places given by a tuple of integer or bool tensors, or add them there."""
+    """Write `values` (broadcast) to the elements given by a tuple of integer or bool tensors, or add them there."""
     if not isinstance(values, Variable):
         raise TypeError(f"index_put_(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
     if isinstance(indices, Variable):

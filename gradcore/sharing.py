@@ -54,7 +54,7 @@ def share_memory_(self: Tensor) -> Tensor:
 
 
 def shared_with_processes(t: Tensor) -> tuple[Any, ...] | None:
-    """How another process makes a tensor with the same memory; None if the memory is not shared."""
+    """Reduction by which another process attaches the same memory; None if the memory is not shared."""
     block = _block(t._array) if t._device is CPU else None
     if block is None:
         return None

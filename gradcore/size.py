@@ -43,9 +43,9 @@ class Size(tuple[int, ...]):
             n *= size
         return n
 
-    def __getitem__(self, place: Any) -> Any:
-        found = tuple.__getitem__(self, place)
-        return Size(found) if isinstance(place, slice) else found
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(index, slice) else found
 
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))

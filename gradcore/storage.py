@@ -30,7 +30,7 @@ RESIZED = (
 
 
 class _Storage:
-    """What both kinds of storages have: elements in a row."""
+    """Common base of typed and untyped storages."""
 
     _flat: Tensor
 
@@ -41,7 +41,7 @@ class _Storage:
 
     @property
     def device(self) -> Any:
-        """Where the memory is."""
+        """Device of the memory."""
         return self._flat.device
 
     @property
@@ -80,10 +80,10 @@ class _Storage:
             self._flat[index if isinstance(index, slice) else self._place(index)] = value
 
     def _place(self, index: Any) -> int:
-        place = operator.index(index)
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"index {place} out of range for storage of size {len(self)}")
-        return place
+        position = operator.index(index)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"index {position} out of range for storage of size {len(self)}")
+        return position
 
     def __iter__(self) -> Any:
         return iter(self.tolist())
@@ -214,7 +214,7 @@ class TypedStorage(_Storage):
         return f"torch.{self.dtype.scalar_name}Storage"
 
     def pickle_storage_type(self) -> str:
-        """How files name the dtype."""
+        """Name of the dtype in files."""
         return f"{self.dtype.scalar_name}Storage"
 
 

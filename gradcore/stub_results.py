@@ -1,4 +1,4 @@
-"""What operations return, for type checkers: as declared, or as the calls show that an operation is tested with."""
+"""Result types of operations for type checkers: as declared, or as seen in the operation's samples."""
 
 from __future__ import annotations
 
@@ -88,5 +88,5 @@ def _with_keyword(parameters: list[str], keyword: str) -> list[str]:
     """Parameters with a further one that is given by name."""
     if "*" not in parameters:
         return [*parameters, "*", keyword]
-    place = parameters.index("*") + 1
-    return [*parameters[:place], keyword, *parameters[place:]]
+    position = parameters.index("*") + 1
+    return [*parameters[:position], keyword, *parameters[position:]]

@@ -179,7 +179,7 @@ def _methods() -> Iterator[str]:
 
 
 def _annotated(function: Any) -> str:
-    """What a function written by hand says that it returns, where that can be said in a stub file."""
+    """Return annotation of a function written by hand, where a stub file can express it."""
     annotation = str(getattr(function, "__annotations__", {}).get("return"))
     if annotation == "Tensor":
         return annotation
@@ -311,7 +311,7 @@ def _attributes(cls: type) -> list[str]:
 
 
 def _forward(cls: type) -> list[str]:
-    """What modules of functions with one result return."""
+    """Result annotation of modules whose function has one result."""
     several = "return_indices" in inspect.signature(cls).parameters
     return [] if several else [_def("forward", ["self", "*inputs: Any", "**named: Any"], "Tensor", "    ")]
 

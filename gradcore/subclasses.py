@@ -47,7 +47,7 @@ BY_OWN_NAME = frozenset((
 def torch_function(
     cls: type, func: Callable[..., Any], types: tuple[type, ...], args: Any = (), kwargs: Any = None
 ) -> Any:
-    """What a subclass does with a call unless it says otherwise: make it, and give the results the subclass.
+    """Default of ``__torch_function__``: call the function, and give results the subclass.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]) -> Any:
-    """What `body_fn` makes of its own results for as long as `cond_fn` of them is true.
+    """Apply `body_fn` to its own results for as long as `cond_fn` of them is true.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The tensor: an array, its device, its dtype and its place in the graph."""
+"""The tensor: an array, its device, its dtype and its node in the graph."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Tensor(Variable, Methods):
 
     @property
     def device(self) -> device:
-        """Where the data lies."""
+        """Device of the data."""
         return self._device.real  # type: ignore[no-any-return]
 
     @property
@@ -155,7 +155,7 @@ class Tensor(Variable, Methods):
         """The device's index; -1 on the CPU."""
         return -1 if self._device.index is None else self._device.index
 
-    # -- its place in the graph ---------------------------------------------------------------------------------
+    # -- its node in the graph ----------------------------------------------------------------------------------
 
     @property
     def requires_grad(self) -> bool:
@@ -198,7 +198,7 @@ class Tensor(Variable, Methods):
 
     @property
     def output_nr(self) -> int:
-        """Which output of its node this tensor is."""
+        """Output number of this tensor at its node."""
         edge = gradient_edge(self)
         return 0 if edge is None else edge[1]
 
@@ -489,7 +489,7 @@ class Tensor(Variable, Methods):
         return complex(self._only(sys._getframe(1)))
 
     def _only(self, caller: FrameType | None = None) -> Any:
-        """What Python's conversions to a number convert; `caller` asks for one that loses derivatives."""
+        """The single element, for `int()`, `float()`, ...; `caller` is the frame of one that loses history."""
         if caller is not None and (self._edge is not None or self._meta is not None) and is_differentiated(self):
             history_lost("element" if _stores(caller) else "number")
         if self._array.size != 1:
@@ -578,7 +578,7 @@ class Tensor(Variable, Methods):
 
 
 def _place(t: Any, function: str, dim: Any) -> int:
-    """The place of a dim's size among all, counted from the front."""
+    """Index of a dim, counted from the front."""
     if not t._array.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     return wrap_dim(setting(function, "dim", "int", 0).take(dim), t._array.ndim)

@@ -1,4 +1,4 @@
-"""What tests of programs with tensors need: comparisons that tell what differs, and tensors of random numbers.
+"""Helpers for tests: comparisons that name the difference, and tensors of random numbers.
 
 Examples
 --------
@@ -57,7 +57,7 @@ class _Comparison:
         self.exact_types = exact_types
 
     def differences(self, actual: Any, expected: Any, where: str = "") -> str | None:
-        """What differs first, with the place in nested containers; None if nothing does."""
+        """The first difference with its path in nested containers; None if there is none."""
         if isinstance(actual, Tensor) and isinstance(expected, Tensor):
             found = self.between_tensors(actual, expected)
         elif isinstance(actual, Mapping) and isinstance(expected, Mapping):

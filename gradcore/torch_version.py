@@ -11,7 +11,7 @@ __all__ = ["TorchVersion"]
 
 
 def _release(version: Any) -> tuple[Any, ...]:
-    """What decides the order: the numbers, without zeros at the end, and whether it is a final release."""
+    """Sort key: the numbers without trailing zeros, and whether it is a final release."""
     if isinstance(version, str):
         public = version.partition("+")[0]
         numbers = re.match(r"v?(\d+(?:\.\d+)*)", public)

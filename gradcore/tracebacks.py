@@ -1,4 +1,4 @@
-"""What of gradcore users see in the traceback of an error: its last frame, not the ten before it.
+"""Trimmed tracebacks: of gradcore's frames users see the last alone.
 
 An error is shortened where it leaves gradcore, at the end of ``try: ... except`` in what users call, which costs
 nothing as long as nothing is raised::
@@ -115,7 +115,7 @@ def _is_forward(frame: FrameType) -> bool:
 
 
 def line_name(filename: str, line: int) -> str:
-    """How users know a line: by its file, or by the cell of their notebook."""
+    """Name of a source file for users: its path, or the cell of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     label = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(filename)
     if label is None:

@@ -1,4 +1,4 @@
-"""How autocasting converts the arguments of a call."""
+"""Conversion of a call's arguments by autocasting."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def policy_of(op: Op, args: tuple[Any, ...], device_type: str) -> str | None:
 
 
 class Casting:
-    """What a thread has set: on which types of devices autocasting is on, and the dtypes."""
+    """Autocast state of a thread: the device types on which it is enabled, and their dtypes."""
 
     def __init__(self) -> None:
         self.enabled = dict.fromkeys(LOWER_PRECISION, False)
@@ -133,7 +133,7 @@ def _widest(args: tuple[Any, ...], device_type: str, lower: dtypes.dtype) -> dty
 
 
 def casting() -> Casting:
-    """What this thread has set."""
+    """Autocast state of this thread."""
     state = local.state
     if state.autocast is None:
         state.autocast = Casting()

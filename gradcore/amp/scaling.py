@@ -21,7 +21,7 @@ __all__ = ["GradScaler"]
 
 
 class _Stage(enum.Enum):
-    """What has been done with an optimizer's gradients since the last update."""
+    """Stage of an optimizer's gradients since the last update."""
 
     READY, UNSCALED, STEPPED = range(3)
 
@@ -287,7 +287,7 @@ class GradScaler:
         return self._init_scale if self._scale is None else float(self._scale.item())
 
     def get_growth_factor(self) -> float:
-        """What the factor is multiplied by to make it larger."""
+        """Multiplier of the scale after `growth_interval` steps without infinite gradients."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
@@ -295,7 +295,7 @@ class GradScaler:
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """What the factor is multiplied by to make it smaller."""
+        """Multiplier of the scale after a step with infinite gradients."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:

@@ -30,7 +30,7 @@ class Symmetric(np.ndarray[Any, Any]):
 
 
 class Drawn(NamedTuple):
-    """One call: the operation, and its arguments with NumPy arrays in the place of tensors."""
+    """One call: the operation, and its arguments with NumPy arrays for tensors."""
 
     op: Op
     label: str
@@ -46,7 +46,7 @@ class Drawn(NamedTuple):
         return [i for i, a in enumerate(self.arrays()) if a.dtype.kind in "fc" and not isinstance(a, Constant)]
 
     def call(self, tensors: list[Any]) -> Any:
-        """Call the operation with these tensors in the place of the arrays."""
+        """Call the operation with these tensors for the arrays."""
         queue = list(tensors)
         args = _filled(self.args, queue)
         return self.op.call(*args, **{name: _filled(value, queue) for name, value in self.settings.items()})

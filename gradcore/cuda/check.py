@@ -56,7 +56,7 @@ class Item(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """What went wrong, and the kernels that had been launched."""
+    """The error, and the kernels launched before it."""
 
     section: str
     label: str
@@ -308,7 +308,7 @@ SECTIONS: dict[str, Callable[[bool], Iterator[Item]]] = {
 
 
 def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | None) -> str | None:
-    """How results on a device differ from those on the CPU; None if they do not."""
+    """The difference between a device's results and the CPU's, in words; None if there is none."""
     if len(there) != len(here):
         return f"{len(there)} results for {len(here)}"
     for i, (a, b) in enumerate(zip(there, here, strict=True)):
@@ -324,9 +324,11 @@ def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | No
         with np.errstate(all="ignore"):
             bad = ~((x == y) | ((x != x) & (y != y)) | (np.abs(x - y) <= bound * (1 + np.abs(y))))
         if bad.any():
-            place = int(np.flatnonzero(bad)[0])
-            at, of = x.reshape(-1)[place], y.reshape(-1)[place]
-            return f"result {i}, {bad.sum()} of {bad.size} numbers of shape {list(a.shape)}: {at} for {of} at {place}"
+            position = int(np.flatnonzero(bad)[0])
+            at, of = x.reshape(-1)[position], y.reshape(-1)[position]
+            return (
+                f"result {i}, {bad.sum()} of {bad.size} numbers of shape {list(a.shape)}: {at} for {of} at {position}"
+            )
     return None
 
 
@@ -349,7 +351,7 @@ class _Watched:
 
 
 def _compared(item: Item, device: str, watched: _Watched) -> tuple[str, tuple[str, ...]] | None:
-    """What is wrong with an item on a device, and which kernels it used; None if nothing is."""
+    """The failure of an item on a device and the kernels it launched; None if it passes."""
     watched.names.clear()
     with np.errstate(all="ignore"):
         try:
@@ -378,7 +380,7 @@ class Progress:
         self._begin, self._seconds, self._shown = time.monotonic(), seconds, sys.stderr.isatty()
 
     def show(self, words: str) -> None:
-        """How much of the time has passed, and what is being done."""
+        """Report the elapsed share of the time limit and the current item."""
         if self._shown:
             part = min((time.monotonic() - self._begin) / self._seconds, 1.0)
             print(f"\r\033[K[{'#' * int(30 * part):30}] {words[:80]}", end="", file=sys.stderr, flush=True)

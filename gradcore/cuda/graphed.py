@@ -119,7 +119,7 @@ class _Part:
 
     @property
     def wanted(self) -> list[int]:
-        """Which of the inputs need gradients."""
+        """Indices of the inputs that require grad."""
         return [i for i, t in enumerate(self.inputs) if t.requires_grad]
 
     def differentiate(self, outputs: list[Any], upstream: list[Any], allow_unused: bool) -> Any:
@@ -152,7 +152,7 @@ class _Part:
             self.grads[i] = g
 
     def result(self) -> Any:
-        """What replays the graphs: a function, or the module with another `forward`."""
+        """The callable that replays the graphs: a function, or the module with its `forward` replaced."""
         node, module = _node_of(self), self.function
 
         def replayed(*args: Any) -> Any:

@@ -439,7 +439,7 @@ def _refill(recorded: dict[str, Any], flat: list[Any], structure: Any) -> None:
                 )
             kept.copy_(given.detach())  # type: ignore[attr-defined]
         elif kept != given:
-            raise RuntimeError(f"a captured function was called with {given!r} in the place of {kept!r}")
+            raise RuntimeError(f"a captured function was called with {given!r} instead of {kept!r}")
 
 
 def _kind(t: Any) -> tuple[Any, ...]:

@@ -39,7 +39,7 @@ __all__ = [
 
 
 def _of_pools(device: DeviceLike | None, what: str) -> Any:
-    """What a method of `Pools` returns, with that device as the current one."""
+    """Call a method of `Pools` with that device current."""
     backend: Any = registry.find("cuda")
     with backend.use_index(index_of(device)):
         return getattr(backend.pools, what)()
@@ -274,7 +274,7 @@ def reset_max_memory_cached(device: DeviceLike | None = None) -> None:
 
 
 def memory_summary(device: DeviceLike | None = None) -> str:
-    """What occupies the memory of a CUDA device, as a table: tensors that Python can reach, by shape and dtype.
+    """Return a table of the tensors on a CUDA device that Python can reach, by shape and dtype.
 
     Examples
     --------

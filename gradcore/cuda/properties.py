@@ -1,4 +1,4 @@
-"""What a CUDA device is: its name, size and capability, and which dtypes it computes in."""
+"""Properties of CUDA devices: name, memory, compute capability, and supported dtypes."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _call(F: Any, name: str, operands: list[Pair]) -> Pair:
 
 
 def _moved(F: Any, op: Any, parameter: str, t: Any, values: list[Any], result: Any) -> Any:
-    """How an operation's result moves if one of its inputs moves by `t`."""
+    """Tangent of an operation's result for the tangent `t` of one of its inputs."""
     if op.name == "abs":
         return t * F.sgn(values[0])
     if parameter not in op.differentials:  # of isnan, say

@@ -64,7 +64,7 @@ def parse(text: str) -> Program:
     Raises
     ------
     Unparsable
-        If there is something else than assignments of expressions, with the place.
+        If there is something else than assignments of expressions, with its position.
 
     Examples
     --------
@@ -91,27 +91,27 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text, self.names = text.strip(), list[str]()
         self.tokens: list[tuple[str, str]] = []
-        place = 0
-        while place < len(self.text):
-            match = _TOKEN.match(self.text, place)
-            if match is None or match.end() == place:
-                raise Unparsable(f"cannot read {self.text[place : place + 20]!r} in {self.text!r}")
+        position = 0
+        while position < len(self.text):
+            match = _TOKEN.match(self.text, position)
+            if match is None or match.end() == position:
+                raise Unparsable(f"cannot read {self.text[position : position + 20]!r} in {self.text!r}")
             self.tokens.append((str(match.lastgroup), match[str(match.lastgroup)]))
-            place = match.end()
-            while place < len(self.text) and self.text[place].isspace():
-                place += 1
-        self.place = 0
+            position = match.end()
+            while position < len(self.text) and self.text[position].isspace():
+                position += 1
+        self.position = 0
 
     # -- tokens
 
     def peek(self) -> str:
-        return self.tokens[self.place][1] if self.place < len(self.tokens) else ""
+        return self.tokens[self.position][1] if self.position < len(self.tokens) else ""
 
     def take(self, expected: str = "") -> str:
         token = self.peek()
         if not token or (expected and token != expected):
             raise Unparsable(f"expected {expected or 'more'!r} but found {token!r} in {self.text!r}")
-        self.place += 1
+        self.position += 1
         return token
 
     # -- grammar
@@ -119,12 +119,12 @@ class _Reader:
     def assignment(self) -> tuple[str, Tree]:
         while (
             self.peek() in _TYPES
-            and self.tokens[self.place + 1 : self.place + 2]
-            and (self.tokens[self.place + 1][0] == "name")
+            and self.tokens[self.position + 1 : self.position + 2]
+            and (self.tokens[self.position + 1][0] == "name")
         ):
             self.take()
         name = ""
-        if [t for _, t in self.tokens[self.place + 1 : self.place + 2]] == ["="]:
+        if [t for _, t in self.tokens[self.position + 1 : self.position + 2]] == ["="]:
             name = self.take()
             self.take("=")
         tree = self.expression()
@@ -149,7 +149,7 @@ class _Reader:
         return left
 
     def operand(self) -> Tree:
-        kind = self.tokens[self.place][0] if self.place < len(self.tokens) else ""
+        kind = self.tokens[self.position][0] if self.position < len(self.tokens) else ""
         token = self.take()
         if token in ("-", "+", "!"):
             return ("unary", token, self.operand())

@@ -1,4 +1,4 @@
-"""What the signature of a CUDA kernel tells: what it reads, what it writes, its settings."""
+"""Parsed signature of a CUDA kernel: inputs, outputs and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a program spends its time, step by step: what PyTorch has in ``torch.profiler``."""
+"""Profiler of programs, step by step, as ``torch.profiler``."""
 
 from gradcore import paths
 from gradcore.profiler.recording import kineto_available, record_function

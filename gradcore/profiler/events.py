@@ -1,4 +1,4 @@
-"""What a profiler gives: events, and their sums."""
+"""Events of a profiler, and their sums."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class FunctionEvent(_Times):
 
     @property
     def key(self) -> str:
-        """What events are put together by: the name."""
+        """Aggregation key: the name."""
         return self.name
 
     @property
@@ -269,7 +269,7 @@ class EventList(list[Any]):
         group_by_input_shapes : bool
             Keep calls with other shapes of arguments apart.
         group_by_stack_n : int
-            Keep calls from other places apart, of which this many innermost lines are looked at.
+            Group calls by this many innermost lines of their stack too.
         """
         found: dict[Any, FunctionEventAvg] = {}
         for event in self:
@@ -337,11 +337,11 @@ class EventList(list[Any]):
         write_chrome_trace(self, path)
 
     def supported_export_stacks_metrics(self) -> list[str]:
-        """What `export_stacks` can add up."""
+        """Metrics that `export_stacks` can sum."""
         return ["self_cpu_time_total", "self_cuda_time_total"]
 
     def export_stacks(self, path: Any, metric: str) -> None:
-        """Write one line per place in the program with its time, for flame graphs."""
+        """Write one line per line of the program with its time, for flame graphs."""
         from gradcore.profiler.traces import write_stacks
 
         if metric not in self.supported_export_stacks_metrics():

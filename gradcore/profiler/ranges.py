@@ -13,7 +13,7 @@ __all__ = ["Ranges"]
 
 
 class Ranges:
-    """What a thread has in the place of a `Recorder`.
+    """Null recorder of a thread that is not profiled.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a profiler notes while a program runs: when each operation began and ended, and with what."""
+"""Recorder of events while a program runs: begin, end and arguments of each operation."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _owner(value: Any) -> Any:
 
 
 def _stack() -> list[str]:
-    """Where in the user's program this is, innermost first."""
+    """Lines of the user's call stack, innermost first."""
     frame: Any = sys._getframe(1)
     found = []
     while frame is not None:

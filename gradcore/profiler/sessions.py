@@ -24,7 +24,7 @@ __all__ = [
 
 
 class ProfilerActivity(enum.Enum):
-    """What is timed.
+    """Devices whose activities can be timed.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class ProfilerActivity(enum.Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What can be timed here: the CPU, and CUDA where it can be used.
+    """Return the activities that can be timed here: the CPU, and CUDA where it can be used.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def supported_activities() -> set[ProfilerActivity]:
 
 
 class ProfilerAction(enum.Enum):
-    """What is done with a step.
+    """Action of the profiler in a step.
 
     Examples
     --------
@@ -105,12 +105,12 @@ def schedule(
     def plan(step: int) -> ProfilerAction:
         if step < skip_first:
             return ProfilerAction.NONE
-        cycle, place = divmod(step - skip_first, wait + warmup + active)
-        if (repeat and cycle >= repeat) or place < wait:
+        cycle, offset = divmod(step - skip_first, wait + warmup + active)
+        if (repeat and cycle >= repeat) or offset < wait:
             return ProfilerAction.NONE
-        if place < wait + warmup:
+        if offset < wait + warmup:
             return ProfilerAction.WARMUP
-        last = place == wait + warmup + active - 1
+        last = offset == wait + warmup + active - 1
         return ProfilerAction.RECORD_AND_SAVE if last else ProfilerAction.RECORD
 
     return plan
@@ -119,7 +119,7 @@ def schedule(
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """What `profile` takes as `on_trace_ready`: writes each recording as a trace into a folder.
+    """Return a handler for `on_trace_ready` that writes each recording as a trace into a folder.
 
     Examples
     --------
@@ -290,5 +290,5 @@ class profile:
         self._finished().export_chrome_trace(path)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
-        """Write one line per place in the program with its time; needs `with_stack`."""
+        """Write one line per line of the program with its time; needs `with_stack`."""
         self._finished().export_stacks(path, metric)

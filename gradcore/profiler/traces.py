@@ -43,11 +43,11 @@ def write_chrome_trace(events: Any, path: Any) -> None:
 
 
 def write_stacks(events: Any, path: Any, metric: str) -> None:
-    """Write ``outermost;...;innermost microseconds`` for each place in the program."""
+    """Write ``outermost;...;innermost microseconds`` for each call stack."""
     times: dict[str, float] = {}
     for event in events:
         if event.stack:
-            place = ";".join(line.replace(" ", "_") for line in reversed(event.stack))
-            times[place] = times.get(place, 0.0) + getattr(event, metric)
-    lines = [f"{place} {int(time)}" for place, time in times.items() if int(time) > 0]
+            stack = ";".join(line.replace(" ", "_") for line in reversed(event.stack))
+            times[stack] = times.get(stack, 0.0) + getattr(event, metric)
+    lines = [f"{stack} {int(time)}" for stack, time in times.items() if int(time) > 0]
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")

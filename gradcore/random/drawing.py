@@ -26,7 +26,7 @@ def depending(node: str, made: Any, *parameters: Any) -> Any:
 
 
 def draw(count: int, where: Any, generator: Generator | None) -> Any:
-    """So many random words on a device; batches whose samples differ have as many for each of them."""
+    """Draw random words on a device; batches whose samples differ have as many for each of them."""
     levels = different_levels()
     total = count * math.prod(level.size for level in levels)
     backend = where.real.backend

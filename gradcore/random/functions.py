@@ -431,7 +431,7 @@ def log_standard_gamma(shape: Tensor, generator: Generator | None = None) -> Ten
 
 @overridable
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of `count` trials succeed, each with the probability `prob`.
+    """Draw the number of successes in `count` trials, each with the probability `prob`.
 
     Parameters
     ----------
@@ -497,7 +497,7 @@ def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator |
 
 
 def _row_by_row(sampler: Callable[..., Any], rows: Tensor, generator: Generator) -> Tensor:
-    """Numbers for each row of parameters; all rows start at the same place of the generator's stream."""
+    """Numbers for each row of parameters; all rows start at the same offset of the generator's stream."""
     backend, parameters, state = rows._device.backend, rows._array, generator._state
     states = [state if len(parameters) == 1 else state.copy() for _ in range(len(parameters))]
 

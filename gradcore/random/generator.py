@@ -20,12 +20,12 @@ from gradcore.tensor import Tensor
 __all__ = [
     "Generator",
     "begin_stream",
+    "current_state",
     "default_generator",
     "fork_rng",
     "get_rng_state",
     "initial_seed",
     "manual_seed",
-    "place",
     "repeated",
     "seed",
     "set_rng_state",
@@ -350,6 +350,6 @@ def repeated(state: PhiloxState) -> Iterator[None]:
         _own.state = before
 
 
-def place() -> PhiloxState:
-    """Where the default generator stands, for `repeated`."""
+def current_state() -> PhiloxState:
+    """Seed and offset of the default generator, for `repeated`."""
     return again(default_generator._present())

@@ -18,7 +18,7 @@ ABANDONED = 3600
 
 @contextlib.contextmanager
 def written(f: Any) -> Iterator[Any]:
-    """A file to write into, which takes the place of `f` when the block ends without an exception.
+    """A file to write into, which replaces `f` when the block ends without an exception.
 
     Raises
     ------

@@ -85,7 +85,7 @@ class Interpreter:
         self.hashes: Counter[tuple[int, int]] = Counter()
 
     def run(self) -> Any:
-        """What the structure describes.
+        """The object that the structure describes.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class Interpreter:
         return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
 
     def line(self) -> str:
-        """What comes before the end of the line."""
+        """The bytes up to the end of the line."""
         end = self.data.find(b"\n", self.at, self.at + 4096)
         if end < 0:
             raise error("the structure in the file has a line without an end")
@@ -170,9 +170,9 @@ class Interpreter:
         if seen > KEY_VALUES:
             raise error("a key in the file has too many parts")
         self.spend(seen)
-        place = id(container), hash(key)
-        self.hashes[place] += 1
-        if self.hashes[place] > EQUAL_HASHES:
+        slot = id(container), hash(key)
+        self.hashes[slot] += 1
+        if self.hashes[slot] > EQUAL_HASHES:
             raise error("too many keys in the file have the same hash")
         return key
 
@@ -201,7 +201,7 @@ class Interpreter:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def called(self, function: Any, args: Any, named: dict[str, Any] | None = None) -> Any:
-        """What a call gives, of a function that may be called."""
+        """Result of calling a function that may be called."""
         if type(args) is not tuple:
             raise error(f"the file calls a function with {type(args).__name__} for arguments")
         self.spend(64 + sum(_extent(arg) for arg in args))
@@ -320,14 +320,14 @@ def _install() -> None:
     }
     for opcode, value in values.items():
         step(opcode)(lambda run, value=value: run.push(value(run)))  # type: ignore[misc]
-    places: dict[bytes, Callable[[Interpreter], int]] = {
+    positions: dict[bytes, Callable[[Interpreter], int]] = {
         pickle.BINPUT: lambda run: run.byte(),
         pickle.LONG_BINPUT: lambda run: run.number("<I"),
         pickle.PUT: lambda run: int(_decimal(run.line())),
         pickle.MEMOIZE: lambda run: len(run.memo),
     }
-    for opcode, place in places.items():
-        step(opcode)(lambda run, place=place: run.memo.__setitem__(place(run), run.stack[-1]))  # type: ignore[misc]
+    for opcode, position in positions.items():
+        step(opcode)(lambda run, position=position: run.memo.__setitem__(position(run), run.stack[-1]))  # type: ignore[misc]
 
 
 def _decimal(text: str) -> int | bool:
@@ -346,11 +346,11 @@ def _last(run: Interpreter, count: int) -> tuple[Any, ...]:
     return found
 
 
-def _recalled(run: Interpreter, place: int) -> Any:
+def _recalled(run: Interpreter, position: int) -> Any:
     try:
-        return run.memo[place]
+        return run.memo[position]
     except KeyError:
-        raise error(f"the structure in the file refers to value {place}, which it has not made") from None
+        raise error(f"the structure in the file refers to value {position}, which it has not made") from None
 
 
 @step(pickle.PROTO)

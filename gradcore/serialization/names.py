@@ -1,4 +1,4 @@
-"""What a file may name without the user's leave, and how calls of it are checked: types exactly, sizes before use."""
+"""Globals that a file may name without permission, with checks of their calls: exact types, sizes before use."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def exactly(value: Any, *kinds: type) -> Any:
         If it is of another one.
     """
     if type(value) not in kinds:
-        raise refused(f"the file has {type(value).__name__} in the place of {kinds[0].__name__}")
+        raise refused(f"the file has {type(value).__name__} instead of {kinds[0].__name__}")
     return value
 
 
@@ -168,7 +168,7 @@ def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor
 
 def _a_tensor(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
-        raise refused(f"the file has {type(value).__name__} in the place of Tensor")
+        raise refused(f"the file has {type(value).__name__} instead of Tensor")
     return value
 
 

@@ -82,7 +82,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _find(name: str) -> Any:
-    """What a file that is not trusted may name."""
+    """Globals that an untrusted file may name."""
     found = KNOWN.get(name)
     if found is None:
         found = allowed(name)

@@ -1,4 +1,4 @@
-"""What files may contain beside containers, numbers, strings and tensors: classes that the user has allowed."""
+"""Safe globals: classes that the user allows in files beside containers, numbers, strings and tensors."""
 
 from __future__ import annotations
 

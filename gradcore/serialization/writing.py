@@ -125,7 +125,7 @@ class _Pickler(_Base):  # type: ignore[misc]
         return (REBUILD_TYPED, (*parts, t.dtype)) if t.dtype in WITHOUT_STORAGES else (REBUILD, parts)
 
     def _memory(self, t: Tensor) -> tuple[_Storage, int, tuple[int, ...]]:
-        """The memory that a tensor shares with its views, the place of its first element there, and its strides.
+        """The memory that a tensor shares with its views, the offset of its first element, and its strides.
 
         Only elements that are in tensors are written: where those of a NumPy array have gaps between them, the gaps
         are left out.
@@ -133,10 +133,10 @@ class _Pickler(_Base):  # type: ignore[misc]
         array, backend = t._array, t._device.backend
         owner = backend.owner_of(array)
         layout = Layout.of(owner) if owner.dtype == array.dtype else None
-        place = None if layout is None else layout.place_of(array, backend.address(array) - backend.address(owner))
-        if layout is None or place is None:
+        position = None if layout is None else layout.place_of(array, backend.address(array) - backend.address(owner))
+        if layout is None or position is None:
             array = array.copy(order="C")
-            owner, place = array.reshape(-1), (0, tuple(s // array.itemsize for s in array.strides))
+            owner, position = array.reshape(-1), (0, tuple(s // array.itemsize for s in array.strides))
             layout = Layout((1,), (array.size,), (0,), 0)
         if id(owner) not in self.memories:
             typed = t.dtype not in WITHOUT_STORAGES
@@ -144,7 +144,7 @@ class _Pickler(_Base):  # type: ignore[misc]
             numel = layout.numel * (1 if typed else size)
             storage = _Storage(kind, str(len(self.memories)), str(t.device), numel, layout.numel * size)
             self.memories[id(owner)] = storage, (backend, owner), layout  # kept, so that no other has its id
-        return self.memories[id(owner)][0], *place
+        return self.memories[id(owner)][0], *position
 
 
 class _Call:

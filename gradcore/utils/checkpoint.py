@@ -277,7 +277,7 @@ class _Surroundings:
     """What a function's result depends on beside its arguments: random numbers (of all devices), and autocasting."""
 
     def __init__(self, preserve_rng_state: bool, args: tuple[Any, ...]) -> None:
-        self.numbers = random.generator.place() if preserve_rng_state else None
+        self.numbers = random.generator.current_state() if preserve_rng_state else None
         devices = {"cpu", *(a.device.type for a in args if isinstance(a, Tensor))}
         self.casts = [
             (d, amp.get_autocast_dtype(d), amp.is_autocast_enabled(d), amp.is_autocast_cache_enabled())

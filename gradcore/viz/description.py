@@ -1,4 +1,4 @@
-"""What is drawn of a graph: a vertex for each node, or for each group of like nodes, and edges between them."""
+"""Description of a drawing: a vertex for each node or group of like nodes, and the edges between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradcore.autograd.op_node import OpNode
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text
-from gradcore.viz.places import Place, of_node
+from gradcore.viz.source_lines import SourceLine, of_node
 from gradcore.viz.traversal import Saved, freed, reachable, roots, saved_values, storage
 
 __all__ = ["Description", "Vertex", "describe"]
@@ -119,7 +119,7 @@ def title_of(node: Any) -> str:
 
 
 def kind_of(node: Any) -> str:
-    """Which of `KINDS` a node is drawn as."""
+    """Member of `KINDS` that a node is drawn as."""
     if node.is_leaf_sink:
         return "leaf"
     if hasattr(node, "_forward_cls"):
@@ -204,10 +204,10 @@ class _Each(_Writer):
         facts = [shape_text(*shape)] if shape else []
         facts += _device(node._device)
         details = {"node": node.name(), "device": str(node._device)}
-        place = of_node(node)
-        if place is not None:
-            facts.append(str(place))
-            details |= {"line": f"{place} in {place.function}", "source": place.text}
+        line = of_node(node)
+        if line is not None:
+            facts.append(str(line))
+            details |= {"line": f"{line} in {line.function}", "source": line.text}
         notes = getattr(node, "_metadata", None) or {}
         facts += ["in backward"] if notes.get("in backward") else []
         times = [f"{n} {_milliseconds(notes[n])}" for n in ("forward", "backward") if n in notes]
@@ -290,10 +290,10 @@ class _Groups(_Writer):
     def first(self, node: Any, key: tuple[Any, ...]) -> Vertex:
         if node.is_leaf_sink:
             return Vertex("leaf", key[1] or "leaves", [] if key[1] is None else [_of_tensor(node.variable)])
-        place: Place | None = key[1]
+        line: SourceLine | None = key[1]
         details = {"node": node.name()}
         facts = []
-        if place is not None:
-            facts.append(str(place))
-            details |= {"line": f"{place} in {place.function}", "source": place.text}
+        if line is not None:
+            facts.append(str(line))
+            details |= {"line": f"{line} in {line.function}", "source": line.text}
         return Vertex(kind_of(node), title_of(node), facts, [], details)

@@ -1,4 +1,4 @@
-"""Where the vertices of a drawing go: ranks from top to bottom, few crossings, straight edges.
+"""Layered layout of a graph: ranks from top to bottom, few crossings, straight edges.
 
 The layered drawing of Sugiyama, Tagawa and Toda (1981): a rank for every vertex, orders within ranks by barycenters,
 and positions as close to the neighbours' as the sizes allow.
@@ -156,20 +156,20 @@ class _Grid:
         self.rows = best
 
     def _by_barycenter(self, row: list[int], neighbours: list[list[int]]) -> None:
-        place = {v: i for other in self.rows for i, v in enumerate(other)}
+        position = {v: i for other in self.rows for i, v in enumerate(other)}
         own = {v: i for i, v in enumerate(row)}
 
         def key(v: int) -> float:
             near = neighbours[v]
-            return sum(place[u] for u in near) / len(near) if near else own[v]
+            return sum(position[u] for u in near) / len(near) if near else own[v]
 
         row.sort(key=key)
 
     def _crossings(self) -> int:
         total = 0
         for row, following in pairwise(self.rows):
-            place = {v: i for i, v in enumerate(following)}
-            ends = [j for v in row for j in sorted(place[u] for u in self.down[v])]
+            position = {v: i for i, v in enumerate(following)}
+            ends = [j for v in row for j in sorted(position[u] for u in self.down[v])]
             total += _inversions(ends, len(following))
         return total
 
@@ -197,7 +197,7 @@ class _Grid:
         return sum(w * self.x[u] for w, u in zip(weights, near, strict=True)) / sum(weights)
 
     def _pull(self, v: int, u: int) -> float:
-        """How much `v` wants to be in line with `u`: long edges and chains of operations are drawn straight."""
+        """Priority of aligning `v` with `u`: long edges and chains of operations are drawn straight."""
         if v >= self.real and u >= self.real:
             return 8.0
         return 1.0 if self.up[u] and self.up[v] else 0.1  # what has nothing above it is an input
@@ -251,7 +251,7 @@ class _Grid:
 
 
 def _inversions(values: list[int], n: int) -> int:
-    """How many pairs are in the wrong order, by a binary indexed tree."""
+    """Number of inversions, by a binary indexed tree."""
     tree = [0] * (n + 1)
     total = 0
     for count, value in enumerate(values):

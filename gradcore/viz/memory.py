@@ -1,4 +1,4 @@
-"""What a graph keeps alive until backward: saved tensors, by operation and by line."""
+"""Memory of saved tensors, by operation and by line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gradcore.viz.markup import escape
-from gradcore.viz.places import Place, of_node
+from gradcore.viz.source_lines import SourceLine, of_node
 from gradcore.viz.traversal import freed, reachable, roots, saved_values, storage
 
 __all__ = ["MemoryReport", "MemoryRow", "bytes_text", "memory"]
@@ -16,7 +16,7 @@ class MemoryRow(NamedTuple):
     """The nodes of one kind that were recorded at one line."""
 
     operation: str
-    place: Place | None
+    line: SourceLine | None
     nodes: int
     #: Bytes of tensors that only the graph needs; each piece of memory is counted once, where it was saved first.
     saved: int
@@ -34,7 +34,7 @@ def bytes_text(number: float) -> str:
 
 
 class MemoryReport:
-    """What `memory` returns; prints as a table.
+    """Result of `memory`; prints as a table.
 
     Attributes
     ----------
@@ -67,8 +67,8 @@ class MemoryReport:
     def _cells(self) -> Iterator[tuple[str, ...]]:
         yield "operation", "nodes", "saved", "of leaves", "line"
         for row in self.rows:
-            place = "" if row.place is None else f"{row.place}  {row.place.text}"
-            yield row.operation, str(row.nodes), bytes_text(row.saved), bytes_text(row.leaves), place
+            line = "" if row.line is None else f"{row.line}  {row.line.text}"
+            yield row.operation, str(row.nodes), bytes_text(row.saved), bytes_text(row.leaves), line
 
     def __str__(self) -> str:
         table = list(self._cells())
@@ -88,7 +88,7 @@ class MemoryReport:
 
 
 def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
-    """What the graph of tensors keeps alive until backward has run.
+    """Return the memory that the graph of tensors keeps alive until backward has run.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
     SumBackward0        1      0 B        0 B
     """
     known: dict[int, Any] = {}  # the arrays themselves, so that none goes while their addresses are keys
-    groups: dict[tuple[str, Place | None], list[int]] = {}
+    groups: dict[tuple[str, SourceLine | None], list[int]] = {}
     gone = 0
     for node in reversed(reachable(roots(tensors))):
         counts = groups.setdefault((type(node).__name__, of_node(node)), [0, 0, 0])
@@ -132,8 +132,8 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
             if key not in known:
                 known[key] = value.array
                 counts[1 if value.leaf is None else 2] += size
-    rows = [MemoryRow(name, place, *counts) for (name, place), counts in groups.items()]
-    rows.sort(key=lambda row: (-row.saved, -row.leaves, row.operation, str(row.place)))
+    rows = [MemoryRow(name, line, *counts) for (name, line), counts in groups.items()]
+    rows.sort(key=lambda row: (-row.saved, -row.leaves, row.operation, str(row.line)))
     if limit is not None and len(rows) > limit:
         rest = rows[limit - 1 :]
         sums = [sum(sizes) for sizes in zip(*(row[2:] for row in rest), strict=True)]

@@ -31,7 +31,7 @@ class Picture:
 
     @property
     def vertices(self) -> list[Vertex]:
-        """What is drawn: results first, inputs after what they go into."""
+        """The drawing's items: results first, inputs after their consumers."""
         return self._description.vertices
 
     @property
@@ -96,7 +96,7 @@ def graph(tensors: Any, params: Any = None, *, max_nodes: int = 150, engine: str
     max_nodes : int
         Larger graphs are drawn in groups: one card for all nodes of an operation that were recorded at the same line.
     engine : {"dot", "own"}, optional
-        Who finds the places: Graphviz's program ``dot``, or gradcore; by default the former where it is installed.
+        Layout engine: Graphviz's program ``dot``, or gradcore; by default the former where it is installed.
 
     Returns
     -------

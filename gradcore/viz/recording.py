@@ -11,7 +11,7 @@ from gradcore.autograd.variables import tick
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
-from gradcore.viz.places import here
+from gradcore.viz.source_lines import here
 
 __all__ = ["record"]
 
@@ -62,9 +62,9 @@ class record(TorchFunctionMode):
         node, number = edge
         notes = node.metadata
         notes.setdefault("results", {})[number] = tuple(t.shape), str(t.dtype).removeprefix("torch.")
-        if "place" in notes:
+        if "line" in notes:
             return
-        notes["place"], notes["called"] = here(), name
+        notes["line"], notes["called"] = here(), name
         notes["in backward"] = local.state.task is not None
         if self.times:
             notes["forward"] = seconds
@@ -75,8 +75,8 @@ class record(TorchFunctionMode):
             for below in waiting.pop()._edges:
                 if below is not None and below[0]._seq > first and not below[0].is_leaf_sink:
                     others = below[0].metadata
-                    if "place" not in others:
-                        others["place"] = notes["place"]
+                    if "line" not in others:
+                        others["line"] = notes["line"]
                         waiting.append(below[0])
 
 

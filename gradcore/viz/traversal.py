@@ -71,7 +71,7 @@ def _is_leaf(t: Any) -> bool:
 
 def _of_tensor(name: str, t: Any) -> Iterator[Saved]:
     if isinstance(t, Packed):
-        # What hooks put in the place of a tensor: count the tensors that are found in it.
+        # A value packed by hooks: count the tensors that are found in it.
         for inner in tree_leaves(t.packed):
             yield from _of_tensor(name, inner)
         frame = getattr(t.unpack_hook, "__self__", None)

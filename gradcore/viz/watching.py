@@ -13,7 +13,7 @@ from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text
-from gradcore.viz.places import Place, here
+from gradcore.viz.source_lines import SourceLine, here
 from gradcore.viz.traversal import saved_values, storage
 
 __all__ = ["KeptGraphs", "watch_graphs"]
@@ -24,7 +24,7 @@ class KeptGraphs(NamedTuple):
 
     Attributes
     ----------
-    place : Place
+    line : SourceLine
         The line at which they were recorded.
     grows : bool
         Whether they are joined to one graph that grows, by adding up results; else something holds each of them.
@@ -34,13 +34,13 @@ class KeptGraphs(NamedTuple):
         How many bytes they keep for backward.
     """
 
-    place: Place
+    line: SourceLine
     grows: bool
     graphs: int
     saved: int
 
     def __str__(self) -> str:
-        where = f"{self.place} ({self.place.text or self.place.function})"
+        where = f"{self.line} ({self.line.text or self.line.function})"
         cure = (
             "use `loss.item()`, or `loss.detach()`, which have no graph, or compute under `gradcore.no_grad()`. If all "
             "of this is to be differentiated together, give watch_graphs a larger limit."
@@ -96,9 +96,9 @@ class watch_graphs(TorchFunctionMode):
             raise ValueError(f"limit must be at least 2, but got {limit}")
         self.limit, self.warn = limit, warn
         self.found: list[KeptGraphs] = []
-        self._nodes: dict[Place, list[weakref.ref[Any]]] = defaultdict(list)
+        self._nodes: dict[SourceLine, list[weakref.ref[Any]]] = defaultdict(list)
         #: At how many entries a line is looked at again.
-        self._next: dict[Place, int] = {}
+        self._next: dict[SourceLine, int] = {}
 
     def __enter__(self) -> Self:
         return super().__enter__()
@@ -111,22 +111,22 @@ class watch_graphs(TorchFunctionMode):
                 self._add(here(), edge[0])
         return result
 
-    def _add(self, place: Place, node: Any) -> None:
-        nodes = self._nodes[place]
+    def _add(self, line: SourceLine, node: Any) -> None:
+        nodes = self._nodes[line]
         nodes.append(weakref.ref(node))
-        if len(nodes) < self._next.get(place, self.limit):
+        if len(nodes) < self._next.get(line, self.limit):
             return
         alive = list(dict.fromkeys(n for reference in nodes if (n := reference()) is not None))
-        self._nodes[place] = [weakref.ref(n) for n in alive]
-        self._next[place] = max(self.limit, 2 * len(alive))
+        self._nodes[line] = [weakref.ref(n) for n in alive]
+        self._next[line] = max(self.limit, 2 * len(alive))
         if len(alive) >= self.limit:
-            self._look(place, alive)
+            self._look(line, alive)
             # Until the next look the graph doubles, so that all looks together cost no more than the last one.
-            if not any(kept.place == place for kept in self.found):
-                self._next[place] = max(self.limit, min(2 * len(alive), len(alive) + self.limit))
+            if not any(kept.line == line for kept in self.found):
+                self._next[line] = max(self.limit, min(2 * len(alive), len(alive) + self.limit))
 
-    def _look(self, place: Place, alive: list[Any]) -> None:
-        if any(kept.place == place for kept in self.found):
+    def _look(self, line: SourceLine, alive: list[Any]) -> None:
+        if any(kept.line == line for kept in self.found):
             return
         grows = True
         count, nodes = _added_up(alive)
@@ -135,7 +135,7 @@ class watch_graphs(TorchFunctionMode):
             everything = [n for nodes in self._nodes.values() for r in nodes if (n := r()) is not None]
             count, nodes = _separate(alive, everything)
         if count >= self.limit:
-            kept = KeptGraphs(place, grows, count, _bytes(nodes))
+            kept = KeptGraphs(line, grows, count, _bytes(nodes))
             self.found.append(kept)
             if self.warn:
                 warnings.warn(str(kept), stacklevel=5)
@@ -156,7 +156,7 @@ def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
 
 
 def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
-    """How many graphs nodes belong to that nothing computed further joins; and the nodes of all graphs.
+    """Count the connected graphs that nodes belong to, and collect the nodes of all of them.
 
     Rounds of a loop share leaves, or what was there before the first of them: graphs that share nothing with another
     one do not count. Nor do nodes that were computed with further, as what came of that is alive.
@@ -197,7 +197,7 @@ def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
 
 
 def _added_up(alive: list[Any]) -> tuple[int, list[Any]]:
-    """How many separate graphs a chain of nodes adds up, one in each step; and the nodes of these graphs.
+    """Count the graphs that a chain of additions joins, one in each step, and collect their nodes.
 
     Steps are nodes of one kind. One counts if an input of it is another one, the others lead to none at all, and to a
     leaf to which those of an earlier step led, too.

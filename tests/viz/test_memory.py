@@ -64,7 +64,7 @@ def test_lines_are_rows_of_their_own():
             y = y.exp()
         y = y.exp()
     report = viz.memory(y)
-    found = sorted((row.nodes, row.saved, row.place.text) for row in report.rows if row.place is not None)
+    found = sorted((row.nodes, row.saved, row.line.text) for row in report.rows if row.line is not None)
     assert found == [(1, 4000, "y = y.exp()"), (3, 12000, "y = y.exp()")]
     assert "test_memory.py" in str(report)
 

@@ -73,7 +73,7 @@ def shared_part(rounds):
 def test_found(program, grows, source):
     with viz.watch_graphs(limit=LIMIT, warn=False) as watch:
         kept = program(5 * LIMIT)
-    assert any(found.grows == grows and found.place.text == source for found in watch.found), watch.found
+    assert any(found.grows == grows and found.line.text == source for found in watch.found), watch.found
     assert all(found.graphs >= LIMIT for found in watch.found)
     del kept
 

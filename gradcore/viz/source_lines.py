@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from gradcore.autograd.anomaly_mode import Origin
 from gradcore.tracebacks import is_own, line_name
 
-__all__ = ["Place", "here", "of_node"]
+__all__ = ["SourceLine", "here", "of_node"]
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of source code."""
 
     filename: str
@@ -29,25 +29,25 @@ class Place(NamedTuple):
         return line_name(self.filename, self.line)
 
 
-def _place(code: CodeType, line: int) -> Place:
-    return Place(code.co_filename, line, code.co_name)
+def _source_line(code: CodeType, line: int) -> SourceLine:
+    return SourceLine(code.co_filename, line, code.co_name)
 
 
-def here() -> Place:
+def here() -> SourceLine:
     """The innermost line outside gradcore that is being run."""
     frame: FrameType = sys._getframe(1)
     while frame.f_back is not None and is_own(frame):
         frame = frame.f_back
-    return _place(frame.f_code, frame.f_lineno)
+    return _source_line(frame.f_code, frame.f_lineno)
 
 
-def of_node(node: Any) -> Place | None:
-    """Where a node was recorded, if that was noted (by `record`, or by anomaly detection)."""
+def of_node(node: Any) -> SourceLine | None:
+    """Source line at which a node was recorded, if `record` or anomaly mode noted it."""
     notes = getattr(node, "_metadata", None)
     if not notes:
         return None
-    place: Place | None = notes.get("place")
+    line: SourceLine | None = notes.get("line")
     origin = notes.get("traceback_")
-    if place is None and isinstance(origin, Origin) and origin.places:
-        place = _place(*origin.line()[:2])
-    return place
+    if line is None and isinstance(origin, Origin) and origin.places:
+        line = _source_line(*origin.line()[:2])
+    return line
