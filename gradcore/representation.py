@@ -22,7 +22,7 @@ def text_of(t: Any) -> str:
         suffixes.append("grad_fn=<Invalid>")
     else:
         if edge is not None:
-            leaf = edge[0].of_leaf
+            leaf = edge[0].is_graph_input
             suffixes.append("requires_grad=True" if leaf else f"grad_fn=<{type(edge[0]).__name__}>")
     tangents = () if t._meta is None else (t._meta.tangents or {}).values()
     innermost = next((tangent for tangent in reversed(tangents) if tangent is not None), None)

@@ -183,13 +183,13 @@ class Tensor(Variable, Methods):
     def is_leaf(self) -> bool:
         """Whether it was made by the user rather than by a recorded operation."""
         edge = gradient_edge(self)
-        return edge is None or edge[0].of_leaf
+        return edge is None or edge[0].is_graph_input
 
     @property
     def grad_fn(self) -> Any:
         """The node that computed this tensor; None for leaves."""
         edge = gradient_edge(self)
-        if edge is None or edge[0].of_leaf:
+        if edge is None or edge[0].is_graph_input:
             return None
         node = edge[0]
         if node._n_outputs == 1:
@@ -207,7 +207,11 @@ class Tensor(Variable, Methods):
         """The accumulated gradient of a leaf, or of a tensor that retains it."""
         meta = self._meta
         if meta is None or meta.grad is None:
-            if self._edge is not None and not self._edge[0].of_leaf and not (meta is not None and meta.retains_grad):
+            if (
+                self._edge is not None
+                and not self._edge[0].is_graph_input
+                and not (meta is not None and meta.retains_grad)
+            ):
                 attributes.warn_of_no_leaf()
             return None
         return meta.grad  # type: ignore[no-any-return]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import dtypes
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.batch_dims import broadcast_to_batch
 from gradcore.autograd.edges import gradient_edge
@@ -49,18 +49,8 @@ class ToCopyBackward0(Node):
 
     dtype: dtypes.dtype
 
-    def backward(self, grads: Any, raw: bool) -> Any:
-        if grads is None:
-            return [None]
-        if raw:
-            if grads.dtype == self.dtype.numpy:
-                return [grads]
-            if grads.dtype.kind == "c" and not self.dtype.is_complex:
-                grads = grads.real
-            return [local.state.run(grads.astype, self.dtype.numpy)]
-        if grads._dtype.is_complex and not self.dtype.is_complex:
-            grads = functional.real(grads)
-        return [to(grads, self.dtype)]
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+        return [None if grads is None else arithmetic.cast(grads, self.dtype.numpy)]
 
 
 ToCopyBackward0.__module__ = "builtins"

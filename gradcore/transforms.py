@@ -49,10 +49,10 @@ class LevelInput(Node):
 
     __slots__ = ("level",)
 
-    of_leaf = True
+    is_graph_input = True
     level: GradLevel
 
-    def backward(self, grads: Any, raw: bool) -> Any:
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         return [grads]
 
 

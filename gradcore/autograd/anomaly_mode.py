@@ -200,15 +200,14 @@ def _check(node: Any, i: int, grad: Any, piece: Any) -> None:
     array = all_samples(getattr(piece, "_array", piece))
     if is_finite(array):
         return
-    notes = local.state.task.notes
-    first = notes.setdefault(_FIRST, (node, i))
+    first = local.state.task.local_data.setdefault(_FIRST, (node, i))
     if _has_nan(array, node._device.backend):
         error = RuntimeError(f"Function '{type(node).__name__}' returned nan values in its {i}th output.")
         error.add_note(explain_failure(node, i, grad, piece, first))
         raise error
 
 
-#: Under this key the notes of a backward call have the node and the edge of the first gradient that was not finite.
+#: The key in `GraphTask.local_data` of the node and the edge of the first gradient that was not finite.
 _FIRST = object()
 
 

@@ -46,10 +46,10 @@ class BatchBackward0(Node):
     forward: Map
     adjoint: Map
 
-    def backward(self, grads: Any, raw: bool) -> Any:
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         if grads is None:
             return [None]
-        if raw:
+        if not arithmetic.recorded:
             return [self.adjoint(grads)]
         extra = tuple(level for level in grads._device.levels if level not in self._device.levels)
         return [_mapped(grads, batched_device(extra, self._input_devices[0]), self.adjoint, self.forward)]

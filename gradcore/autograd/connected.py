@@ -24,14 +24,8 @@ class ConnectedGradient(Node):
 
     __slots__ = ()
 
-    def backward(self, grads: Any, raw: bool) -> Any:
-        if grads is None:
-            return [None, None]
-        if not raw:
-            return [grads, grads.new_zeros(grads._array.shape)]
-        backend = self._device.backend
-        with backend.use_index(self._device.index):
-            return [grads, backend.xp.zeros(grads.shape, grads.dtype)]
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+        return [grads, None if grads is None else arithmetic.zeros_like(grads)]
 
 
 @functools.cache

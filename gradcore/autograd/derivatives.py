@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import dtypes
 from gradcore.autograd.connected import connected
-from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
+from gradcore.autograd.input_buffer import TENSOR_GRADS
+from gradcore.autograd.modes import local
 from gradcore.autograd.node import AccumulateGrad
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.saved import unpacked
 from gradcore.autograd.saved_names import show
-from gradcore.autograd.variables import Clock, Subclasses, Variable
+from gradcore.autograd.variables import Clock, Variable
 from gradcore.ops.table import Formula, Op
 from gradcore.tracebacks import generated_file
 
@@ -20,12 +21,9 @@ __all__ = [
     "LEAF",
     "PLANS",
     "UNCHANGED",
-    "all_gradients",
     "are_real",
-    "fit",
     "node_class",
     "saving_of",
-    "widened",
 ]
 
 
@@ -137,7 +135,7 @@ def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
         piece = call(F, grad, node)
         if node.metas is not None and piece is not None:
             shape, dtype = node.metas[number]
-            piece = fit(piece, shape, dtype, F, False)
+            piece = TENSOR_GRADS.validate_grad(piece, shape, dtype)
         return connected(piece, node, number, through_result)
 
     return connecting
@@ -190,6 +188,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
     body = {
         "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "output_metas"),
         "op": op,
+        "backward": backward,
         "rows": tuple(rows),
         "saves": frozenset(names),
         "holds_tensors": any(holding),
@@ -286,43 +285,38 @@ def saving_of(op: Op, needed: tuple[bool, ...]) -> Saving:
 # -- gradients ----------------------------------------------------------------------------------------------------
 
 
-def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | None = None) -> list[Any]:
-    """The gradients for all edges of a node of the table: the general path of backward.
+def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | None = None) -> list[Any]:
+    """The gradients for all edges of a node of the table: the general path of backward, the method of `OpNode`.
 
     Parameters
     ----------
     node : OpNode
     grads : array or tensor, or a list of them for several outputs
         Upstream gradients; None where there is none.
-    backend : Backend or None
-        What computes with gradients that are raw arrays; None for gradients that are tensors.
-    wanted : sequence of bool, optional
+    arithmetic : RawGrads or TensorGrads
+    needed : sequence of bool, optional
         Which edges' gradients are needed; all that lead somewhere if None.
     """
-    op, edges, raw = node.op, node._edges, backend is not None
+    op, edges, F = node.op, node._edges, arithmetic.F
     if node.saved is None or Clock.last_write > node._seq:
         node.check()
     if node.packed:
         node = unpacked(node)
     pieces: list[Any] = [None] * len(edges)
     if op.variadic or len(op.outputs) > 1:
-        grads = _materialised(node, grads, backend)
+        grads = _materialised(node, grads, arithmetic)
         if grads is None:
             return pieces
     elif grads is None:
         return pieces
-    F = backend if raw else functional
-    needed = [edge is not None and (wanted is None or wanted[i]) for i, edge in enumerate(edges)]
-    if raw and F.fuses and op.kind == "elementwise":
-        fused = _fused_gradients(node, grads, F, needed)
+    needed = [edge is not None and (needed is None or needed[i]) for i, edge in enumerate(edges)]
+    if not arithmetic.recorded and F.fuses and op.kind == "elementwise":
+        fused = _fused_gradients(node, grads, arithmetic, needed)
         if fused is not None:
             return fused
-    upcast = raw and node.metas is not None and op.computes_half_in_float and F.upcasts and _reduced(grads)
-    upcast = upcast and not F.takes_half(op.name, grads if isinstance(grads, list) else [grads])
-    if upcast:
-        grads = _upcast(grads)
-    elif op.wide and not raw:
-        grads = widened(grads)
+    widen = arithmetic.widening(node, grads)
+    if widen is not None:
+        grads = widen(grads)
     for keys, formula, getters in type(node).rows:
         if op.sequences and keys[0] == op.names[0]:
             span: Sequence[int] = range(len(edges) - len(op.tensors) + 1)
@@ -332,14 +326,12 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
             ]
         if not any(needed[i] for i in span):
             continue
-        values = [get(node) for get in getters[0 if raw else 1]]
+        values = [get(node) for get in getters[arithmetic.recorded]]
         if "needs" in formula.names:
             values[formula.names.index("needs")] = tuple(needed)
-        if upcast:
-            values = [_upcast(v) for v in values]
-        elif op.wide and not raw:
-            values = [widened(v) for v in values]
-        found = _evaluate(op, formula.function, F, grads, values, raw)
+        if widen is not None:
+            values = widen(values)
+        found = arithmetic.evaluate(op, formula.function, grads, values)
         if len(keys) == 1 and not (op.sequences and keys[0] == op.names[0]):
             found = (found,)
         for i, piece in zip(span, found, strict=True):
@@ -349,15 +341,15 @@ def all_gradients(node: Any, grads: Any, backend: Any, wanted: Sequence[bool] | 
         for i, piece in enumerate(pieces):
             if piece is not None:
                 shape, dtype = node.metas[i]
-                pieces[i] = fit(piece, shape, dtype, F, raw)
-    if op.connected and not raw:
+                pieces[i] = arithmetic.validate_grad(piece, shape, dtype)
+    if arithmetic.recorded:
         for name in op.connected:
             number = op.edge_index[op.position[name]]
             pieces[number] = connected(pieces[number], node, number, False)
     return pieces
 
 
-def _fused_gradients(node: Any, grad: Any, F: Any, needed: Sequence[bool]) -> list[Any] | None:
+def _fused_gradients(node: Any, grad: Any, arithmetic: Any, needed: Sequence[bool]) -> list[Any] | None:
     """The gradients of an elementwise operation by one kernel; None where its formulas cannot be one."""
     op = node.op
     rows = [(op.edge_index[op.position[keys[0]]], *rest) for keys, *rest in type(node).rows]
@@ -366,47 +358,17 @@ def _fused_gradients(node: Any, grad: Any, F: Any, needed: Sequence[bool]) -> li
     metas: Any = node.metas or [(grad.shape, grad.dtype)] * len(needed)
     stored = [metas[i][1] if metas[i][0] == grad.shape else None for i, *_ in rows]
     formulas = [formula for _, formula, _ in rows]
-    found = local.state.run(F.fused_gradients, op.name, formulas, grad, values, not op.vjps, stored)
+    found = local.state.run(arithmetic.F.fused_gradients, op.name, formulas, grad, values, not op.vjps, stored)
     if found is None:
         return None
     pieces: list[Any] = [None] * len(needed)
     for (i, *_), piece in zip(rows, found, strict=True):
         shape, dtype = metas[i]
-        pieces[i] = fit(piece, shape, dtype, F, True)
+        pieces[i] = arithmetic.validate_grad(piece, shape, dtype)
     return pieces
 
 
-def _evaluate(op: Op, function: Any, F: Any, grads: Any, values: list[Any], raw: bool) -> Any:
-    """The formula's value; a differential is conjugated before and after for complex numbers."""
-    holomorphic = op.kind == "elementwise" and not op.vjps
-    if holomorphic and (grads.dtype.kind == "c" if raw else grads._dtype.is_complex or _any_complex(values)):
-        piece = function(F, F.conj(grads), *values)
-        return F.conj(piece) if raw or piece._dtype.is_complex else piece
-    if holomorphic and raw and any(getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in values):
-        return F.conj(function(F, grads, *values))
-    if raw and holomorphic and grads.size >= F.LARGE:
-        return local.state.run(F.large, function, grads, *values)
-    if raw:
-        return local.state.run(function, F, grads, *values)
-    return function(F, grads, *values) if not Subclasses.used else _unseen(function, F, grads, values)
-
-
-def _unseen(function: Any, F: Any, grads: Any, values: list[Any]) -> Any:
-    """A formula's value on tensors, with subclasses of tensors taken for plain ones."""
-    state = local.state
-    watched = any(getattr(mode, "sees_formulas", False) for mode in state.functions)
-    before, state.mode = state.mode, (state.mode | PLAINLY) & ~(0 if watched else FUNCTIONS)
-    try:
-        return function(F, grads, *values)
-    finally:
-        state.mode = before
-
-
-def _any_complex(values: list[Any]) -> bool:
-    return any(getattr(getattr(v, "_dtype", None), "is_complex", False) for v in values)
-
-
-def _materialised(node: Any, grads: list[Any], backend: Any) -> Any:
+def _materialised(node: Any, grads: list[Any], arithmetic: Any) -> Any:
     """Gradients of the differentiable outputs, zeros (unless `op` does without) for missing ones; None if all are."""
     op = node.op
     if node._n_outputs == 1:
@@ -418,50 +380,5 @@ def _materialised(node: Any, grads: list[Any], backend: Any) -> Any:
     for k, i in enumerate(chosen):
         if picked[k] is None and op.materialize:
             shape, dtype = node.output_metas[i]
-            if backend is not None:
-                with backend.use_index(node._device.index):
-                    picked[k] = backend.xp.zeros(shape, dtype)
-            else:
-                picked[k] = functional.zeros(shape, dtype=dtypes.from_numpy(dtype), device=node._device)
+            picked[k] = arithmetic.zeros(shape, dtype, node._device)
     return picked if op.variadic or len(op.differentiable) > 1 else picked[0]
-
-
-def fit(piece: Any, shape: tuple[int, ...], dtype: Any, F: Any, raw: bool) -> Any:
-    """Sum a gradient over broadcast dimensions, and give it its input's dtype (the real part for a real input)."""
-    if piece.shape != shape:
-        piece = F.sum_to_size(piece, shape)
-    if raw:
-        if piece.dtype != dtype:
-            if piece.dtype.kind == "c" and dtype.kind != "c":
-                piece = piece.real
-            piece = local.state.run(piece.astype, dtype)
-        return piece
-    wanted = dtypes.from_numpy(dtype)
-    if piece._dtype is not wanted:
-        if piece._dtype.is_complex and not wanted.is_complex:
-            piece = F.real(piece)
-        piece = F.to(piece, wanted)
-    return piece
-
-
-def widened(value: Any) -> Any:
-    """Tensors of halves in float32: for formulas that read sums which only float32 holds."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(widened(v) for v in value)
-    is_half = isinstance(value, Variable) and value._dtype.is_reduced
-    return functional.to(value, dtypes.float32) if is_half else value
-
-
-def _reduced(grads: Any) -> bool:
-    first = next(g for g in grads if g is not None) if isinstance(grads, list) else grads
-    return bool(dtypes.from_numpy(first.dtype).is_reduced)
-
-
-def _upcast(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(_upcast(v) for v in value)
-    dtype = getattr(value, "dtype", None)
-    if dtype is None or not hasattr(value, "astype"):
-        return value
-    known = dtypes.FROM_NUMPY.get(dtype)
-    return value.astype("float32") if known is not None and known.is_reduced else value

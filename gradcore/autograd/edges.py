@@ -50,7 +50,7 @@ def gradient_edge(t: Any) -> Edge | None:
         if accumulator is None:
             accumulator = AccumulateGrad.make(t._device, ())
             accumulator.variable = t
-            if meta.grad_dtype is not OWN:
+            if meta.hooks or meta.post_accumulate_hooks or meta.grad_dtype is not OWN:
                 accumulator._hooks = Hooks()
             meta.accumulator = weakref.ref(accumulator)
         return accumulator, 0

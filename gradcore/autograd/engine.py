@@ -8,28 +8,34 @@ AccumulateGrad nodes outlive graphs, so their age says nothing, and the edges th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from heapq import heappop, heappush
-from operator import add, iadd
+from heapq import heapify, heappop, heappush
+from operator import attrgetter
+from operator import call as call_directly
 from typing import Any
 
-from gradcore import functional
-from gradcore.autograd import anomaly_mode, reentrant
-from gradcore.autograd.derivatives import LEAF, PLANS, UNCHANGED, all_gradients, are_real, fit
-from gradcore.autograd.input_buffer import PerDevice, count_leaves
-from gradcore.autograd.leaves import accumulate
+from gradcore.autograd import anomaly_mode
+from gradcore.autograd.derivatives import LEAF, PLANS, UNCHANGED, are_real
+from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
+from gradcore.autograd.input_buffer import TENSOR_GRADS, InputBuffer, PerDevice, count_leaves, in_own_memory
 from gradcore.autograd.messages import FREED
-from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, local
-from gradcore.autograd.node import Node
-from gradcore.autograd.observing import ObservedGradients
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, is_stack_deep, local, run_in_new_thread
+from gradcore.autograd.node import Hooks, Node
 from gradcore.autograd.op_node import OpNode
-from gradcore.autograd.streams import run_in_its_stream
-from gradcore.autograd.variables import OWN, Clock, Order, Subclasses, tensor_type
+from gradcore.autograd.variables import OWN, Clock, Order, Subclasses, accumulate_grad, add_to_grad
 from gradcore.backends.streams import STREAMS
+from gradcore.backends.vmap import BatchedArray
 from gradcore.tracebacks import shorten
 
 __all__ = ["run_backward"]
+
+#: The nodes whose gradients are wanted: ``{node: [(output number, key), ...]}``.
+Captures = dict[Node, list[tuple[int, int]]]
+
+_creation = attrgetter("_seq")
+_NOTHING: Any = None
 
 
 def run_backward(
@@ -37,7 +43,7 @@ def run_backward(
     *,
     retain_graph: bool,
     create_graph: bool,
-    captures: dict[Node, list[tuple[int, int]]] | None = None,
+    captures: Captures | None = None,
     accumulate: bool = True,
 ) -> dict[int, Any]:
     """Backpropagate from `roots` (node, output number, gradient as a tensor).
@@ -47,8 +53,7 @@ def run_backward(
     roots : sequence of (Node, int, Tensor)
     retain_graph, create_graph : bool
     captures : dict, optional
-        Nodes whose incoming gradients are wanted: ``{node: [(output number, key), ...]}``. Then only what leads
-        there is computed.
+        Nodes whose incoming gradients are wanted. Then only what leads there is computed.
     accumulate : bool
         Whether these nodes also run: leaves get the gradient in ``.grad``, and the hooks of the others are called.
 
@@ -58,17 +63,22 @@ def run_backward(
         The captured gradients, as tensors, by key.
     """
     state = local.state
-    if state.task is not None and reentrant.is_deep():
-        return reentrant.elsewhere(  # type: ignore[no-any-return]
-            lambda: run_backward(
-                roots, retain_graph=retain_graph, create_graph=create_graph, captures=captures, accumulate=accumulate
-            )
-        )
-    # Raw arrays carry neither history nor tangents: only where nobody watches.
-    raw = not create_graph and not state.mode & DUAL
+    if state.task is not None and is_stack_deep():
+        settings = {"retain_graph": retain_graph, "create_graph": create_graph}
+        again = partial(run_backward, roots, captures=captures, accumulate=accumulate, **settings)
+        return run_in_new_thread(again)  # type: ignore[no-any-return]
     before, outer, pack_hooks = state.mode, state.task, state.pack_hooks
-    task = _Task(raw, retain_graph or create_graph, captures, accumulate, before)
-    task.batches = _batches_of(roots, state.batches)
+    try:
+        state.enter(bool)
+    except RuntimeError as error:  # within a kernel, in a signal handler, say
+        state.reenter(error)
+    # Raw arrays carry neither history nor tangents: only where nobody watches.
+    recorded = create_graph or bool(before & DUAL)
+    batches = state.batches
+    if any(grad._device.levels for _, _, grad in roots):
+        batches = _with_levels_of(roots, batches)
+    buffer = InputBuffer(recorded, batches, call_directly if recorded else state.enter)
+    task = GraphTask(buffer, retain_graph or create_graph, captures, accumulate, before)
     state.mode = task.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
     try:
@@ -76,250 +86,386 @@ def run_backward(
             device = node._device if grad._device.levels else grad._device
             if device.guarded:  # the gradients of one node are added
                 task.use_device(device)
-            task.add(node, number, grad._array if raw else grad, device)
-        state.run(bool)  # from within a kernel (in a signal handler, say): enters a context anew
-        task.run(state.enter)
-        if task.notes:
-            reentrant.call_back(task.notes)
+            buffer.add(node, number, grad if recorded else grad._array, device)
+        task.run()
+        if task.local_data:
+            task.call_final_callbacks()
     except BaseException as error:
         shorten(error)
         raise
     finally:
         state.mode, state.task, state.pack_hooks = before, outer, pack_hooks
-        task.leave_device()
-    return task.found
+        if task.guard is not None:
+            task.guard.close()
+    return task.captured
 
 
-def _batches_of(roots: Sequence[tuple[Node, int, Any]], running: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The batches that gradients may be in, whether or not the nodes are: those that run, and those of the roots."""
-    extra = []
+def _with_levels_of(roots: Sequence[tuple[Node, int, Any]], running: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The levels of ``vmap`` that gradients may be in, whether or not the nodes are: running ones, and the roots'."""
+    levels = dict.fromkeys(running)
     for _, _, grad in roots:
-        for level in grad._device.levels:
-            if level not in running and level not in extra:
-                extra.append(level)
-    return (*running, *extra) if extra else running
+        levels.update(dict.fromkeys(grad._device.levels))
+    return tuple(levels)
 
 
-class _Task(ObservedGradients):
-    """The state of one backward call."""
+class GraphTask:
+    """The state of one backward call.
+
+    Parameters
+    ----------
+    buffer : InputBuffer
+        The gradients that wait.
+    retain : bool
+        Whether nodes keep what they saved.
+    captures : dict or None
+    accumulate : bool
+        Whether the nodes of `captures` also run.
+    mode : int
+        The mode of the caller.
+    """
 
     #: The mode in which every node starts, whatever a hook has switched on or off.
     mode = 0
+    #: The nodes that lead to captures, if there are any.
+    needed: set[Node] | None = None
     #: All nodes of this call, found when first asked for.
     reachable: set[Node] | None = None
+    #: The context in which the device of the nodes that run is current, where devices have to be made current.
+    guard: contextlib.ExitStack | None = None
 
     def __init__(
-        self,
-        raw: bool,
-        retain: bool,
-        captures: dict[Node, list[tuple[int, int]]] | None,
-        accumulate: bool,
-        mode: int,
+        self, buffer: InputBuffer, retain: bool, captures: Captures | None, accumulate: bool, mode: int
     ) -> None:
-        super().__init__(raw, captures or {}, accumulate)
-        self.retain = retain
-        #: What hooks on several tensors remember during this call.
-        self.notes: dict[Any, Any] = {}
+        self.buffer, self.retain, self.accumulate = buffer, retain, accumulate
+        self.captures: Captures = captures or {}
+        #: The gradients that were asked for, by their keys.
+        self.captured: dict[int, Any] = {}
+        #: What hooks and anomaly detection remember during this call.
+        self.local_data: dict[Any, Any] = {}
         #: Which of anomaly detection and a profiler are on: bits of the mode.
         self.watch = mode & (ANOMALY | PROFILE)
 
     # -- the loop -------------------------------------------------------------------------------------------------
 
-    def run(self, run: Any) -> None:
-        """Run nodes until none waits: plain ones here, others by `run_any`.
+    def run(self) -> None:
+        """Run nodes until none waits: plain ones here, others by `run_node`.
 
-        (One function: a node takes about a microsecond, and a call of Python a tenth of that.)
+        One function, as a node takes about a microsecond, and a call of Python a tenth of that. Its invariants:
+
+        - A node is taken when it is the youngest that waits, so nothing can send it a further gradient. Leaves that are
+          counted are in the heap only when they have all.
+        - What waits is in the heap and, with its gradient, in `pending`; except `following`, the youngest node that the
+          present one has sent its first gradient to, which goes on without the heap if it is the youngest of all.
+        - A gradient is changed in place only if its node is in `owned`: the engine made that array, and nobody else
+          has it. The gradient that a node is given may be held by others.
+        - `array_type` is the class of gradients that may be changed in place; None for tensors.
         """
-        self.roots: list[Node] = list(self.pending)
-        if self.captures:
-            self.lead_to_captures()
-        if Order.matters:
-            self.expect_leaves(self.leading)
-        heap, pending, owned, raw, retain = self.heap, self.pending, self.owned, self.raw, self.retain
-        expected = self.expected
-        leading, captures, batched = self.leading, self.captures, bool(self.batches)
-        device: Any = None
-        node: Any = None
-        following: Any = None
-        F: Any
-        plans: Any
+        self.prepare()
+        buffer, needed, retain = self.buffer, self.needed, self.retain
+        heap, pending, owned, expected = buffer.heap, buffer.pending, buffer.owned, buffer.expected
+        run, special, batched = buffer.run, buffer.special, bool(buffer.batches)
+        device = node = following = following_grad = following_plan = _NOTHING
         try:
-            while heap:
-                age, node = heappop(heap)  # the creation number, negative
-                grad = pending.pop(node)
-                if node._device is not device:
-                    device = node._device
-                    self.use_device(device)
-                    F, plans, array_type = self.means(device)
-                plan = plans.get(type(node))
-                while True:
-                    kind = type(grad)
-                    if (
-                        plan is None
-                        or node._hooks is not None
-                        or grad is None
-                        or kind is PerDevice
-                        or (captures and node in captures)
-                    ):
-                        self.run_any(node, grad)
+            while heap or following is not None:
+                if following is not None:
+                    node, grad, plan, following = following, following_grad, following_plan, None
+                else:
+                    node = heappop(heap)[1]
+                    grad = pending.pop(node)
+                    if node._device is not device:
+                        device = node._device
+                        arithmetic, F, plans, array_type = self.execution_context(device)
+                    plan = plans.get(type(node))
+                if plan is None or grad is None or node._hooks is not None or node in special:
+                    self.run_node(node, grad)
+                    continue
+                if plan is LEAF:
+                    accumulate_grad(node, grad, node in owned, batched)
+                    continue
+                metas = node.metas
+                if metas is not None and not are_real(metas, grad):
+                    self.run_node(node, grad)
+                    continue
+                calls, calls_on_numbers, view_key, keeps_settings = plan
+                if node.saved is None or Clock.last_write > node._seq:
+                    node.check()
+                if calls_on_numbers is not None and metas is None and type(grad) is not array_type:
+                    calls = calls_on_numbers
+                following_grad, i = None, -1
+                for edge in node._edges:
+                    i += 1
+                    if edge is None or (needed is not None and edge[0] not in needed):
+                        continue
+                    successor, number = edge
+                    if view_key is not None and successor in owned and buffer.add_part(node, grad):
                         break
-                    if plan is LEAF:
-                        meta = node.variable._meta
-                        if raw and not meta.hooks and not meta.post_accumulate_hooks and meta.grad_dtype is OWN:
-                            accumulate(node, grad, True, node in owned, batched)
-                        else:
-                            self.run_any(node, grad)
-                        break
-                    metas = node.metas
-                    if metas is not None and not are_real(metas, grad):
-                        self.run_any(node, grad)
-                        break
-                    calls, calls_on_numbers, place, keeps_settings = plan
-                    if node.saved is None or Clock.last_write > -age:
-                        node.check()
-                    if kind is not array_type and metas is None and calls_on_numbers is not None:
-                        calls = calls_on_numbers
+                    call, piece = calls[i], None  # (the last one goes before memory is asked for)
+                    if call is UNCHANGED:
+                        piece = grad
+                    elif call is not None:
+                        piece = run(call, F, grad, node)
+                    if metas is not None and piece is not None:
+                        shape, dtype = metas[i]
+                        if type(piece) is not array_type or piece.shape != shape or piece.dtype is not dtype:
+                            piece = arithmetic.validate_grad(piece, shape, dtype)
+                    plan = plans.get(type(successor))
+                    if plan is None or successor._device is not device or (expected is not None and plan is LEAF):
+                        buffer.add(successor, number, piece, device, piece is not grad)
+                    elif successor in pending:
+                        pending[successor] = buffer.plus(pending[successor], piece, device, successor)
+                    elif successor is following:
+                        following_grad = buffer.plus(following_grad, piece, device, successor)
+                    else:
+                        if plan is LEAF and type(piece) is array_type and piece is not grad and piece.base is None:
+                            owned.add(successor)
+                        if following is None:
+                            following, following_grad, following_plan = successor, piece, plan
+                            continue
+                        if successor._seq > following._seq:  # the younger one is kept
+                            successor, following, following_plan = following, successor, plan
+                            piece, following_grad = following_grad, piece
+                        pending[successor] = piece
+                        heappush(heap, (-successor._seq, successor))
+                if not retain:
+                    if keeps_settings:
+                        node.release()
+                    elif keeps_settings is not None:
+                        node.saved = node.results = None
+                if following is not None and heap and heap[0][0] < -following._seq:  # a younger node waits
+                    pending[following] = following_grad
+                    heappush(heap, (-following._seq, following))
                     following = None
-                    piece: Any = None
-                    following_grad: Any = None
-                    i = -1
-                    for edge in node._edges:
-                        i += 1
-                        if edge is None:
-                            continue
-                        successor, number = edge
-                        if leading is not None and successor not in leading:
-                            continue
-                        if place is not None and successor in owned and self.add_part(node, grad):
-                            if expected is not None and successor in expected:
-                                self.arrived(successor)
-                            break
-                        call, piece = calls[i], None  # (the last one goes before memory is asked for)
-                        if call is UNCHANGED:
-                            piece = grad
-                        elif call is not None:
-                            piece = run(call, F, grad, node) if raw else call(F, grad, node)
-                        if metas is not None and piece is not None:
-                            shape, dtype = metas[i]
-                            array = piece if raw else piece._array
-                            if array.shape != shape or array.dtype is not dtype:
-                                piece = fit(piece, shape, dtype, F, raw)
-                        plan = plans.get(type(successor))
-                        if plan is None or successor._device is not device:
-                            self.add(successor, number, piece, device)
-                        elif successor in pending:
-                            total, kind = pending[successor], type(piece)
-                            if piece is None:
-                                pass
-                            elif kind is not type(total) or not raw:
-                                pending[successor] = self.plus(total, piece, device, successor)
-                            elif kind is not array_type or batched:  # numbers
-                                pending[successor] = run(add, total, piece)
-                            elif successor in owned and total.shape == piece.shape and total.dtype is piece.dtype:
-                                run(iadd, total, piece)
-                            else:
-                                pending[successor] = run(add, total, piece)
-                                owned.add(successor)
-                            total = None
-                            if plan is LEAF and expected is not None:
-                                self.arrived(successor)
-                        elif successor is following:
-                            if raw and not batched and type(piece) is type(following_grad) is array_type:
-                                following_grad = run(add, following_grad, piece)
-                                owned.add(successor)
-                            elif piece is not None:
-                                following_grad = self.plus(following_grad, piece, device, successor)
-                        else:
-                            new = plan is LEAF and raw and piece is not None and piece is not grad
-                            if new and piece.base is None:
-                                owned.add(successor)
-                            if plan is LEAF and expected is not None:
-                                pending[successor] = piece
-                                self.arrived(successor)
-                                continue
-                            if following is None:
-                                following, following_grad, following_plan = successor, piece, plan
-                                continue
-                            if successor._seq > following._seq:  # the younger one is kept
-                                successor, following = following, successor
-                                piece, following_grad = following_grad, piece
-                                following_plan = plan
-                            pending[successor] = piece
-                            heappush(heap, (-successor._seq, successor))
-                    if not retain:
-                        if keeps_settings:
-                            node.release()
-                        elif keeps_settings is not None:
-                            node.saved = node.results = None
-                    if following is None:
-                        break
-                    age = -following._seq
-                    if heap and heap[0][0] < age:  # a younger node waits
-                        pending[following] = following_grad
-                        heappush(heap, (age, following))
-                        break
-                    node, grad, plan = following, following_grad, following_plan
         except Exception as error:
             self.settle([node, following])
             if isinstance(error, (AttributeError, TypeError)) and getattr(node, "saved", error) is None:
                 raise RuntimeError(FREED) from None  # by a backward in another thread, since this one looked
             raise
 
+    def prepare(self) -> None:
+        """Find out what the order of nodes depends on, and who is asked for."""
+        buffer = self.buffer
+        self.roots: list[Node] = list(buffer.pending)
+        if self.captures:
+            buffer.special.update(self.captures)
+            self.lead_to_captures()
+        if Order.matters:
+            buffer.expect_leaves(self.needed)
+
     def settle(self, failed: list[Any]) -> None:
         """After an error, update the leaves that have received all of their gradients, as if they had run at once."""
-        if self.expected is not None or (self.captures and not self.accumulate):
+        pending = self.buffer.pending
+        if self.buffer.expected is not None or (self.captures and not self.accumulate):
             return
-        waiting = [node for node in self.pending if not node.is_leaf_sink]
-        unfinished = count_leaves([*waiting, *(node for node in failed if node is not None)], self.leading)
-        for node in [node for node in self.pending if node.is_leaf_sink and node not in unfinished]:
+        waiting = [node for node in pending if not node.is_accumulator]
+        unfinished = count_leaves([*waiting, *(node for node in failed if node is not None)], self.needed)
+        for node in [node for node in pending if node.is_accumulator and node not in unfinished]:
             if node not in failed:
-                self.run_alone(node, self.pending.pop(node))
+                self.run_node_general(node, pending.pop(node))
 
-    def means(self, device: Any) -> tuple[Any, dict[type, Any], Any]:
-        """With what to run the nodes of a device: ``F``, the plans of those that are plain, the class of gradients."""
-        if not self.raw:
-            plans = {} if self.watch or Subclasses.used else PLANS["tensors"]
-            return functional, plans, tensor_type.cls
-        backend = self.place(device).backend
+    def execution_context(self, device: Any) -> tuple[Any, Any, dict[type, Any], Any]:
+        """Make a device current; the arithmetic of its gradients, ``F``, the plans of plain nodes, the arrays' class.
+
+        Nodes of one device follow each other, so this is rare.
+        """
+        self.use_device(device)
+        arithmetic = self.buffer.arithmetic(device)
+        if arithmetic.recorded:
+            return arithmetic, arithmetic.F, {} if self.watch or Subclasses.used else PLANS["tensors"], None
+        backend = arithmetic.F
         if self.watch or (STREAMS.used and device.type == "cuda"):
-            return backend, {}, backend.array_type
-        return backend, PLANS["fused" if backend.fuses else "arrays"], backend.array_type
+            return arithmetic, backend, {}, backend.array_type
+        return arithmetic, backend, PLANS["fused" if backend.fuses else "arrays"], backend.array_type
 
-    def run_any(self, node: Any, grad: Any) -> None:
+    def use_device(self, device: Any) -> None:
+        """Make `device` current, where devices have to be."""
+        if self.guard is not None:
+            self.guard.close()
+            self.guard = None
+        if device.guarded:
+            self.guard = contextlib.ExitStack()
+            self.guard.enter_context(device.backend.use_index(device.index))
+
+    def call_final_callbacks(self) -> None:
+        """Call the functions that were to be called at the end, and those that they ask for."""
+        callbacks = self.local_data.get(final_callbacks, [])
+        while callbacks:
+            callbacks.pop(0)()
+
+    # -- nodes of any kind ----------------------------------------------------------------------------------------
+
+    def run_node(self, node: Any, grad: Any) -> None:
         """Run any node with whatever belongs to it, in the CUDA stream of its forward."""
-        if STREAMS.used and node._device.type == "cuda":
-            run_in_its_stream(self, node, grad)
+        if not STREAMS.used or node._device.type != "cuda":
+            self.run_node_general(node, grad)
         else:
-            self.run_alone(node, grad)
-
-    def run_alone(self, node: Any, grad: Any) -> None:
-        """Run any node with its hooks, captures, leaves, several outputs."""
-        captures, hooks = self.captures, node._hooks
+            device = node._device
+            backend = device.real.backend
+            with STREAMS.as_at(node._seq, backend, device.index) as present:
+                self.run_node_general(node, grad)
+                if present is not None:
+                    for array in self.left_by(node):
+                        if array.__class__ is backend.array_type and array.device.id == device.index:
+                            backend.lifetimes.used_in(array, present, device.index)
         local.state.mode = self.mode
+
+    def left_by(self, node: Any) -> Iterator[Any]:
+        """The arrays that a node leaves to those after it, to its leaf, or to the caller."""
+        found: list[Any] = [*self.captured.values()]
+        if node.is_accumulator:
+            found.append(node.variable._meta.grad)
+        for edge in node._edges:
+            if edge is not None:
+                waiting = self.buffer.pending.get(edge[0])
+                found += waiting if type(waiting) is list else [waiting]
+        for each in found:
+            for part in each.values() if isinstance(each, dict) else (each,):
+                array = getattr(part, "_array", part)
+                while isinstance(array, BatchedArray):
+                    array = array.array
+                yield array
+
+    def run_node_general(self, node: Any, grad: Any) -> None:
+        """Run any node with its hooks, captures, leaves, several outputs."""
+        buffer, hooks = self.buffer, node._hooks
         if type(grad) is PerDevice or type(grad) is list:
-            grad = self.gathered(grad, node._device)
-        leaf = node.is_leaf_sink
-        watched = hooks is not None or (captures and node in captures)
-        if watched or (leaf and (node.variable._meta.hooks or node.variable._meta.grad_dtype is not OWN)):
+            grad = buffer.gathered(grad, node._device)
+        if hooks is not None or node in self.captures:
             grad = self.observe(node, grad)
-            if captures and not self.executes(node):
+            if self.captures and not self.executes(node):
                 return
             if hooks is not None and hooks.pre:
-                grad = self.prehooks(node, hooks, grad)
-        if not leaf:
-            self.spread(node, grad)
+                grad = self.call_prehooks(node, hooks, grad)
+        if not node.is_accumulator:
+            self.propagate(node, grad)
             return
-        own, batched = node in self.owned, bool(self.batches)
-        if self.watch & PROFILE:
-            added = local.state.profiler.node(node, grad, partial(accumulate, node, grad, self.raw, own, batched))
-        else:
-            added = accumulate(node, grad, self.raw, own, batched)
+        added = partial(accumulate_grad, node, grad, node in buffer.owned, bool(buffer.batches))
+        grad = local.state.profiler.node(node, grad, added) if self.watch & PROFILE else added()
         if hooks is not None and hooks.post:
-            self.posthooks(node, hooks, (), added)
+            self.call_posthooks(node, hooks, (), grad)
+
+    def propagate(self, node: Node, grad: Any) -> None:
+        """Run a node that is no leaf's and hand its gradients on."""
+        needed = None
+        if self.needed is not None:
+            needed = [edge is not None and edge[0] in self.needed for edge in node._edges]
+        grads = self.grad_inputs(node, grad, needed)
+        fresh, buffer = node._fresh, self.buffer
+        if node._hooks is not None and node._hooks.post:
+            grads, fresh = self.call_posthooks(node, node._hooks, grads, grad), False
+        if not self.retain and (node._inner is None or node._inner not in buffer.pending):
+            node.release()
+        device, devices = node._device, node._input_devices
+        given = grad if type(grad) is list else (grad,)
+        for i, (edge, piece) in enumerate(zip(node._edges, grads, strict=True)):
+            if edge is None or (needed is not None and not needed[i]):
+                continue
+            if devices is not None:
+                device = devices[i]
+            own = fresh and not any(piece is g for g in given) and sum(piece is g for g in grads) == 1
+            buffer.add(*edge, buffer.arithmetic(device).as_array(piece), device, own)
+
+    def grad_inputs(self, node: Node, grad: Any, needed: Sequence[bool] | None) -> Any:
+        """The gradients for the edges of a node, under anomaly detection or a profiler where these are on."""
+        compute = partial(self.backward_of, node, grad, needed)
+        if self.watch & ANOMALY:
+            compute = partial(anomaly_mode.watched, node, grad, compute)
+        return local.state.profiler.node(node, grad, compute) if self.watch & PROFILE else compute()
+
+    def backward_of(self, node: Node, grad: Any, needed: Sequence[bool] | None) -> Any:
+        """The gradients for the edges of a node; one of its own kind knows nothing of the batch that they may be in."""
+        arithmetic = self.buffer.arithmetic(node._device)
+        if arithmetic.recorded or arithmetic.device is node._device or isinstance(node, OpNode):
+            return node.backward(grad, arithmetic, needed)
+        several = type(grad) is list
+        grads = [arithmetic.as_tensor(g) for g in (grad if several else (grad,))]
+        found = node.backward(grads if several else grads[0], TENSOR_GRADS, needed)
+        return [arithmetic.from_tensor(g) for g in found]
+
+    # -- hooks and captures ---------------------------------------------------------------------------------------
+
+    def observe(self, node: Node, grad: Any) -> Any:
+        """The gradient of a tensor, before its node runs, after its hooks; it may be retained or captured."""
+        arithmetic = self.buffer.arithmetic(node._device)
+        if node.is_accumulator:
+            meta = node.variable._meta  # type: ignore[attr-defined]
+            if meta.grad_dtype is not OWN and meta.grad_dtype is not None and grad is not None:
+                grad = arithmetic.cast(grad, meta.grad_dtype.numpy)
+            if meta.hooks:
+                self.buffer.owned.discard(node)
+                t = in_own_memory(arithmetic.as_tensor(grad))
+                grad = arithmetic.from_tensor(call_tensor_hooks(meta.hooks, t))
+        elif node._hooks is not None:
+            grad = self.call_tensor_hooks(node, node._hooks, grad)
+        for number, key in self.captures.get(node, ()):
+            self.buffer.owned.discard(node)
+            found = grad[number] if type(grad) is list else grad
+            self.captured[key] = in_own_memory(arithmetic.as_tensor(found))
+        return grad
+
+    def call_tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
+        """The gradients of a node's outputs after the hooks of these; where they are to be retained, they are."""
+        arithmetic = self.buffer.arithmetic(node._device)
+        several = type(grad) is list
+        grads = [in_own_memory(arithmetic.as_tensor(g)) for g in (grad if several else [grad])]
+        for number, table in hooks.tensor.items():
+            grads[number] = call_tensor_hooks(table, grads[number])
+        for number, reference in hooks.retain.items():
+            tensor = reference()
+            if tensor is not None and grads[number] is not None:
+                add_to_grad(tensor, grads[number])
+        found = [arithmetic.from_tensor(g) for g in grads]
+        return found if several else found[0]
+
+    def call_prehooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
+        """The gradients of a node's outputs after the node's prehooks."""
+        self.buffer.owned.discard(node)
+        arithmetic = self.buffer.arithmetic(node._device)
+        several = type(grad) is list
+        found = list(grad) if several else [grad]
+        seen = node._seen_outputs
+        grads = tuple(in_own_memory(arithmetic.as_tensor(found[i])) for i in seen)
+        for i, g in zip(seen, call_prehooks(hooks.pre, grads), strict=True):
+            found[i] = arithmetic.from_tensor(g)
+        return found if several else found[0]
+
+    def call_posthooks(self, node: Node, hooks: Hooks, grads: Any, grad: Any) -> Any:
+        """The gradients that a node has found for its edges, given those of its outputs, after the node's hooks."""
+        buffer = self.buffer
+        buffer.owned.discard(node)
+        arithmetic = buffer.arithmetic(node._device)
+        given = grad if type(grad) is list else [grad]
+        outputs = tuple(arithmetic.as_tensor(given[i]) for i in node._seen_outputs)
+        devices = node._input_devices or [node._device] * len(grads)
+        pairs = zip(grads, devices, strict=True)
+        inputs = tuple(in_own_memory(buffer.arithmetic(device).as_tensor(g)) for g, device in pairs)
+        found = call_posthooks(hooks.post, node.shown(inputs), outputs)
+        return [arithmetic.from_tensor(g) for g in node.spread(found)]
+
+    def lead_to_captures(self) -> None:
+        """Find the nodes that lead to what is asked for, and leave out the roots that do not.
+
+        The gradient of a single root is seen in any case: it is what was given.
+        """
+        buffer = self.buffer
+        self.needed = _leading_to(self.captures, buffer.pending)
+        waiting = [entry for entry in buffer.heap if entry[1] in self.needed]
+        if not waiting and len(buffer.heap) == 1:
+            _, root = buffer.heap[0]
+            self.observe(root, buffer.gathered(buffer.pending[root], root._device))
+        if len(waiting) < len(buffer.heap):
+            buffer.heap[:] = waiting
+            heapify(buffer.heap)
+
+    def executes(self, node: Node) -> bool:
+        """Whether a node that has its gradient is to do something with it."""
+        if node in self.captures and self.accumulate:
+            return True
+        needed = self.needed or ()
+        return any(edge is not None and edge[0] in needed for edge in node._edges)
 
     def will_run(self, node: Node) -> bool:
         """Whether this call computes the gradient that arrives at a node."""
-        if self.leading is not None and node not in self.leading:
+        if self.needed is not None and node not in self.needed:
             return False
         if self.reachable is None:  # an input that was asked for may be none
             self.reachable = set(self.roots)
@@ -331,62 +477,28 @@ class _Task(ObservedGradients):
                         stack.append(edge[0])
         return node in self.reachable
 
-    def spread(self, node: Node, grad: Any) -> None:
-        """Run a node the general way and hand its gradients on."""
-        leading = self.leading
-        wanted = None
-        if leading is not None:
-            wanted = [edge is not None and edge[0] in leading for edge in node._edges]
-        pieces = self.watched(node, grad, wanted) if self.watch else self.pieces(node, grad, wanted)
-        fresh = node._fresh
-        if node._hooks is not None and node._hooks.post:
-            pieces, fresh = self.posthooks(node, node._hooks, pieces, grad), False
-        if not self.retain and (node._inner is None or node._inner not in self.pending):
-            node.release()
-        device, devices = node._device, node._input_devices
-        for i, (edge, piece) in enumerate(zip(node._edges, pieces, strict=True)):
-            if edge is None or (wanted is not None and not wanted[i]):
-                continue
-            successor, number = edge
-            if devices is not None:
-                device = devices[i]
-            if self.raw and piece is not None:
-                backend = self.place(device).backend
-                if piece.__class__ is not backend.array_type:
-                    piece = backend.asarray(piece)
-                if (
-                    successor.is_leaf_sink
-                    and successor not in self.pending
-                    and fresh
-                    and piece.base is None
-                    and not any(piece is g for g in (grad if type(grad) is list else (grad,)))
-                    and sum(piece is p for p in pieces) == 1
-                ):
-                    self.owned.add(successor)
-            self.add(successor, number, piece, device)
 
-    def watched(self, node: Node, grad: Any, wanted: list[bool] | None) -> Any:
-        """The gradients for the edges of a node, under anomaly detection or a profiler."""
+#: The key in `GraphTask.local_data` of the functions to call at the end.
+final_callbacks = object()
 
-        def compute() -> Any:
-            return self.pieces(node, grad, wanted)
 
-        def run() -> Any:
-            return anomaly_mode.watched(node, grad, compute) if self.watch & ANOMALY else compute()
-
-        return local.state.profiler.node(node, grad, run) if self.watch & PROFILE else run()
-
-    def pieces(self, node: Node, grad: Any, wanted: list[bool] | None) -> Any:
-        """The gradients for the edges of a node."""
-        if isinstance(node, OpNode):
-            return all_gradients(node, grad, self.place(node._device).backend if self.raw else None, wanted)
-        if self.raw and self.batches and self.place(node._device) is not node._device:
-            return self.pieces_of_batch(node, grad)
-        return node.backward(grad, self.raw)
-
-    def pieces_of_batch(self, node: Node, grad: Any) -> Any:
-        """The gradients for the edges of a node of its own kind that knows nothing of the batch they are in."""
-        several = type(grad) is list
-        grads = [self.as_tensor(g, node._device) for g in (grad if several else (grad,))]
-        found = node.backward(grads if several else grads[0], False)
-        return [self.as_carried(g) for g in found]
+def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
+    """The nodes on the way from `roots` to any of `targets`."""
+    oldest = min([node._seq for node in targets], default=0)
+    seen = set(roots)
+    stack = [node._edges for node in seen]
+    while stack:
+        for edge in stack.pop():
+            if edge is not None:
+                successor = edge[0]
+                edges = successor._edges
+                if edges and successor not in seen and successor._seq >= oldest:
+                    seen.add(successor)
+                    stack.append(edges)
+    leading = set(targets)
+    for node in sorted(seen, key=_creation):  # those that a node leads to are older
+        for edge in node._edges:
+            if edge is not None and edge[0] in leading:
+                leading.add(node)
+                break
+    return leading

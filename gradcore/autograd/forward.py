@@ -13,8 +13,8 @@ from numbers import Number
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.derivatives import widened
 from gradcore.autograd.edges import chain_of, gradient_edge, replay, requires_grad
+from gradcore.autograd.input_buffer import widened
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import DUAL, GRAD, local
 from gradcore.autograd.op_node import Packed

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from gradcore import functional
-from gradcore.autograd import reentrant
 from gradcore.autograd.batch_dims import mapped
-from gradcore.autograd.engine import run_backward
+from gradcore.autograd.engine import final_callbacks, run_backward
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.roots import edge_of, edges_of, root_of, roots_of
@@ -56,7 +55,7 @@ class ExecutionEngine:
         task = local.state.task
         if task is None:
             raise RuntimeError("Final callbacks can only be installed during backward pass.")
-        task.notes.setdefault(reentrant.CALLBACKS, []).append(callback)
+        task.local_data.setdefault(final_callbacks, []).append(callback)
 
 
 Variable._execution_engine = ExecutionEngine()

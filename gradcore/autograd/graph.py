@@ -97,7 +97,7 @@ class MultiHandle(RemovableHandle):
 def _finder(t: Any) -> Callable[[], Node | None]:
     """A function that finds the node where the gradient of `t` arrives, and keeps neither alive."""
     node = get_gradient_edge(t).node
-    if not node.is_leaf_sink:
+    if not node.is_accumulator:
         return weakref.ref(node)
     leaf = weakref.ref(t)  # the nodes of leaves come and go with the graphs that they are part of
 
@@ -143,15 +143,15 @@ def register_multi_grad_hook(
     def arrived(i: int, grad: Any) -> None:
         task = local.state.task
         if mode == "any":
-            if key not in task.notes:
-                task.notes[key] = True
+            if key not in task.local_data:
+                task.local_data[key] = True
                 fn(grad)
             return
-        if key not in task.notes:
+        if key not in task.local_data:
             found = [find() for find in nodes]
             expected = sum(node is not None and task.will_run(node) for node in found)
-            task.notes[key] = [expected, [None] * len(found)]
-        note = task.notes[key]
+            task.local_data[key] = [expected, [None] * len(found)]
+        note = task.local_data[key]
         note[0] -= 1
         note[1][i] = grad
         if not note[0]:

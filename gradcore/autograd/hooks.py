@@ -59,7 +59,7 @@ def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]
     stack, seen = [node], {node}
     while stack and reached + 1 < len(running):
         node = stack.pop()
-        if node.of_leaf and not node.is_leaf_sink and node.level in running:
+        if node.is_graph_input and not node.is_accumulator and node.level in running:
             reached = max(reached, running.index(node.level))
         found = {edge[0] for edge in node._edges if edge is not None} - seen
         seen |= found

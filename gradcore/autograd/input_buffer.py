@@ -1,119 +1,363 @@
-"""Gradients of nodes that wait for their turn: their sums, and the devices on which these lie."""
+"""Gradients on their way through the graph: what can be done with them, and their sums at the nodes that wait."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappush
 from operator import add, iadd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gradcore import functional
-from gradcore.autograd.modes import local
-from gradcore.autograd.node import Node
-from gradcore.autograd.variables import repeats, wrap
+from gradcore import dtypes, functional
+from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
+from gradcore.autograd.variables import Subclasses, Variable, repeats, wrap
 from gradcore.backends.vmap import batched_device
 from gradcore.backends.vmap.array import levels_of
 
-__all__ = ["PendingGradients", "PerDevice", "count_leaves"]
+if TYPE_CHECKING:
+    from gradcore.autograd.node import Node
+
+__all__ = [
+    "TENSOR_GRADS",
+    "InputBuffer",
+    "PerDevice",
+    "RawGrads",
+    "TensorGrads",
+    "count_leaves",
+    "in_own_memory",
+    "widened",
+]
+
+
+# -- arrays or tensors ------------------------------------------------------------------------------------------------
+
+
+class RawGrads:
+    """Gradients that are arrays of one device: backward is not recorded.
+
+    Attributes
+    ----------
+    F : Backend
+        The namespace of formulas.
+    """
+
+    recorded = False
+    __slots__ = ("F", "device")
+
+    def __init__(self, device: Any) -> None:
+        self.device, self.F = device, device.backend
+
+    def as_tensor(self, grad: Any) -> Any:
+        """A gradient, or None, for those who see tensors."""
+        return None if grad is None else wrap(grad, self.device)
+
+    def from_tensor(self, t: Any) -> Any:
+        """The inverse of `as_tensor`."""
+        return None if t is None else t._array
+
+    def as_array(self, grad: Any) -> Any:
+        """A gradient, or None, as an array of the device: NumPy computes scalars."""
+        return grad if grad is None or grad.__class__ is self.F.array_type else self.F.asarray(grad)
+
+    def owns_memory(self, grad: Any) -> bool:
+        """Whether a gradient is an array, not a view of one."""
+        return grad is not None and grad.base is None
+
+    def sum_to(self, grad: Any, shape: tuple[int, ...]) -> Any:
+        """The sum of a gradient over the dims that were broadcast from `shape`."""
+        return grad if grad.shape == shape else self.F.sum_to_size(grad, shape)
+
+    def cast(self, grad: Any, dtype: Any) -> Any:
+        """A gradient in a dtype, a NumPy one: the real part where that is real."""
+        if grad.dtype == dtype:
+            return grad
+        if grad.dtype.kind == "c" and dtype.kind != "c":
+            grad = grad.real
+        return local.state.run(grad.astype, dtype)
+
+    def validate_grad(self, grad: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A gradient with the shape and the dtype of its input."""
+        return self.cast(self.sum_to(grad, shape), dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
+        """Zeros on a node's device."""
+        with self.F.use_index(device.index):
+            return self.F.xp.zeros(shape, dtype)
+
+    def zeros_like(self, grad: Any) -> Any:
+        """Zeros as a gradient."""
+        return self.zeros(grad.shape, grad.dtype, self.device)
+
+    def widening(self, node: Any, grads: Any) -> Any:
+        """How to convert what a node's formulas read where halves are to be computed in float32, or None."""
+        op, F = node.op, self.F
+        if node.metas is None or not op.computes_half_in_float or not F.upcasts:
+            return None
+        several = grads if isinstance(grads, list) else [grads]
+        dtype = dtypes.from_numpy(next(g for g in several if g is not None).dtype)
+        return _upcast if dtype.is_reduced and not F.takes_half(op.name, several) else None
+
+    def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
+        """The value of a formula; a differential is conjugated before and after for complex numbers."""
+        F, run = self.F, local.state.run
+        if op.kind != "elementwise" or op.vjps:
+            return run(function, F, grads, *values)
+        if grads.dtype.kind == "c":
+            return F.conj(function(F, F.conj(grads), *values))
+        if any(getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in values):
+            return F.conj(function(F, grads, *values))
+        if grads.size >= F.LARGE:
+            return run(F.large, function, grads, *values)
+        return run(function, F, grads, *values)
+
+
+class TensorGrads:
+    """Gradients that are tensors: backward is recorded, or carries tangents. Its methods are those of `RawGrads`."""
+
+    recorded = True
+    F: Any = functional
+    device = None
+    __slots__ = ()
+
+    def as_tensor(self, grad: Any) -> Any:
+        return grad
+
+    from_tensor = as_array = as_tensor
+
+    def owns_memory(self, grad: Any) -> bool:
+        return False
+
+    def sum_to(self, grad: Any, shape: tuple[int, ...]) -> Any:
+        return grad if grad._array.shape == shape else functional.sum_to_size(grad, shape)
+
+    def cast(self, grad: Any, dtype: Any) -> Any:
+        wanted = dtypes.from_numpy(dtype)
+        if grad._dtype is wanted:
+            return grad
+        if grad._dtype.is_complex and not wanted.is_complex:
+            grad = functional.real(grad)
+        return functional.to(grad, wanted)
+
+    def validate_grad(self, grad: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self.cast(self.sum_to(grad, shape), dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
+        return functional.zeros(shape, dtype=dtypes.from_numpy(dtype), device=device)
+
+    def zeros_like(self, grad: Any) -> Any:
+        return grad.new_zeros(grad._array.shape)
+
+    def widening(self, node: Any, grads: Any) -> Any:
+        return widened if node.op.wide else None
+
+    def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
+        if op.kind == "elementwise" and not op.vjps and (grads._dtype.is_complex or _any_complex(values)):
+            piece = function(functional, functional.conj(grads), *values)
+            return functional.conj(piece) if piece._dtype.is_complex else piece
+        if Subclasses.used:
+            return _unseen(function, grads, values)
+        return function(functional, grads, *values)
+
+
+TENSOR_GRADS = TensorGrads()
+
+
+def widened(value: Any) -> Any:
+    """Tensors of halves in float32: for formulas that read sums which only float32 holds."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(widened(v) for v in value)
+    is_half = isinstance(value, Variable) and value._dtype.is_reduced
+    return functional.to(value, dtypes.float32) if is_half else value
+
+
+def _upcast(value: Any) -> Any:
+    """Arrays of halves in float32."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_upcast(v) for v in value)
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not hasattr(value, "astype"):
+        return value
+    known = dtypes.FROM_NUMPY.get(dtype)
+    return value.astype("float32") if known is not None and known.is_reduced else value
+
+
+def _any_complex(values: list[Any]) -> bool:
+    return any(getattr(getattr(v, "_dtype", None), "is_complex", False) for v in values)
+
+
+def _unseen(function: Any, grads: Any, values: list[Any]) -> Any:
+    """A formula's value on tensors, with subclasses of tensors taken for plain ones."""
+    state = local.state
+    watched = any(getattr(mode, "sees_formulas", False) for mode in state.functions)
+    before, state.mode = state.mode, (state.mode | PLAINLY) & ~(0 if watched else FUNCTIONS)
+    try:
+        return function(functional, grads, *values)
+    finally:
+        state.mode = before
+
+
+def in_own_memory(t: Any) -> Any:
+    """A gradient, a tensor or None, for those who may write to it: no two elements share memory."""
+    if t is None:
+        return None
+    writable = getattr(getattr(t._array, "flags", None), "writeable", True)
+    return t if writable and not repeats(t._array) else functional.clone(t, memory_format="contiguous")
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
 
 
 class PerDevice(dict[Any, Any]):
     """Partial sums of one gradient by the device on which its contributions arose."""
 
 
-class PendingGradients:
-    """The gradients of one backward call, raw arrays or tensors.
+class InputBuffer:
+    """The gradients that wait for their nodes in one backward call, and the order in which these run.
 
     Parameters
     ----------
-    raw : bool
-        Whether gradients are arrays, and not tensors.
+    recorded : bool
+        Whether gradients are tensors; else they are arrays.
+    batches : tuple
+        The levels of ``vmap`` that gradients may be in.
+    run : callable
+        ``run(kernel, *args)`` calls a kernel, see `State.enter`.
     """
 
-    #: The batches that gradients may be in.
-    batches: tuple[Any, ...] = ()
-    #: The current device.
-    device: Any = None
-    _entered: contextlib.ExitStack | None = None
+    __slots__ = (
+        "_arithmetic",
+        "batches",
+        "complete",
+        "expected",
+        "heap",
+        "owned",
+        "pending",
+        "recorded",
+        "run",
+        "special",
+    )
 
-    def __init__(self, raw: bool) -> None:
-        self.raw = raw
-        self.places: dict[int, Any] = {}
+    def __init__(self, recorded: bool, batches: tuple[Any, ...], run: Callable[..., Any]) -> None:
+        self.recorded, self.batches, self.run = recorded, batches, run
+        self._arithmetic: dict[int, RawGrads] = {}
         #: A gradient for each node that waits, or a list of them for nodes with several outputs.
         self.pending: dict[Node, Any] = {}
         #: Nodes whose pending gradient is an array that the engine made and may write into.
         self.owned: set[Node] = set()
-        #: The nodes that wait, the youngest first.
+        #: Nodes that do not run the short way: their gradients are captured, or lie on several devices.
+        self.special: set[Node] = set()
+        #: The nodes that wait, by creation number, negative: the youngest first.
         self.heap: list[tuple[int, Node]] = []
-        #: How many gradients each leaf has yet to receive, where that is counted.
+        #: How many gradients each leaf has yet to receive, where that is counted, and how many leaves have all.
         self.expected: dict[Node, int] | None = None
+        self.complete = 0
 
-    # -- devices --------------------------------------------------------------------------------------------------
-
-    def use_device(self, device: Any) -> None:
-        """Make `device` current; nodes of one device follow each other, so this is rare."""
-        if self._entered is not None:
-            self.leave_device()
-        self.device = device
-        if device.guarded:
-            self._entered = contextlib.ExitStack()
-            self._entered.enter_context(device.backend.use_index(device.index))
-
-    def leave_device(self) -> None:
-        if self._entered is not None:
-            self._entered.close()
-            self._entered = None
-
-    def place(self, device: Any) -> Any:
-        """Where the gradients of a device's nodes lie."""
-        if not self.batches:
-            return device
-        known = self.places.get(id(device))
+    def arithmetic(self, device: Any) -> RawGrads | TensorGrads:
+        """The arithmetic of the gradients of a device's nodes, which may be in batches that the nodes are not."""
+        if self.recorded:
+            return TENSOR_GRADS
+        known = self._arithmetic.get(id(device))
         if known is None:
-            known = self.places[id(device)] = batched_device(self.batches, device)
+            known = RawGrads(batched_device(self.batches, device) if self.batches else device)
+            self._arithmetic[id(device)] = known
         return known
 
-    # -- sums -----------------------------------------------------------------------------------------------------
+    def add(self, node: Node, number: int, grad: Any, device: Any, own: bool = False) -> None:
+        """Add a contribution that arose on `device` to the gradient of a node's output.
 
-    def add(self, node: Node, number: int, piece: Any, device: Any) -> None:
-        """Add a contribution that arose on `device` to the gradient of a node's output."""
+        `own` says whether nobody else has `grad`: so a leaf may keep it, if it is an array and not a view of one.
+        """
         pending = self.pending
-        if node._n_outputs == 1:
-            leaf = self.expected is not None and node.is_leaf_sink
-            if node not in pending:
-                pending[node] = PerDevice({device: piece}) if device is not node._device else piece
-                if not leaf:
-                    heappush(self.heap, (-node._seq, node))
-            elif piece is not None:
-                pending[node] = self.plus(pending[node], piece, device, node)
-            if leaf:
-                self.arrived(node)
+        if node._n_outputs != 1:
+            slots = pending.get(node)
+            if slots is None:
+                slots = pending[node] = [None] * node._n_outputs
+                heappush(self.heap, (-node._seq, node))
+            slots[number] = self.plus(slots[number], grad, device, node, False)
             return
-        slots = pending.get(node)
-        if slots is None:
-            slots = pending[node] = [None] * node._n_outputs
-            heappush(self.heap, (-node._seq, node))
-        if piece is not None:
-            if slots[number] is None and device is not node._device:
-                slots[number] = PerDevice({device: piece})
-            else:
-                slots[number] = self.plus(slots[number], piece, device, node, False)
+        counted = self.expected is not None and node.is_accumulator
+        if node in pending:
+            pending[node] = self.plus(pending[node], grad, device, node)
+        else:
+            if own and node.is_accumulator and device is node._device and self.arithmetic(device).owns_memory(grad):
+                self.owned.add(node)
+            pending[node] = grad if device is node._device else self.plus(None, grad, device, node)
+            if not counted:
+                heappush(self.heap, (-node._seq, node))
+        if counted:
+            self.arrived(node)
+
+    def plus(self, total: Any, grad: Any, device: Any, node: Node, may_own: bool = True) -> Any:
+        """``total + grad``; in place only where the engine made `total` itself."""
+        if grad is None:
+            return total
+        if device is not node._device or type(total) is PerDevice:
+            self.owned.discard(node)
+            self.special.add(node)
+            return _plus_apart(total, grad, device, node)
+        if total is None:
+            return grad
+        if self.recorded:
+            return total + grad
+        if may_own:
+            if (
+                node in self.owned
+                and total.__class__ is grad.__class__
+                and total.shape == grad.shape
+                and total.dtype is grad.dtype
+                and (not self.batches or _holds(total, grad))
+            ):
+                return self.run(iadd, total, grad)
+            self.owned.add(node)
+        found = self.run(add, total, grad)
+        return found if found.__class__ is total.__class__ else self.arithmetic(node._device).as_array(found)
+
+    def add_part(self, node: Any, grad: Any) -> bool:
+        """Add the gradient of a part to the sum for the whole where it exists and may be written into.
+
+        So a loop over ``x[i]`` takes time in proportion to `x`, not to its square.
+        """
+        edge = node._edges[0]
+        if edge is None or edge[0] not in self.owned or edge[0]._device is not node._device:
+            return False
+        total = self.pending.get(edge[0])
+        if total is None or total.dtype != grad.dtype or (self.batches and not _holds(total, grad)):
+            return False
+        if total.__class__ is not self.arithmetic(node._device).F.array_type:  # a number, which has no parts
+            return False
+        self.run(iadd, total[node.view_key(*node.saved)], grad)
+        if self.expected is not None and edge[0] in self.expected:
+            self.arrived(edge[0])
+        return True
+
+    def gathered(self, grad: Any, device: Any) -> Any:
+        """A gradient, or those of all outputs, on its node's device: each device's partial sum is moved once."""
+        if type(grad) is list:
+            return [self.gathered(g, device) for g in grad] if PerDevice in map(type, grad) else grad
+        if type(grad) is not PerDevice:
+            return grad
+        total, own = None, self.arithmetic(device)
+        for source, part in grad.items():
+            if part is None:
+                continue
+            if source is not device:
+                part = own.from_tensor(functional.to(self.arithmetic(source).as_tensor(part), device))
+            total = part if total is None else total + part
+        return total
 
     # -- leaves ---------------------------------------------------------------------------------------------------
 
-    def expect_leaves(self, leading: set[Node] | None = None) -> None:
+    def expect_leaves(self, needed: set[Node] | None = None) -> None:
         """Count the gradients that leaves will receive from the nodes that wait, so that each runs after its last.
 
         Parameters
         ----------
-        leading : set of Node, optional
+        needed : set of Node, optional
             The nodes that run; all if None.
         """
-        counts = self.expected = count_leaves(self.pending, leading)
-        waiting = [entry for entry in self.heap if not entry[1].is_leaf_sink]
+        counts = self.expected = count_leaves(self.pending, needed)
+        waiting = [entry for entry in self.heap if not entry[1].is_accumulator]
         if len(waiting) < len(self.heap):  # roots that are leaves
-            leaves = [node for _, node in sorted(self.heap, reverse=True) if node.is_leaf_sink]
+            leaves = [node for _, node in sorted(self.heap, reverse=True) if node.is_accumulator]
             self.heap[:] = waiting
             heapify(self.heap)
             for leaf in leaves:
@@ -128,92 +372,22 @@ class PendingGradients:
             self.complete += 1
             heappush(self.heap, (self.complete - _FIRST, leaf))
 
-    #: How many leaves have received all gradients.
-    complete = 0
-
-    def plus(self, total: Any, piece: Any, device: Any, node: Node, may_own: bool = True) -> Any:
-        """``total + piece``; in place only where the engine made `total` itself."""
-        if type(total) is PerDevice or device is not node._device:
-            if type(total) is not PerDevice:
-                total = PerDevice({} if total is None else {node._device: total})
-            part = total.get(device)
-            total[device] = piece if part is None else part + piece
-            self.owned.discard(node)
-            return total
-        if total is None:
-            return piece
-        if not self.raw:
-            return total + piece
-        if may_own:
-            if (
-                node in self.owned
-                and total.__class__ is piece.__class__
-                and total.dtype is piece.dtype
-                and total.shape == piece.shape
-                and (not self.batches or _holds(total, piece))
-            ):
-                return local.state.enter(iadd, total, piece)
-            self.owned.add(node)
-        total = local.state.enter(add, total, piece)
-        backend = self.place(node._device).backend
-        return total if total.__class__ is backend.array_type else backend.asarray(total)
-
-    def add_part(self, node: Any, grad: Any) -> bool:
-        """Add the gradient of a part to the sum for the whole where it exists and may be written into.
-
-        So a loop over ``x[i]`` takes time in proportion to `x`, not to its square.
-        """
-        edge = node._edges[0]
-        if edge is None or edge[0] not in self.owned or edge[0]._device is not node._device:
-            return False
-        total = self.pending.get(edge[0])
-        if total is None or total.dtype != grad.dtype or (self.batches and not _holds(total, grad)):
-            return False
-        if total.__class__ is not self.place(node._device).backend.array_type:  # a number, which has no parts
-            return False
-        part = total[node.view_key(*node.saved)]
-        local.state.enter(iadd, part, grad)
-        return True
-
-    def gathered(self, grad: Any, device: Any) -> Any:
-        """A gradient on its node's device: each device's partial sum is moved once."""
-        if type(grad) is list:
-            return [self.gathered(g, device) for g in grad] if PerDevice in map(type, grad) else grad
-        if type(grad) is not PerDevice:
-            return grad
-        total = None
-        for place, part in grad.items():
-            if part is None:
-                continue
-            if place is not device:
-                part = functional.to(self.as_tensor(part, place), device)
-                part = part._array if self.raw else part
-            total = part if total is None else total + part
-        return total
-
-    # -- arrays and tensors ---------------------------------------------------------------------------------------
-
-    def as_tensor(self, grad: Any, device: Any) -> Any:
-        return wrap(grad, self.place(device)) if self.raw and grad is not None else grad
-
-    def in_own_memory(self, grad: Any, device: Any) -> Any:
-        """A gradient as a tensor for those who may write to it: no element of it lies where another one does."""
-        t = self.as_tensor(grad, device)
-        if t is None:
-            return None
-        writable = getattr(getattr(t._array, "flags", None), "writeable", True)
-        return t if writable and not repeats(t._array) else functional.clone(t, memory_format="contiguous")
-
-    def as_carried(self, grad: Any) -> Any:
-        return grad._array if self.raw and grad is not None else grad
-
 
 #: Leaves run before all other nodes: creation numbers stay below this.
 _FIRST = 1 << 62
 
 
-def count_leaves(nodes: Iterable[Node], leading: set[Node] | None = None) -> dict[Node, int]:
-    """How many edges lead to each leaf from `nodes` and what they reach, within the nodes `leading` if given."""
+def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> PerDevice:
+    """``total + grad`` where not both arose on the node's device: a partial sum for each device."""
+    if type(total) is not PerDevice:
+        total = PerDevice({} if total is None else {node._device: total})
+    part = total.get(device)
+    total[device] = grad if part is None else part + grad
+    return total
+
+
+def count_leaves(nodes: Iterable[Node], needed: set[Node] | None = None) -> dict[Node, int]:
+    """How many edges lead to each leaf from `nodes` and what they reach, within the nodes `needed` if given."""
     counts: dict[Node, int] = {}
     seen = set(nodes)
     stack = [node._edges for node in seen]
@@ -222,9 +396,9 @@ def count_leaves(nodes: Iterable[Node], leading: set[Node] | None = None) -> dic
             if edge is None:
                 continue
             node = edge[0]
-            if leading is not None and node not in leading:
+            if needed is not None and node not in needed:
                 continue
-            if node.is_leaf_sink:
+            if node.is_accumulator:
                 counts[node] = counts.get(node, 0) + 1
             elif node not in seen:
                 seen.add(node)
@@ -232,6 +406,6 @@ def count_leaves(nodes: Iterable[Node], leading: set[Node] | None = None) -> dic
     return counts
 
 
-def _holds(total: Any, piece: Any) -> bool:
-    """Whether every sample that differs in `piece` has memory of its own in `total`."""
-    return set(levels_of(piece)) <= set(levels_of(total))
+def _holds(total: Any, grad: Any) -> bool:
+    """Whether `total` is batched over every level of ``vmap`` that `grad` is batched over."""
+    return set(levels_of(grad)) <= set(levels_of(total))

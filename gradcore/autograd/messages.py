@@ -87,7 +87,7 @@ def _type_of(t: Any) -> str:
 def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
     """The error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
     source = ""
-    if edge is not None and not edge[0].is_leaf_sink:
+    if edge is not None and not edge[0].is_accumulator:
         source = f", which is output {edge[1]} of {operation_of(edge[0])},"
     if local.state.mode & ANOMALY:
         hint = (

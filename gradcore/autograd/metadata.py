@@ -65,7 +65,7 @@ def metadata_of(node: Node) -> tuple[InputMetadata, ...]:
 
 def _known(node: Any) -> Sequence[TensorMeta] | None:
     """What a node's outputs are like, where it has been kept."""
-    if node.is_leaf_sink:
+    if node.is_accumulator:
         return (TensorMeta.of(node.variable),)
     noted = getattr(node, "_kinds", None)
     if noted is not None:

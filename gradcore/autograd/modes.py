@@ -1,8 +1,10 @@
-"""What is switched on in this thread: recording, forward-mode levels, hooks on saved tensors."""
+"""The modes of a thread: recording, forward-mode levels, hooks on saved tensors; and a new thread with the same."""
 
 from __future__ import annotations
 
 import contextvars
+import ctypes
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,8 +22,10 @@ __all__ = [
     "PLAINLY",
     "PROFILE",
     "State",
+    "is_stack_deep",
     "local",
     "recording",
+    "run_in_new_thread",
     "set_flag",
     "set_recording",
 ]
@@ -145,3 +149,69 @@ def set_flag(flag: int, on: bool) -> bool:
     before = bool(state.mode & flag)
     state.mode = state.mode | flag if on else state.mode & ~flag
     return before
+
+
+# -- backward within backward ------------------------------------------------------------------------------------------
+
+
+def is_stack_deep() -> bool:
+    """Whether more than half of the frames that Python allows are in use."""
+    try:
+        sys._getframe(sys.getrecursionlimit() // 2)
+    except ValueError:
+        return False
+    return True
+
+
+def run_in_new_thread(call: Callable[[], Any]) -> Any:
+    """What `call` returns or raises in a new thread, which has an empty stack and the modes of this one.
+
+    What interrupts this thread, as Ctrl-C does, is raised in the new one and ends it. Interrupted once more, this
+    thread waits no longer: the other one does not come back from something that is not Python.
+    """
+    here = local.state
+    outcome: list[Any] = []
+
+    def run() -> None:
+        there = local.state
+        for name in type(here).__slots__:
+            if name != "run":  # a context belongs to one thread
+                setattr(there, name, getattr(here, name))
+        try:
+            outcome.append((call(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        ended.release()
+
+    ended = threading.Lock()
+    ended.acquire()
+    thread = threading.Thread(target=run, name="backward", daemon=True)
+    try:
+        thread.start()
+        _wait(ended, outcome)
+    except BaseException as interrupt:
+        if not outcome and thread.ident is not None:
+            _raise_in(thread.ident, type(interrupt))
+            _wait(ended, outcome)
+        raise
+    finally:
+        if outcome:
+            thread.join()
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
+def _wait(ended: threading.Lock, outcome: list[Any]) -> None:
+    """Wait for an outcome; now and then there is a step at which this thread can be interrupted.
+
+    (`Thread.join` with a time limit takes a thread that runs for one that has ended, if it is interrupted.)
+    """
+    while not outcome:
+        ended.acquire(timeout=0.1)
+
+
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Raise an error in another thread, between two of its steps."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))

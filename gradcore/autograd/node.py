@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.variables import Edge, Order, TensorMeta, Variable, new, tick
+from gradcore.autograd.variables import Edge, Order, TensorMeta, Variable, accumulate_grad, new, tick
 
 __all__ = ["AccumulateGrad", "Hooks", "Node"]
 
@@ -36,9 +37,9 @@ class Node:
     _n_outputs: int = 1
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
     _fresh: ClassVar[bool] = False
-    is_leaf_sink: ClassVar[bool] = False
+    is_accumulator: ClassVar[bool] = False
     #: Whether tensors with this history are leaves: made by the user, or inputs of a transformation.
-    of_leaf: ClassVar[bool] = False
+    is_graph_input: ClassVar[bool] = False
     #: A node that backward of this one runs, see `CopySlices`.
     _inner: Any = None
     #: The devices of the gradients for the edges, where they may be others than the node's.
@@ -139,8 +140,17 @@ class Node:
 
         return RemovableHandle(self._own_hooks().pre, fn)
 
-    def backward(self, grads: Any, raw: bool) -> Any:
-        """Gradients for the edges, given those of the outputs (one, or a list for several outputs)."""
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+        """Gradients for the edges, given those of the outputs.
+
+        Parameters
+        ----------
+        grads : array or tensor or None, or a list of them for several outputs
+        arithmetic : RawGrads or TensorGrads
+            Whether gradients are arrays or tensors, and what can be done with them.
+        needed : sequence of bool, optional
+            Which edges' gradients are needed; all that lead somewhere if None. The others may be computed too.
+        """
         raise NotImplementedError
 
     def release(self) -> None:
@@ -156,7 +166,7 @@ class Node:
                 raise TypeError(f"argument {i} is not a Variable")
         given = dict(zip(seen, grads, strict=True))
         carried = [given.get(i) for i in range(self._n_outputs)]
-        results = self.shown(self.backward(carried[0] if self._n_outputs == 1 else carried, False))
+        results = self.shown(self.backward(carried[0] if self._n_outputs == 1 else carried, TENSOR_GRADS))
         return results[0] if len(results) == 1 else tuple(results)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -171,19 +181,16 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
-    is_leaf_sink = of_leaf = True
+    is_accumulator = is_graph_input = True
     variable: Any
 
     def name(self) -> str:
         """``'torch::autograd::AccumulateGrad'``."""
         return "torch::autograd::AccumulateGrad"
 
-    def backward(self, grads: Any, raw: bool) -> Any:
-        from gradcore.autograd.edges import requires_grad
-        from gradcore.autograd.leaves import accumulate
-
-        plain = grads is not None and not (local.state.mode & GRAD and requires_grad(grads))
-        accumulate(self, grads._array if plain else grads, plain)
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+        plain = grads is not None and not (local.state.mode & GRAD and grads.requires_grad)
+        accumulate_grad(self, grads._array if plain else grads)
         return ()
 
 

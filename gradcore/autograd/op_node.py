@@ -125,11 +125,6 @@ class OpNode(Node):
             t._vc = vc
         return t if tangents is None else _with_tangents(t, tangents)
 
-    def backward(self, grads: Any, raw: bool) -> Any:
-        from gradcore.autograd.derivatives import all_gradients
-
-        return all_gradients(self, grads, self._device.backend if raw else None)
-
 
 def _outline(value: Any) -> Any:
     """What stays of a saved argument when tensors are freed: of a tensor, its shape."""
@@ -156,7 +151,7 @@ def with_edge(t: Any, edge: Edge | None) -> Any:
     if edge is None:
         if not requires_grad(t):
             return t
-    elif t._edge == edge or (edge[0].is_leaf_sink and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined]
+    elif t._edge == edge or (edge[0].is_accumulator and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined]
         return t
     elif t._edge is not None and t._edge[0]._edges == (edge,) and operation_of(t._edge[0]) == "ToCopy":
         return t  # a copy in the dtype of the computation: its own history goes on at that edge

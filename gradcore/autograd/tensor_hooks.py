@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.hooks import RemovableHandle, of_transformation
 from gradcore.autograd.modes import local
-from gradcore.autograd.variables import Meta, Order
+from gradcore.autograd.variables import Meta
 
 __all__ = ["register", "register_post_accumulate", "registered", "retain_grad"]
 
@@ -18,10 +18,11 @@ def register(t: Any, hook: Any) -> RemovableHandle:
     edge = gradient_edge(t)
     if edge is None:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-    if edge[0].is_leaf_sink:
+    if edge[0].is_accumulator:
         meta = t._meta
         if meta.hooks is None:
-            meta.hooks, Order.matters = {}, True
+            meta.hooks = {}
+        edge[0]._own_hooks()  # leaves without hooks take a shorter path
         return RemovableHandle(meta.hooks, hook)
     if local.state.transforms:
         hook = of_transformation(hook, edge[0])
@@ -33,11 +34,12 @@ def register_post_accumulate(t: Any, hook: Any) -> RemovableHandle:
     edge = gradient_edge(t)
     if edge is None:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-    if not edge[0].is_leaf_sink:
+    if not edge[0].is_accumulator:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     meta = t._meta
     if meta.post_accumulate_hooks is None:
-        meta.post_accumulate_hooks, Order.matters = {}, True
+        meta.post_accumulate_hooks = {}
+    edge[0]._own_hooks()
     return RemovableHandle(meta.post_accumulate_hooks, hook)
 
 
@@ -46,7 +48,7 @@ def registered(t: Any) -> dict[int, Any] | None:
     edge = gradient_edge(t)
     if edge is None:
         return None
-    if edge[0].is_leaf_sink:
+    if edge[0].is_accumulator:
         return None if t._meta is None else t._meta.hooks
     return None if edge[0]._hooks is None else edge[0]._hooks.tensor.get(edge[1])
 
@@ -56,7 +58,7 @@ def retain_grad(t: Any) -> None:
     edge = gradient_edge(t)
     if edge is None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    if edge[0].is_leaf_sink or t.retains_grad:
+    if edge[0].is_accumulator or t.retains_grad:
         return
     if t._meta is None:
         t._meta = Meta()

@@ -7,7 +7,6 @@ import weakref
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.derivatives import all_gradients
 from gradcore.autograd.edges import (
     Chosen,
     chain_of,
@@ -18,11 +17,9 @@ from gradcore.autograd.edges import (
     replay_raw,
     requires_grad,
 )
-from gradcore.autograd.leaves import fitted
 from gradcore.autograd.messages import refusal
 from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, State, local
 from gradcore.autograd.node import Node
-from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import (
     Meta,
     Subclasses,
@@ -30,7 +27,7 @@ from gradcore.autograd.variables import (
     alias,
     repeats,
     retyped,
-    wrap,
+    sum_to_shape,
 )
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
@@ -85,7 +82,7 @@ def same_as(t: Any, edge: Any) -> Any:
 
 
 def _is_leaf(t: Any) -> bool:
-    return t._edge is None or t._edge[0].of_leaf
+    return t._edge is None or t._edge[0].is_graph_input
 
 
 def check_writable(t: Any) -> None:
@@ -148,11 +145,8 @@ class FittingNode(Node):
 
     shape: tuple[int, ...]
 
-    def backward(self, grads: Any, raw: bool) -> Any:
-        if grads is None or grads.shape == self.shape:
-            return [grads]
-        found = fitted(wrap(grads, self._device) if raw else grads, self.shape, self)
-        return [found._array if raw else found]
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+        return [arithmetic.from_tensor(sum_to_shape(arithmetic.as_tensor(grads), self.shape, self))]
 
 
 @functools.cache
@@ -191,7 +185,7 @@ class CopySlices(Node):
         if not self.dual:
             self._inner.release()
 
-    def backward(self, grads: Any, raw: bool) -> Any:
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         if grads is None:
             return [None] * len(self._edges)
         own = self.position
@@ -200,16 +194,16 @@ class CopySlices(Node):
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                 "location. Please clone() the tensor before performing the operation."
             )
-        if raw:
+        if not arithmetic.recorded:
             array = self._device.backend.xp.array
             result = self._laid_out(grads, lambda x: array(x, order="C"), lambda x, dims: x.transpose(dims))
             part = replay_raw(result, self.chain, self._device.kernels)
-            pieces = self._through(part.copy(), True)
+            pieces = self._through(part.copy(), arithmetic)
             self._device.kernels["copy_into"](part, 0 if pieces[own] is None else pieces[own])
         else:
             result = self._laid_out(grads, _contiguous_clone, functional.permute)
             part = replay(result, self.chain)
-            pieces = self._through(functional.clone(part), False)
+            pieces = self._through(functional.clone(part), arithmetic)
             filled = repeats(part._array)  # nothing else can be written there
             written = functional.zeros_like(part) if pieces[own] is None or filled else pieces[own]
             more = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
@@ -227,12 +221,10 @@ class CopySlices(Node):
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
         return permute(copy(permute(grads, self.order)), back)
 
-    def _through(self, grad: Any, raw: bool) -> Any:
+    def _through(self, grad: Any, arithmetic: Any) -> Any:
         """Backward of the write's own node, which was given the slice's gradient."""
-        if isinstance(self._inner, OpNode):
-            wanted = _replaced([edge is not None for edge in self._inner._edges], self.position, True)
-            return all_gradients(self._inner, grad, self._device.backend if raw else None, wanted)
-        return self._inner.backward(grad, raw)
+        edges = self._inner._edges
+        return self._inner.backward(grad, arithmetic, _replaced([e is not None for e in edges], self.position, True))
 
 
 def _memory_order(array: Any) -> tuple[int, ...] | None:

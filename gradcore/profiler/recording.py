@@ -83,7 +83,7 @@ class Recorder:
 
         `run` gives a gradient for each input; for a leaf, the sum that it has now.
         """
-        name = node.name() if not node.is_leaf_sink else "torch::autograd::AccumulateGrad"
+        name = node.name() if not node.is_accumulator else "torch::autograd::AccumulateGrad"
         outer = self.begin(f"autograd::engine::evaluate_function: {name}")
         inner = self.begin(name)
         outer.sequence_nr = inner.sequence_nr = node._seq
@@ -103,7 +103,7 @@ class Recorder:
 
     def _note_result(self, event: FunctionEvent, result: Any, args: tuple[Any, ...]) -> None:
         first = next(_tensors((result,)), None)
-        if first is not None and first._edge is not None and not first._edge[0].is_leaf_sink:
+        if first is not None and first._edge is not None and not first._edge[0].is_accumulator:
             event.sequence_nr = first._edge[0]._seq
         if self.memory:
             self._count(event, _tensors((result,)), _tensors(args))

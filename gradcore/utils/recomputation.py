@@ -117,7 +117,7 @@ class Frame:
     def unpack(self, holder: _Holder) -> Tensor:
         """The tensor that a holder stands for; the first one that a backward asks for brings all of them."""
         task = local.state.task
-        this_pass = None if task is None else task.notes.setdefault("pass", object())
+        this_pass = None if task is None else task.local_data.setdefault("pass", object())
         if this_pass is not self.pass_ or holder not in self.recomputed:
             self.recomputed.clear()
             self.pass_ = this_pass

@@ -120,7 +120,7 @@ def title_of(node: Any) -> str:
 
 def kind_of(node: Any) -> str:
     """Member of `KINDS` that a node is drawn as."""
-    if node.is_leaf_sink:
+    if node.is_accumulator:
         return "leaf"
     if hasattr(node, "_forward_cls"):
         return "function"
@@ -155,7 +155,7 @@ class _Writer:
         for value in [tensors] if isinstance(tensors, GradientEdge) else tree_leaves(tensors):
             edge = gradient_edge(value) if isinstance(value, Tensor) else None
             edge = value[:2] if isinstance(value, GradientEdge) else edge
-            if edge is not None and not edge[0].is_leaf_sink:
+            if edge is not None and not edge[0].is_accumulator:
                 self.result(value, edge)
         self.saved = {node: values for node in nodes if (values := saved_values(node))}
         self.fill(nodes)
@@ -283,12 +283,12 @@ class _Groups(_Writer):
                 self.vertices[number].saved.append(f"{bytes_text(size)} saved")
 
     def key(self, node: Any) -> tuple[Any, ...]:
-        if node.is_leaf_sink:
+        if node.is_accumulator:
             return "leaf", self.names.get(id(node.variable))
         return type(node), of_node(node)
 
     def first(self, node: Any, key: tuple[Any, ...]) -> Vertex:
-        if node.is_leaf_sink:
+        if node.is_accumulator:
             return Vertex("leaf", key[1] or "leaves", [] if key[1] is None else [_of_tensor(node.variable)])
         line: SourceLine | None = key[1]
         details = {"node": node.name()}

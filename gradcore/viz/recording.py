@@ -54,7 +54,7 @@ class record(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         for t in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             edge = gradient_edge(t) if isinstance(t, Tensor) else None
-            if edge is not None and edge[0]._seq > first and not edge[0].is_leaf_sink:
+            if edge is not None and edge[0]._seq > first and not edge[0].is_accumulator:
                 self._note(edge, t, name, first, seconds)
         return result
 
@@ -73,7 +73,7 @@ class record(TorchFunctionMode):
         waiting = [node]
         while waiting:
             for below in waiting.pop()._edges:
-                if below is not None and below[0]._seq > first and not below[0].is_leaf_sink:
+                if below is not None and below[0]._seq > first and not below[0].is_accumulator:
                     others = below[0].metadata
                     if "line" not in others:
                         others["line"] = notes["line"]

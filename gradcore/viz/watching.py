@@ -107,7 +107,7 @@ class watch_graphs(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         for t in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             edge = gradient_edge(t) if isinstance(t, Tensor) else None
-            if edge is not None and not edge[0].is_leaf_sink:
+            if edge is not None and not edge[0].is_accumulator:
                 self._add(here(), edge[0])
         return result
 
@@ -150,7 +150,7 @@ def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
     shared: list[Any] = []
     for edge in node._edges:
         if edge is not None:
-            outside = edge[0].is_leaf_sink or edge[0]._seq < first
+            outside = edge[0].is_accumulator or edge[0]._seq < first
             (shared if outside else own).append(edge[0])
     return own, shared
 

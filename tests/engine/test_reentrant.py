@@ -6,8 +6,8 @@ import threading
 import pytest
 
 import gradcore as gc
-from gradcore.autograd import Function, Variable, reentrant
-from gradcore.autograd.modes import local
+from gradcore.autograd import Function, Variable
+from gradcore.autograd.modes import local, run_in_new_thread
 
 engine = Variable._execution_engine
 
@@ -82,7 +82,7 @@ def test_what_runs_in_another_thread_has_the_modes_of_this_one():
         gc.autograd.set_detect_anomaly(True),
         pytest.raises(KeyError, match="passes"),
     ):
-        reentrant.elsewhere(look)
+        run_in_new_thread(look)
     assert (seen["grad"], seen["anomaly"]) == (False, True)
     assert seen["thread"] is not threading.current_thread()
     assert gc.is_grad_enabled()

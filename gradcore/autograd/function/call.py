@@ -223,7 +223,7 @@ def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) ->
     if t._meta is not None and t._meta.base is not None:
         views.check_writable(t)
     edge = gradient_edge(t)
-    if edge is not None and edge[0].of_leaf:
+    if edge is not None and edge[0].is_graph_input:
         raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
     if t._meta is not None and t._meta.base is not None and n_outputs > 1:
         raise RuntimeError(

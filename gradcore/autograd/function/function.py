@@ -15,7 +15,7 @@ from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import Kept, SavedByFunction, SavedTensor
-from gradcore.autograd.variables import Variable, alias, wrap
+from gradcore.autograd.variables import Variable, alias
 
 __all__ = ["BackwardCFunction", "BackwardFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
@@ -185,24 +185,23 @@ class BackwardFunction(FunctionCtx, Node):
             )
         return cls.vjp
 
-    def backward(self, grads: Any, raw: bool) -> list[Any]:
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> list[Any]:
         """What the engine calls: gradients for the edges, checked against the inputs."""
         if self._n_outputs > 1:
             pairs = zip(grads, self._outputs, strict=True)
-            results = self.apply(*[self._incoming(g, meta, raw) for g, meta in pairs])
+            results = self.apply(*[self._incoming(arithmetic.as_tensor(g), meta) for g, meta in pairs])
         else:
-            results = self.apply(self._incoming(grads, self._outputs[0], raw))
+            results = self.apply(self._incoming(arithmetic.as_tensor(grads), self._outputs[0]))
         pieces = [self._outgoing(g, meta, i) for i, (g, meta) in enumerate(self._by_tensor(results))]
-        return [p._array if p is not None else None for p in pieces] if raw else pieces
+        return [arithmetic.from_tensor(p) for p in pieces]
 
-    def _incoming(self, grad: Any, meta: Any, raw: bool) -> Any:
+    def _incoming(self, grad: Any, meta: Any) -> Any:
         """A gradient as the user's backward sees it: a tensor on its result's device, or None."""
         if meta is None:
             return None
         shape, dtype, device = meta
         if grad is None:
             return functional.zeros(shape, dtype=dtype, device=device) if self.materialize_grads else None
-        grad = wrap(grad, self._device) if raw else grad
         return grad if grad._device.real is device.real else functional.to(grad, device)
 
     def _by_tensor(self, results: Any) -> list[Any]:
@@ -241,7 +240,7 @@ class BackwardFunction(FunctionCtx, Node):
                 )
             grad = functional.sum_to_size(grad, shape)
         sink: Any = self._edges[i][0]  # type: ignore[index]
-        anything = sink.is_leaf_sink and sink.variable._meta.grad_dtype is None
+        anything = sink.is_accumulator and sink.variable._meta.grad_dtype is None
         if grad._dtype is not dtype and not anything:
             if grad._dtype.is_complex and not dtype.is_complex:
                 raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")
@@ -421,7 +420,7 @@ class DelayedError(Node):
     _n_outputs: int
     message: str
 
-    def backward(self, grads: Any, raw: bool) -> Any:
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         raise RuntimeError(self.message)
 
 

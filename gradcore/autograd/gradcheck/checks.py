@@ -536,7 +536,7 @@ class UndefinedGrad(Node):
 
     __slots__ = ()
 
-    def backward(self, grads: Any, raw: bool) -> Any:
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         return [None]
 
 
