@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import paths
+from gradcore.autograd.variables import Variable
 from gradcore.device import device
 from gradcore.dispatch.torch_function import DisableTorchFunction, DisableTorchFunctionSubclass
 from gradcore.dispatch.torch_function import disabled as _disabled_torch_function_impl
@@ -12,6 +13,7 @@ from gradcore.dtypes import dtype
 from gradcore.layouts import layout, memory_format
 from gradcore.random import Generator
 from gradcore.size import Size
+from gradcore.tensor import Tensor
 
 __all__ = [
     "DisableTorchFunction",
@@ -28,6 +30,19 @@ __all__ = [
 
 def _log_api_usage_once(event: str) -> None:
     """Nothing: uses are not counted."""
+
+
+def _swap_tensor_impl(t1: Tensor, t2: Tensor) -> None:
+    """Exchange the class, the attributes and the slots of two tensors."""
+    for name, t in (("t1", t1), ("t2", t2)):
+        accumulator = None if t._meta is None else t._meta.accumulator
+        if accumulator is not None and accumulator() is not None:
+            raise RuntimeError(f"Cannot swap {name} because a graph ends at it; drop its results first")
+    t1.__class__, t2.__class__ = type(t2), type(t1)
+    for slot in ("__dict__", *(slot for slot in Variable.__slots__ if not slot.startswith("__"))):
+        first, second = getattr(t1, slot), getattr(t2, slot)
+        setattr(t1, slot, second)
+        setattr(t2, slot, first)
 
 
 def _get_tracing_state() -> None:

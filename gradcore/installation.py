@@ -30,6 +30,7 @@ from gradcore.autograd import batch_dims
 from gradcore.creation import data, filled
 from gradcore.namespaces import LazyMethod
 from gradcore.operators import operator_methods
+from gradcore.ops import checks
 from gradcore.ops.table import OPS, Op
 from gradcore.random import drawing, filling
 from gradcore.random import functions as random_functions
@@ -73,11 +74,12 @@ STATIC_METHODS: tuple[Row, ...] = ((subclasses, "_make_subclass=make_subclass"),
 #: Functions that formulas, composites and modules find in `gradcore.functional` besides the operations.
 FUNCTIONS: tuple[Row, ...] = (
     (batch_dims, "has_batches_of repeated"),
+    (checks, "check_reduction"),
     (creation, "as_tensor empty empty_like full full_like ones ones_like tensor zeros zeros_like"),
     (drawing, "drawn_like"),
     (filled, "number_as_tensor"),
     (indexing, "index_tensor"),
-    (predicates, "broadcast_shapes holds_anywhere is_tensor"),
+    (predicates, "broadcast_shapes holds_anywhere is_batched is_tensor"),
     (random, "rand randn"),
     (random_functions, "bernoulli_mask log_standard_gamma"),
     (setitem, "copy_ fill_ zero_"),

@@ -17,6 +17,7 @@ from gradcore.dispatch.torch_function import (
     DisableTorchFunctionSubclass,
     hand_over,
     overloaded,
+    overridable,
 )
 from gradcore.ops.table import OPS
 from gradcore.subclasses import NOT_CONVERTED, OWN
@@ -36,6 +37,7 @@ __all__ = [
     "has_torch_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "overridable",
     "resolve_name",
     "wrap_torch_function",
 ]

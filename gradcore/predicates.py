@@ -29,6 +29,11 @@ __all__ = [
 ]
 
 
+def is_batched(t: Tensor) -> bool:
+    """Whether a tensor has a hidden batch dim, of `vmap`."""
+    return bool(t._device.levels)
+
+
 def holds_anywhere(mask: Tensor) -> bool:
     """Whether a bool tensor holds anywhere, in any sample of a batch; False where there is no data."""
     if mask.is_meta:

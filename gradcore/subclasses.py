@@ -87,8 +87,12 @@ def as_subclass(self: Tensor, cls: type) -> Any:
 
 def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
     """The data as a leaf of a subclass of `Tensor`."""
-    with DisableTorchFunction():
-        return retyped(data.detach(), cls).requires_grad_(require_grad)
+    if data.__class__ in Subclasses.plain:
+        out = retyped(data.detach(), cls)
+    else:
+        with DisableTorchFunction():
+            out = retyped(data.detach(), cls)
+    return out.requires_grad_() if require_grad else out
 
 
 # -- classes whose methods go through the protocol -------------------------------------------------------------------

@@ -35,7 +35,7 @@ __all__ = [
     "as_input",
     "basis",
     "batch_scope",
-    "is_batched",
+    "in_batch",
     "primal",
     "remove_batch_dim",
     "tangent_of",
@@ -224,6 +224,6 @@ def _with_tangents(t: Tensor, source: Tensor) -> Tensor:
     return t
 
 
-def is_batched(t: Tensor, level: VmapLevel) -> bool:
+def in_batch(t: Tensor, level: VmapLevel) -> bool:
     """Whether a tensor has a sample of its own for each of the level's."""
     return level in t._device.levels

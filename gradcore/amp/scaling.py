@@ -14,8 +14,8 @@ from gradcore import dtypes, functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import bump_all
 from gradcore.backends import registry
+from gradcore.foreach import reciprocal, unscale_
 from gradcore.tensor import Tensor
-from gradcore.utils.lists import multiplied, reciprocal
 
 __all__ = ["GradScaler"]
 
@@ -171,7 +171,7 @@ class GradScaler:
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if not allow_fp16 and any(grad.dtype is dtypes.float16 for grad in grads):
             raise ValueError("Attempting to unscale FP16 gradients.")
-        return multiplied(grads, factor)
+        return unscale_(grads, factor)
 
     # -- steps ------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from gradcore.autograd.modes import local
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
+    current_hooks,
     disable_saved_tensors_hooks,
     save_on_cpu,
     saved_tensors_hooks,
@@ -69,6 +70,16 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     found = GradientEdge(*edge)
     found.kind = TensorMeta.of(tensor)
     return found
+
+
+def current_graph_task() -> Any:
+    """The graph task that this thread runs; None outside of backward."""
+    return local.state.task
+
+
+def current_saved_tensors_hooks() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """The innermost hooks on saved tensors that are active, `pack` and `unpack`."""
+    return current_hooks()
 
 
 def increment_version(tensor: Any) -> None:

@@ -169,7 +169,21 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def overridable(function: _F) -> _F:
-    """Let modes and arguments take over a function that is no operation of the table."""
+    """Let modes and arguments take over the calls of a function of one's own.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> @gc.overrides.overridable
+    ... def halve(x):
+    ...     return x / 2
+    >>> class Names(gc.overrides.TorchFunctionMode):
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         return func.__name__
+    >>> with Names():
+    ...     print(halve(gc.ones(1)))
+    halve
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from gradcore import dtypes, functional
+from gradcore.autograd import grad
 from gradcore.autograd.grad_mode import enable_grad, no_grad
-from gradcore.autograd.gradients import grad
 from gradcore.creation import tensor
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
@@ -272,7 +272,7 @@ class Distribution(ShortErrors):
     def __repr__(self) -> str:
         names = [name for name in self.arg_constraints if name in self.__dict__]
         shown = (
-            f"{name}: {value.size() if value.numel() != 1 or value._device.levels else value}"
+            f"{name}: {value.size() if value.numel() != 1 or functional.is_batched(value) else value}"
             for name, value in ((name, self.__dict__[name]) for name in names)
             if isinstance(value, Tensor)
         )

@@ -11,7 +11,7 @@ from gradcore import functional
 from gradcore.func.arguments import check_randomness
 from gradcore.random import get_rng_state, set_rng_state
 from gradcore.tensor import Tensor
-from gradcore.transforms import VmapLevel, add_batch_dim, batch_scope, is_batched, remove_batch_dim
+from gradcore.transforms import VmapLevel, add_batch_dim, batch_scope, in_batch, remove_batch_dim
 from gradcore.utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -118,7 +118,7 @@ def _output(func: Callable[..., Any], t: Any, level: VmapLevel, dim: int | None)
             "set out_dims= to None for output?"
         )
     if dim is None:
-        if is_batched(t, level):
+        if in_batch(t, level):
             raise ValueError(
                 f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore.ops.losses import chosen_reduction
+from gradcore import functional
 
 __all__: list[str] = []
 
@@ -11,14 +11,14 @@ _NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
 def get_enum(reduction: str) -> int:
     """The number of a reduction."""
-    return _NUMBERS[chosen_reduction(reduction)]
+    return _NUMBERS[functional.check_reduction(reduction)]
 
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
     """The reduction that the older arguments stand for."""
     average, reduced = size_average is None or size_average, reduce is None or reduce
     if emit_warning:
-        return chosen_reduction("mean", average, reduced)
+        return functional.check_reduction("mean", average, reduced)
     return ("mean" if average else "sum") if reduced else "none"
 
 

@@ -70,7 +70,7 @@ class Conversion:
         def convert(t: Tensor) -> Tensor:
             device, dtype, _, non_blocking = parse_to(t, args, dict(kwargs))
             try:
-                kept = dtype if t._dtype.category > 1 else t._dtype
+                kept = dtype if t.is_floating_point() or t.is_complex() else t.dtype
                 return t.to(device, kept, non_blocking=non_blocking)
             except NotImplementedError as error:
                 raise NotImplementedError(

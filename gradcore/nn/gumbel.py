@@ -6,7 +6,7 @@ import warnings
 
 from gradcore import functional
 from gradcore.creation import zeros_like
-from gradcore.dispatch.torch_function import overridable
+from gradcore.overrides import overridable
 from gradcore.tensor import Tensor
 
 __all__ = ["gumbel_softmax"]

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from gradcore import creation, functional
+from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.dispatch.torch_function import overridable
+from gradcore.creation import eye as identity_matrix
+from gradcore.overrides import overridable
 from gradcore.random import randperm
 from gradcore.tensor import Tensor
 
@@ -123,7 +124,7 @@ def eye_(tensor: Tensor) -> Tensor:
             [0., 1.]])
     """
     _matrix(tensor)
-    identity = creation.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    identity = identity_matrix(*tensor.shape, dtype=tensor.dtype, device=tensor.device)
     return tensor.copy_(identity)
 
 

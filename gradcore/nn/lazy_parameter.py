@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from gradcore import dtypes
+from gradcore._C import _disabled_torch_function_impl
 from gradcore.creation import empty
 from gradcore.device import DeviceLike
-from gradcore.dispatch.torch_function import disabled
 from gradcore.dtypes import DTypeLike
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
@@ -24,7 +24,7 @@ class Uninitialized(Tensor):
     """
 
     __slots__ = ()
-    __torch_function__ = disabled
+    __torch_function__ = _disabled_torch_function_impl
     #: The class after `materialize`.
     cls_to_become: ClassVar[type[Tensor]] = Tensor
 
@@ -87,7 +87,7 @@ class Uninitialized(Tensor):
         return empty(0, device=self._device, dtype=self._dtype)
 
     def _set_data(self, value: Tensor) -> None:
-        self._device, self._dtype = value._device, value._dtype
+        self._device, self._dtype = value.device, value.dtype
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """One of the same kind, with another device or dtype."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradcore import functional
 from gradcore.nn import functional as F
 from gradcore.nn import layers
 from gradcore.nn.module import Module
 from gradcore.nn.module_factory import Made, make, settings
-from gradcore.ops.losses import chosen_reduction
 from gradcore.tensor import Tensor
 
 __all__ = ["TripletMarginWithDistanceLoss"]
@@ -28,7 +28,7 @@ class _Loss(Module):
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
-        self.reduction = chosen_reduction(reduction, size_average, reduce)
+        self.reduction = functional.check_reduction(reduction, size_average, reduce)
 
 
 class _WeightedLoss(_Loss):
@@ -59,7 +59,7 @@ def _settled(chosen: dict[str, Any]) -> dict[str, Any]:
     """The reduction, by its name."""
     old = chosen.pop("size_average", None), chosen.pop("reduce", None)
     if old != (None, None):
-        chosen["reduction"] = chosen_reduction(chosen["reduction"], *old)
+        chosen["reduction"] = functional.check_reduction(chosen["reduction"], *old)
     return chosen
 
 

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from gradcore.autograd.hooks import RemovableHandle
 from gradcore.nn.conversion import Conversion
 from gradcore.nn.module_hooks import (
     Calls,
@@ -20,6 +19,7 @@ from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.state import State
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import ShortErrors
+from gradcore.utils.hooks import RemovableHandle
 
 __all__ = [
     "Module",

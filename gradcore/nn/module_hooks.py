@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from gradcore.autograd.hooks import RemovableHandle
 from gradcore.nn.backward_hooks import BackwardHooks, watch_node
 from gradcore.tracebacks import shorten
+from gradcore.utils.hooks import RemovableHandle
 
 __all__ = [
     "Calls",

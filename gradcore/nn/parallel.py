@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import functional, paths
-from gradcore.backends.registry import resolve
+from gradcore.creation import empty
 from gradcore.cuda.devices import device_count, is_available
 from gradcore.device import DeviceLike
 from gradcore.device import device as Device
@@ -22,7 +22,7 @@ Places = Sequence[DeviceLike]
 
 
 def _place(where: DeviceLike) -> Any:
-    return resolve(Device("cuda", where) if isinstance(where, int) else where)
+    return empty(0, device=where).device
 
 
 def scatter(inputs: Any, target_gpus: Places, dim: int = 0) -> Any:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 from gradcore import paths
-from gradcore.autograd.variables import Meta, alias, new
+from gradcore._C import _disabled_torch_function_impl
 from gradcore.creation import empty
-from gradcore.dispatch.torch_function import disabled, takes_over
 from gradcore.tensor import Tensor
 
 __all__ = ["Buffer", "Parameter"]
@@ -39,23 +38,16 @@ class Parameter(Tensor, metaclass=_ParameterType):
     """
 
     __slots__ = ()
-    __torch_function__ = disabled
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
-        if data is not None and takes_over(type(data)):
+        if data is None:
+            data = empty(0)
+        elif type(data) is not Tensor and type(data).__torch_function__ is not _disabled_torch_function_impl:
             return _parameter_of_subclass(data, requires_grad)  # type: ignore[return-value]
-        shared = alias(empty(0) if data is None else data, None)
-        out = new(cls)
-        out._array, out._device, out._dtype, out._vc = shared._array, shared._device, shared._dtype, shared._vc
-        out._edge = out._meta = None
-        if data is not None and data.is_inference():
-            out._meta = Meta()
-            out._meta.inference = True
-        if requires_grad:
-            if not (out.is_floating_point() or out.is_complex()):
-                raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-            out.requires_grad_()
-        return out
+        if requires_grad and not (data.is_floating_point() or data.is_complex()):
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+        return cls._make_subclass(cls, data, requires_grad)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
@@ -99,19 +91,14 @@ class Buffer(Tensor):
     """
 
     __slots__ = ()
-    __torch_function__ = disabled
+    __torch_function__ = _disabled_torch_function_impl
 
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Self:
-        shared = alias(empty(0) if data is None else data, None)
-        out = new(cls)
-        out._array, out._device, out._dtype, out._vc = shared._array, shared._device, shared._dtype, shared._vc
-        out._edge = out._meta = None
+        out = cls._make_subclass(cls, empty(0) if data is None else data, data is not None and data.requires_grad)
         out.persistent = persistent
-        if data is not None and data.requires_grad:
-            out.requires_grad_()
-        return out
+        return out  # type: ignore[no-any-return]
 
 
 __getattr__ = paths.further(__name__)

@@ -7,8 +7,8 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.errors import warn
-from gradcore.ops.checks import check_castable, check_implemented
-from gradcore.ops.losses import chosen_reduction, reduced, upstream
+from gradcore.ops.checks import check_castable, check_implemented, check_reduction
+from gradcore.ops.losses import reduced, upstream
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general
 
@@ -83,7 +83,7 @@ def binary_cross_entropy(
     >>> gc.nn.functional.binary_cross_entropy(gc.tensor([0.9, 0.2]), gc.tensor([1.0, 0.0]))
     tensor(0.1643)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
@@ -192,7 +192,7 @@ def binary_cross_entropy_with_logits(
     >>> gc.nn.functional.binary_cross_entropy_with_logits(gc.tensor([2.0, -1.0]), gc.tensor([1.0, 0.0]))
     tensor(0.2201)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     check_implemented("log_sigmoid_cpu", input, "bi")
@@ -260,7 +260,7 @@ def kl_div(
         if t.dtype.category != 2:
             raise RuntimeError(f"kl_div: {'Complex' if t.is_complex() else 'Integral'} inputs not supported.")
     old = size_average is not None or reduce is not None
-    reduction = chosen_reduction(reduction, size_average, reduce, also=("batchmean",))
+    reduction = check_reduction(reduction, size_average, reduce, also=("batchmean",))
     if reduction == "mean" and not old:
         warn(
             "reduction: 'mean' divides by the number of elements; the mean of the divergence over a batch is "

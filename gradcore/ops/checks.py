@@ -7,12 +7,14 @@ from math import inf
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.errors import warn
 from gradcore.ops.shapes import all_dims
 
 __all__ = [
     "check_castable",
     "check_implemented",
     "check_reducible",
+    "check_reduction",
     "cpp_type",
     "dtype_of",
     "fitting",
@@ -135,3 +137,22 @@ def fitting(value: Any, dtype: dtypes.dtype) -> Any:
     if limits.min == 0 and isinstance(value, int) and -limits.max <= value < 0:
         return value + limits.max + 1
     raise overflow(dtype)
+
+
+def check_reduction(
+    reduction: str, size_average: bool | None = None, reduce: bool | None = None, *, also: tuple[str, ...] = ()
+) -> str:
+    """The reduction of a loss, which the two older arguments override.
+
+    Raises
+    ------
+    ValueError
+        If there is no such reduction.
+    """
+    if size_average is not None or reduce is not None:
+        mean = size_average is None or size_average
+        reduction = ("mean" if mean else "sum") if reduce is None or reduce else "none"
+        warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
+    if reduction not in ("none", "mean", "sum", *also):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction

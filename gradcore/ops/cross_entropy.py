@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from gradcore.ops.checks import check_implemented
-from gradcore.ops.losses import chosen_reduction, reduced
+from gradcore.ops.checks import check_implemented, check_reduction
+from gradcore.ops.losses import reduced
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import bilinear, composite, constant, general, linear
 
@@ -262,7 +262,7 @@ def nll_loss(
     >>> F.nll_loss(gradcore.tensor([[-0.5, -1.0], [-2.0, -0.25]]), gradcore.tensor([0, 1]))
     tensor(0.3750)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     target = _checked_target(F, input, target, weight)
     _check_weight(input, weight)
     check_implemented("nll_loss_out_frame", input, "bi")
@@ -329,7 +329,7 @@ def cross_entropy(
     tensor([[-0.0596,  0.0596],
             [ 0.2500, -0.2500]])
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
     check_implemented("log_softmax_lastdim_kernel_impl", input, "bi")

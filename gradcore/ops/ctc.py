@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.dtypes import INTEGER, int64
 from gradcore.ops.annotations import Tensor
-from gradcore.ops.losses import chosen_reduction
+from gradcore.ops.checks import check_reduction
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite
 
@@ -132,7 +132,7 @@ def ctc_loss(
     >>> gc.nn.functional.ctc_loss(log_probs, gc.tensor([[1, 2]]), gc.tensor([4]), gc.tensor([2]))
     tensor(0.8432)
     """
-    reduction = chosen_reduction(reduction)
+    reduction = check_reduction(reduction)
     batched = log_probs.ndim == 3
     if not batched:
         log_probs = F.unsqueeze(log_probs, 1)

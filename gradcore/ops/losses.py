@@ -8,11 +8,11 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.errors import warn
-from gradcore.ops.checks import check_castable, check_implemented
+from gradcore.ops.checks import check_castable, check_implemented, check_reduction
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import camel_case, composite, general
 
-__all__ = ["chosen_reduction", "pair", "reduced", "upstream"]
+__all__ = ["pair", "reduced", "upstream"]
 
 # -- reduction -----------------------------------------------------------------------------------------------
 
@@ -27,25 +27,6 @@ def reduced(F: Any, losses: Any, reduction: str) -> Any:
 def upstream(grad: Any, shape: Sequence[int], reduction: str) -> Any:
     """The gradient of each loss, up to broadcasting, from that of the reduced losses."""
     return grad / prod(shape) if reduction == "mean" else grad
-
-
-def chosen_reduction(
-    reduction: str, size_average: bool | None = None, reduce: bool | None = None, *, also: tuple[str, ...] = ()
-) -> str:
-    """The reduction, which the two older arguments override.
-
-    Raises
-    ------
-    ValueError
-        If there is no such reduction.
-    """
-    if size_average is not None or reduce is not None:
-        mean = size_average is None or size_average
-        reduction = ("mean" if mean else "sum") if reduce is None or reduce else "none"
-        warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
-    if reduction not in ("none", "mean", "sum", *also):
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-    return reduction
 
 
 def pair(F: Any, input: Any, target: Any) -> tuple[Any, Any]:
@@ -196,7 +177,7 @@ def mse_loss(
     >>> gc.nn.functional.mse_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.0, 4.0]))
     tensor(2.)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     given = input
     input, target = pair(F, input, target)
     if weight is not None:
@@ -227,7 +208,7 @@ def l1_loss(
     >>> gc.nn.functional.l1_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.0, 4.0]))
     tensor(1.)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     given = input
     input, target = pair(F, input, target)
     if weight is not None:
@@ -257,7 +238,7 @@ def smooth_l1_loss(
     >>> gc.nn.functional.smooth_l1_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.5, 4.0]), reduction="none")
     tensor([0.1250, 1.5000])
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     input, target = pair(F, input, target)
@@ -281,7 +262,7 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
     >>> gc.nn.functional.huber_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.5, 4.0]), reduction="none", delta=0.5)
     tensor([0.1250, 0.8750])
     """
-    reduction = chosen_reduction(reduction)
+    reduction = check_reduction(reduction)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     given = input
@@ -340,7 +321,7 @@ def poisson_nll_loss(
     >>> gc.nn.functional.poisson_nll_loss(gc.tensor([0.0, 1.0]), gc.tensor([1.0, 2.0]))
     tensor(0.8591)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     losses = F.exp(input) - target * input if log_input else input - target * F.log(input + eps)
     if full:
         stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
@@ -381,7 +362,7 @@ def gaussian_nll_loss(F, input, target, var, full: bool = False, eps: float = 1e
     tensor(0.5966)
     """
     var = _variance(F, input, var)
-    reduction = chosen_reduction(reduction)
+    reduction = check_reduction(reduction)
     var = F.clone(var)
     var.detach().clamp_(min=eps)
     losses = 0.5 * (F.log(var) + F.square(input - target) / var)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.ops.checks import check_castable, check_implemented
+from gradcore.ops.checks import check_castable, check_implemented, check_reduction
 from gradcore.ops.cross_entropy import weights_of
-from gradcore.ops.losses import chosen_reduction, reduced, upstream
+from gradcore.ops.losses import reduced, upstream
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite, elementwise, general
 
@@ -73,7 +73,7 @@ def soft_margin_loss(
     >>> gc.nn.functional.soft_margin_loss(gc.tensor([2.0, -1.0]), gc.tensor([1.0, 1.0]))
     tensor(0.7201)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     wanted = input.dtype
     check_castable(dtypes.promote_types(wanted, target.dtype), wanted)
     check_implemented("soft_margin", input, "bi")
@@ -111,7 +111,7 @@ def multilabel_soft_margin_loss(
     >>> gc.nn.functional.multilabel_soft_margin_loss(gc.tensor([[2.0, -1.0]]), gc.tensor([[1.0, 0.0]]))
     tensor(0.2201)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     losses = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
     if weight is not None:
         losses = losses * weight
@@ -152,7 +152,7 @@ def hinge_embedding_loss(
     >>> gc.nn.functional.hinge_embedding_loss(gc.tensor([0.2, 0.3]), gc.tensor([1, -1]))
     tensor(0.4500)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     negative = F.where(target == 1, 0, F.clamp_min(margin - input, 0))
     positive = F.where(target == -1, 0, input)
     return reduced(F, negative + positive, reduction)
@@ -193,7 +193,7 @@ def margin_ranking_loss(
     >>> gc.nn.functional.margin_ranking_loss(gc.tensor([1.0, 2.0]), gc.tensor([2.0, 1.0]), gc.tensor([1, 1]))
     tensor(0.5000)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
@@ -234,7 +234,7 @@ def cosine_embedding_loss(
     >>> gc.nn.functional.cosine_embedding_loss(gc.tensor([[1.0, 0.0]]), gc.tensor([[1.0, 1.0]]), gc.tensor([1]))
     tensor(0.2929)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     if target.ndim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if not input1.ndim == input2.ndim == target.ndim + 1:
@@ -311,7 +311,7 @@ def triplet_margin_loss(
     ... )
     tensor(0.5000)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     return _triplet(
         F, anchor, positive, negative, lambda a, b: F.pairwise_distance(a, b, p, eps), margin, swap, reduction
     )
@@ -359,7 +359,7 @@ def triplet_margin_with_distance_loss(
     tensor(0.)
     """
     distance = F.pairwise_distance if distance_function is None else distance_function
-    return _triplet(F, anchor, positive, negative, distance, margin, swap, chosen_reduction(reduction))
+    return _triplet(F, anchor, positive, negative, distance, margin, swap, check_reduction(reduction))
 
 
 # -- classes -------------------------------------------------------------------------------------------------
@@ -432,7 +432,7 @@ def multi_margin_loss(
     >>> gc.nn.functional.multi_margin_loss(gc.tensor([[0.1, 0.2, 0.7]]), gc.tensor([2]))
     tensor(0.3000)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     _check_classes(input)
@@ -496,7 +496,7 @@ def multilabel_margin_loss(
     >>> gc.nn.functional.multilabel_margin_loss(gc.tensor([[0.1, 0.2, 0.4, 0.8]]), gc.tensor([[3, 0, -1, 1]]))
     tensor(0.8500)
     """
-    reduction = chosen_reduction(reduction, size_average, reduce)
+    reduction = check_reduction(reduction, size_average, reduce)
     _check_classes(input)
     if target.shape != input.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")

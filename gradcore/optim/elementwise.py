@@ -10,11 +10,11 @@ from gradcore import functional
 from gradcore.arrays import arrays_of, note_writes, with_grad
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.creation import full_like, tensor
+from gradcore.foreach import divide_
 from gradcore.optim.flat_state import HOST, rounded, value_of
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.step_plan import StepPlan
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.utils.lists import divide
 
 __all__ = ["ElementwiseOptimizer", "effective_grad"]
 
@@ -126,7 +126,7 @@ class ElementwiseOptimizer(Optimizer):
         """Divide the gradients by the scale of a `GradScaler`, if any; return its tensor `found_inf`."""
         scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         if scale is not None:
-            divide((p.grad for group in self.param_groups for p in group["params"]), scale)
+            divide_((p.grad for group in self.param_groups for p in group["params"]), scale)
         return found if isinstance(found, Tensor) else None
 
     def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any], found_inf: Tensor | None) -> None:

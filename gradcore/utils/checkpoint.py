@@ -9,11 +9,10 @@ from typing import Any
 
 from gradcore import random
 from gradcore.amp import autocasting as amp
+from gradcore.autograd import backward
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import enable_grad, is_grad_enabled
-from gradcore.autograd.gradients import backward
-from gradcore.autograd.graph import saved_tensors_hooks
-from gradcore.autograd.modes import local
+from gradcore.autograd.graph import current_graph_task, saved_tensors_hooks
 from gradcore.tensor import Tensor
 from gradcore.utils.checkpoint_log import Log, explained
 from gradcore.utils.recomputation import METADATA, CheckpointError, Frame
@@ -335,7 +334,8 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        if local.state.task is not None and local.state.task.captures:
+        task = current_graph_task()
+        if task is not None and task.captures:
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
                 "parameter to .backward(). To resolve this error, you can either set use_reentrant=False, or call "

@@ -9,8 +9,7 @@ from typing import Any
 
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import enable_grad
-from gradcore.autograd.graph import saved_tensors_hooks
-from gradcore.autograd.modes import local
+from gradcore.autograd.graph import current_graph_task, saved_tensors_hooks
 from gradcore.creation import empty
 from gradcore.tensor import Tensor
 
@@ -116,7 +115,7 @@ class Frame:
 
     def unpack(self, holder: _Holder) -> Tensor:
         """The tensor that a holder stands for; the first one that a backward asks for brings all of them."""
-        task = local.state.task
+        task = current_graph_task()
         this_pass = None if task is None else task.local_data.setdefault("pass", object())
         if this_pass is not self.pass_ or holder not in self.recomputed:
             self.recomputed.clear()

@@ -6,10 +6,8 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore.autograd.edges import gradient_edge
-from gradcore.autograd.graph import saved_tensors_hooks
-from gradcore.autograd.saved import current_hooks
-from gradcore.autograd.variables import alias
+from gradcore.autograd.function import Function
+from gradcore.autograd.graph import current_saved_tensors_hooks, saved_tensors_hooks
 from gradcore.creation import empty
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
@@ -52,8 +50,8 @@ class SelectiveCheckpointContext:
         self.is_recompute, self.op_output = is_recompute, op_output
 
 
-def _same_memory(a: Any, b: Any) -> bool:
-    return isinstance(a, Tensor) and a._array is b._array
+def _same_memory(a: Any, b: Tensor) -> bool:
+    return isinstance(a, Tensor) and a.dtype is b.dtype and a.is_set_to(b)
 
 
 class _Kept:
@@ -91,7 +89,7 @@ class _Kept:
         for t, version in zip(results, self.versions, strict=True):
             if version is not None and t._version != version and not mutable:
                 raise RuntimeError("Tensor cached during selective activation checkpoint has been mutated")
-        hooks = current_hooks()
+        hooks = current_saved_tensors_hooks()
         if hooks is not None:
             inputs = tree_leaves(args)
             for kind, which in self.saved:
@@ -102,8 +100,19 @@ class _Kept:
 
 def _recorded(t: Tensor) -> Tensor:
     """A tensor of the same memory that requires grad and is no leaf: what follows is recorded as it was."""
-    history = gradient_edge(empty(0, requires_grad=True).clone())
-    return alias(t, history)  # type: ignore[no-any-return]
+    return _Recorded.apply(empty(0, requires_grad=True), t)  # type: ignore[no-any-return]
+
+
+class _Recorded(Function):
+    """A node without inputs that matter: its backward is never called, as what it recorded is thrown away."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, t: Tensor) -> Tensor:
+        return t.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None]:
+        return None, None
 
 
 class _First(TorchFunctionMode):
@@ -114,7 +123,7 @@ class _First(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        hooks, packed = current_hooks(), []
+        hooks, packed = current_saved_tensors_hooks(), []
         if hooks is None:
             result = func(*args, **kwargs)
         else:

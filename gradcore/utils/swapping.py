@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from gradcore.autograd.variables import Variable
+from gradcore._C import _swap_tensor_impl
 from gradcore.tensor import Tensor
 
 __all__ = ["swap_tensors"]
@@ -36,11 +36,4 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
         if t._is_view():
             raise RuntimeError(f"Cannot swap {name} because it is a view")
-        accumulator = None if t._meta is None else t._meta.accumulator
-        if accumulator is not None and accumulator() is not None:
-            raise RuntimeError(f"Cannot swap {name} because a graph ends at it; drop its results first")
-    t1.__class__, t2.__class__ = type(t2), type(t1)
-    for slot in ("__dict__", *(slot for slot in Variable.__slots__ if not slot.startswith("__"))):
-        first, second = getattr(t1, slot), getattr(t2, slot)
-        setattr(t1, slot, second)
-        setattr(t2, slot, first)
+    _swap_tensor_impl(t1, t2)

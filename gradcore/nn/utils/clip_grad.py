@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Iterable
-from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.autograd.variables import wrap
 from gradcore.creation import tensor
+from gradcore.foreach import clamp_, clip_, norms
 from gradcore.tensor import Tensor
-from gradcore.utils.lists import changed_together, lists_by_device
+from gradcore.typing import Device
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -57,7 +56,7 @@ def get_total_norm(
     tensors, order = _listed(tensors), float(norm_type)
     if not tensors:
         return tensor(0.0)
-    total = _norm_of_norms(_norms(tensors, order), order, tensors[0].device)
+    total = _norm_of_norms(norms(tensors, order), order, tensors[0].device)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {order} for gradients from `parameters` is non-finite, so it cannot be clipped. "
@@ -67,25 +66,11 @@ def get_total_norm(
     return total
 
 
-def _norms(tensors: list[Tensor], order: float) -> dict[object, list[Tensor]]:
-    """By device, norms of one or of several tensors."""
-    lists, others = lists_by_device(tensors)
-    norms: dict[object, list[Tensor]] = {}
-    for device, own in lists.items():
-        together, left = device.kernels["norm_list"]([t._array for t in own], order)
-        if together:
-            norms[device] = [wrap(norm, device) for norm in together]
-        others += [own[place] for place in left]
-    for t in others:
-        norms.setdefault(t.device, []).append(functional.linalg_vector_norm(t, order))
-    return norms
-
-
-def _norm_of_norms(norms: dict[object, list[Tensor]], order: float, device: Any) -> Tensor:
-    (first, *more), *elsewhere = norms.values()
+def _norm_of_norms(found: dict[Device, list[Tensor]], order: float, device: Device) -> Tensor:
+    (first, *more), *elsewhere = found.values()
     if not more and not elsewhere:
         return first.to(device)
-    moved = [functional.stack(own).to(device) for own in norms.values()]
+    moved = [functional.stack(own).to(device) for own in found.values()]
     total: Tensor = functional.linalg_vector_norm(functional.cat(moved) if len(moved) > 1 else moved[0], order)
     return total
 
@@ -114,18 +99,7 @@ def clip_grads_with_norm_(
     >>> p.grad
     tensor([0.6000, 0.8000])
     """
-    lists, left = lists_by_device(_grads(parameters))
-    for device, grads in lists.items():
-        norm = total_norm.detach().to(device)._array
-        left += changed_together("clip_list", device, grads, norm, float(max_norm))
-    if not left:
-        return
-    factor = functional.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
-    on = {total_norm.device: factor}
-    for grad in left:
-        if grad.device not in on:
-            on[grad.device] = factor.to(grad.device)
-        grad.mul_(on[grad.device])
+    clip_(_grads(parameters), total_norm, float(max_norm))
 
 
 def clip_grad_norm_(
@@ -204,8 +178,4 @@ def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | Non
     >>> p.grad
     tensor([ 1., -2.])
     """
-    lists, left = lists_by_device(_grads(parameters))
-    for device, grads in lists.items():
-        left += changed_together("clamp_list", device, grads, float(clip_value))
-    for grad in left:
-        grad.clamp_(min=-float(clip_value), max=float(clip_value))
+    clamp_(_grads(parameters), float(clip_value))

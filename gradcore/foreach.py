@@ -1,0 +1,104 @@
+"""Operations on lists of tensors: one kernel for all tensors of a device, where its backend has such kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gradcore import dtypes, functional
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.autograd.variables import bump_all, wrap
+from gradcore.tensor import Tensor
+from gradcore.typing import Array, Device
+
+__all__ = ["clamp_", "clip_", "divide_", "norms", "reciprocal", "unscale_"]
+
+
+def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tensor]], list[Tensor]]:
+    """The tensors by their devices, and those of subclasses, whose operations are their own."""
+    lists: dict[Device, list[Tensor]] = {}
+    others = []
+    for t in tensors:
+        if t.__class__ is Tensor:
+            lists.setdefault(t.device, []).append(t)
+        else:
+            others.append(t)
+    return lists, others
+
+
+def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: Array | float) -> list[Tensor]:
+    """Let a kernel of lists change tensors of one device; returns the tensors that it does not take."""
+    positions = device.kernels[kernel]([t._array for t in tensors], *args)
+    left = set(positions)
+    bump_all(t for i, t in enumerate(tensors) if i not in left)
+    return [tensors[i] for i in positions]
+
+
+def norms(tensors: Iterable[Tensor], order: float) -> dict[Device, list[Tensor]]:
+    """Norms by device, each of one or of several tensors."""
+    lists, others = _group_by_device(tensors)
+    found: dict[Device, list[Tensor]] = {}
+    for device, own in lists.items():
+        together, left = device.kernels["norm_list"]([t._array for t in own], order)
+        if together:
+            found[device] = [wrap(norm, device) for norm in together]
+        others += [own[i] for i in left]
+    for t in others:
+        found.setdefault(t.device, []).append(functional.linalg_vector_norm(t, order))
+    return found
+
+
+def clip_(tensors: Iterable[Tensor], total_norm: Tensor, max_norm: float) -> None:
+    """Scale tensors whose norm together is known, so that it is at most `max_norm`."""
+    lists, left = _group_by_device(tensors)
+    for device, own in lists.items():
+        left += _apply_in_place("clip_list", device, own, total_norm.detach().to(device)._array, max_norm)
+    if not left:
+        return
+    factor = functional.clamp(max_norm / (total_norm + 1e-6), max=1.0)
+    factors = {total_norm.device: factor}
+    for t in left:
+        if t.device not in factors:
+            factors[t.device] = factor.to(t.device)
+        t.mul_(factors[t.device])
+
+
+def clamp_(tensors: Iterable[Tensor], bound: float) -> None:
+    """Clamp every element to ``[-bound, bound]``."""
+    lists, left = _group_by_device(tensors)
+    for device, own in lists.items():
+        left += _apply_in_place("clamp_list", device, own, bound)
+    for t in left:
+        t.clamp_(min=-bound, max=bound)
+
+
+@no_grad()
+def unscale_(grads: list[Tensor], factor: Tensor | None) -> dict[Device, Tensor]:
+    """Multiply gradients by a factor, if any; returns 1 for devices where one was infinite or NaN, else 0."""
+    devices = dict.fromkeys(grad.device for grad in grads)
+    found = {device: functional.zeros((), dtype=dtypes.float32, device=device) for device in devices}
+    factors = {device: None if factor is None else factor.to(device) for device in devices}
+    lists, left = _group_by_device(grads)
+    for device, own in lists.items():
+        scale = factors[device]
+        array = None if scale is None else scale._array
+        left += _apply_in_place("unscale_list", device, own, array, found[device]._array)
+    for grad in left:
+        device = grad.device
+        bad = functional.logical_not(functional.all(functional.isfinite(grad)))
+        found[device] = functional.maximum(found[device], bad.float())
+        scale = factors[device]
+        if scale is not None:
+            grad.mul_(scale)
+    return found
+
+
+@no_grad()
+def reciprocal(scale: Tensor) -> Tensor:
+    """The factor that divides by a scale, rounded once."""
+    factor: Tensor = functional.reciprocal(scale.double()).float()
+    return factor
+
+
+def divide_(grads: Iterable[Tensor | None], scale: Tensor) -> None:
+    """Divide gradients by a scale."""
+    unscale_([grad for grad in grads if grad is not None], reciprocal(scale))

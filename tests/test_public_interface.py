@@ -1,0 +1,101 @@
+"""What users build on is enough: `nn`, `distributions`, `func` and `utils` import nothing private."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+from gradcore.autograd.graph import Node
+from tests.test_public_names import INTERNAL
+
+ROOT = Path(gc.__file__).parent
+PACKAGES = ("distributions", "func", "nn", "utils")
+FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+#: Internal modules without tensors and engine: how errors, paths and namespaces of lazy functions are made.
+HELPERS = {
+    "gradcore.dispatch.settings", "gradcore.dtypes", "gradcore.errors", "gradcore.foreach", "gradcore.namespaces",
+    "gradcore.paths", "gradcore.to", "gradcore.tracebacks", "gradcore.transforms", "gradcore.typing",
+}  # fmt: skip
+#: Public modules whose packages are not.
+PUBLIC = {
+    "gradcore.autograd", "gradcore.autograd.anomaly_mode", "gradcore.autograd.forward_ad", "gradcore.autograd.function",
+    "gradcore.autograd.functional", "gradcore.autograd.grad_mode", "gradcore.autograd.graph", "gradcore.autograd.hooks",
+    "gradcore.backends.cuda",
+}  # fmt: skip
+#: Slots of tensors and of nodes.
+SLOTS = {
+    name
+    for cls in (*gc.Tensor.__mro__, *Node.__mro__)
+    for name in getattr(cls, "__slots__", ())
+    if name.startswith("_") and not name.startswith("__")
+} - {"_metadata"}  # of a state_dict, too
+
+
+def is_public(module: str) -> bool:
+    """Whether a module is one that users import, or a helper without tensors."""
+    if module in PUBLIC or module in HELPERS:
+        return True
+    parts = module.split(".")
+    return parts[0] != "gradcore" or (len(parts) > 1 and parts[1] not in INTERNAL | {"autograd", "backends"})
+
+
+def private_imports(tree: ast.Module) -> Iterator[str]:
+    """What a module imports that users cannot: neither is its module public, nor is it found in `gradcore` itself."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                if is_package(node.module) and importlib.util.find_spec(inner):
+                    if not is_public(inner):
+                        yield inner
+                elif not is_public(node.module) and getattr(gc, alias.name, gc) is not value(node.module, alias.name):
+                    yield inner
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if not is_public(alias.name))
+
+
+def is_package(module: str) -> bool:
+    return module.startswith("gradcore") and hasattr(importlib.import_module(module), "__path__")
+
+
+def value(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
+
+
+def private_attributes(tree: ast.Module) -> Iterator[str]:
+    """The slots of tensors and nodes that a module looks at."""
+    for node in ast.walk(tree):
+        own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+        if isinstance(node, ast.Attribute) and node.attr in SLOTS and not own:
+            yield f"{ast.unparse(node)} in line {node.lineno}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_private_is_used(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert [*private_imports(tree), *private_attributes(tree)] == []
+
+
+def test_the_reader_finds_what_is_private() -> None:
+    source = """
+from gradcore import dtypes, functional, to
+from gradcore.autograd import grad
+from gradcore.autograd.edges import gradient_edge
+from gradcore.creation.filled import zeros, number_as_tensor
+import gradcore.dispatch.general
+t._array, self._array
+"""
+    assert [*private_imports(ast.parse(source)), *private_attributes(ast.parse(source))] == [
+        "gradcore.autograd.edges.gradient_edge",
+        "gradcore.creation.filled.number_as_tensor",
+        "gradcore.dispatch.general",
+        "t._array in line 7",
+    ]
