@@ -10,8 +10,9 @@ import numpy as np
 
 from gradcore import optim
 from gradcore.backends.base import Backend
+from gradcore.backends.codegen.emit_cpp import emit, loop_name, trace_loop, trace_optimizer_loop
+from gradcore.backends.codegen.schedule import Kernel
 from gradcore.backends.compiled.elementwise import Forward
-from gradcore.backends.compiled.loops import loop_name, loop_source, step_loop, traced_loop
 from gradcore.creation import ones
 from gradcore.ops.samples import Bools, Floats, Ints, Values
 from gradcore.ops.table import OPS, Op
@@ -35,29 +36,29 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 def sources() -> dict[str, str]:
     """The sources of all loops by their names."""
     found: dict[str, str] = {}
-    for program in (*_operations(), *_steps()):
-        found[loop_name(program)] = loop_source(program)
+    for kernel in (*_operations(), *_steps()):
+        found[loop_name(kernel)] = emit(kernel)
     return found
 
 
 # -- operations ------------------------------------------------------------------------------------------------------
 
 
-def _operations() -> Iterator[Any]:
+def _operations() -> Iterator[Kernel]:
     for op in OPS.values():
         if op.kind != "elementwise":
             continue
         for settings in _settings_of(op):
             for dtype in _DTYPES:
                 for formula, operands in _formulas(op, dtype, settings):
-                    found = _traced(formula, operands)
-                    if found is not None:
-                        yield found.program
+                    kernel = _traced(formula, operands)
+                    if kernel is not None:
+                        yield kernel
 
 
-def _traced(formula: Any, operands: list[Any]) -> Any:
+def _traced(formula: Any, operands: list[Any]) -> Kernel | None:
     try:
-        return traced_loop(formula, operands, Backend.bodies)
+        return trace_loop(formula, operands, Backend.bodies)
     except (AttributeError, TypeError, ValueError, RuntimeError):  # settings for which the formula raises
         return None
 
@@ -91,7 +92,7 @@ def _formulas(op: Op, dtype: Any, settings: dict[str, Any]) -> Iterator[tuple[An
 # -- optimisers ------------------------------------------------------------------------------------------------------
 
 
-def _steps() -> Iterator[Any]:
+def _steps() -> Iterator[Kernel]:
     for cls in vars(optim).values():
         if not (isinstance(cls, type) and issubclass(cls, ElementwiseOptimizer)):
             continue
@@ -101,13 +102,13 @@ def _steps() -> Iterator[Any]:
                 yield from _steps_of(cls, options)
 
 
-def _steps_of(cls: Any, options: dict[str, Any]) -> Iterator[Any]:
+def _steps_of(cls: Any, options: dict[str, Any]) -> Iterator[Kernel]:
     """The first two steps of an optimiser, of which the first may differ."""
     optimizer = cls([ones(1, requires_grad=True)], **options)
     (group,) = optimizer.param_groups
     states, scalars = len(optimizer.tensor_state(group)), optimizer.scalar_state(group)
     for settings in [optimizer.hyperparameters(HOST, group, scalars) for _ in range(2)]:
         for dtype in _DTYPES:
-            found = step_loop(cls.formula, dtype, states, settings, Backend.bodies)
-            if found is not None:
-                yield found.program
+            optimizer = trace_optimizer_loop(cls.formula, dtype, states, settings, Backend.bodies)
+            if optimizer is not None:
+                yield optimizer.kernel

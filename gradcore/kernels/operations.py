@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradcore.backends.base import Backend
-from gradcore.backends.codegen.tracer import Tracer
+from gradcore.backends.codegen.trace import Tracer
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.vmap import calls
 from gradcore.backends.vmap.backend import BatchedBackend

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.numpy import tiles
-from gradcore.backends.numpy.steps import Unfusable, program_of
+from gradcore.backends.codegen.emit_numpy import NumpyFunction, emit, trace_tile
+from gradcore.backends.codegen.expr import NotFusible
+from gradcore.backends.numpy import bits, tiled
 from gradcore.backends.registry import CPU
 from gradcore.ops.table import OPS, Op
 
@@ -69,10 +70,10 @@ def formulas(op: Op) -> Iterator[tuple[Any, list[Any]]]:
         yield formula.function, [Array(20), *(known.get(name) for name in formula.names)]
 
 
-def program(formula: Any, operands: tuple[Any, ...]) -> tiles.Program | None:
+def compiled(formula: Any, operands: tuple[Any, ...]) -> NumpyFunction | None:
     try:
-        return program_of(formula, operands, F.bodies)
-    except Unfusable:
+        return emit(trace_tile(formula, operands, F.bodies), bits.select)
+    except NotFusible:
         return None
 
 
@@ -80,7 +81,7 @@ def program(formula: Any, operands: tuple[Any, ...]) -> tiles.Program | None:
 LOG_IN_PLACE = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 ELEMENTWISE = sorted(name for name, op in OPS.items() if op.kind == "elementwise" and (op.body or op.differentials))
-#: Operations, and how many of their formulas have programs.
+#: Operations, and how many of their formulas are computed in tiles.
 KNOWN = {
     "gelu": 2,
     "silu": 2,
@@ -109,12 +110,13 @@ def test_every_formula(name: str, dtype: str) -> None:
             if "polynomial" not in name:  # which the huge numbers give too many steps
                 raise
             continue
-        plan = program(formula, operands)
-        if plan is None:
+        function = compiled(formula, operands)
+        if function is None:
             continue
         found += 1
-        result = np.empty(SIZE, plan.result)
-        plan.run([o for o in operands if isinstance(o, np.ndarray)], result)
+        result = np.empty(SIZE, function.dtype)
+        arrays = [o for o in operands if isinstance(o, np.ndarray)]
+        tiled.run(function, [arrays[i] for i in function.inputs], result)
         if LOG_IN_PLACE or name != "erfinv":
             assert same_bits(result, expected)
         else:
@@ -127,21 +129,21 @@ def derivative(name: str) -> Any:
 
 
 class TestCalls:
-    """Through `compute`, as operations call it."""
+    """Through `evaluate`, as operations call it."""
 
     formula = staticmethod(derivative("gelu"))
 
     def test_contiguous(self, with_threads: int) -> None:
         t, x = numbers(0, size=3_000_000), numbers(1, size=3_000_000)
-        assert same_bits(tiles.compute(self.formula, F, (t, x, "tanh")), self.formula(F, t, x, "tanh"))
+        assert same_bits(tiled.evaluate(self.formula, F, (t, x, "tanh")), self.formula(F, t, x, "tanh"))
 
     def test_one_step(self, with_threads: int) -> None:
         t, x = numbers(0, size=5_000_000), numbers(1, size=5_000_000)
-        assert same_bits(tiles.compute(derivative("mul"), F, (t, x)), t * x)
+        assert same_bits(tiled.evaluate(derivative("mul"), F, (t, x)), t * x)
 
     def test_memory_order_is_kept(self) -> None:
         t, x = numbers(0, size=210_000).reshape(-1, 7).T, numbers(1, size=210_000).reshape(-1, 7).T
-        found, expected = tiles.compute(self.formula, F, (t, x, "tanh")), self.formula(F, t, x, "tanh")
+        found, expected = tiled.evaluate(self.formula, F, (t, x, "tanh")), self.formula(F, t, x, "tanh")
         assert found.strides == expected.strides
         np.testing.assert_array_equal(found, expected)
 
@@ -160,7 +162,7 @@ class TestCalls:
         t, x = change(numbers(0, size=size)), change(numbers(1, size=size))
         plain = np.ascontiguousarray(t), np.ascontiguousarray(x)
         for first, second in [(t, x), (plain[0], x), (t, plain[1])]:
-            found = tiles.compute(self.formula, F, (first, second, "tanh"))
+            found = tiled.evaluate(self.formula, F, (first, second, "tanh"))
             np.testing.assert_array_equal(found, self.formula(F, *plain, "tanh"))
 
     @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (300,), (400, 1)], ids=str)
@@ -169,30 +171,36 @@ class TestCalls:
         formula = OPS["addcdiv"].differentials["tensor2"].function
         t, x = numbers(0, size=120_000).reshape(400, 300), numbers(1, size=120_000).reshape(400, 300)
         y = numbers(2, size=max(1, math.prod(shape) + 225))[-max(1, math.prod(shape)) :].reshape(shape)
-        np.testing.assert_array_equal(tiles.compute(formula, F, (t, x, y, 0.5)), formula(F, t, x, y, 0.5))
+        np.testing.assert_array_equal(tiled.evaluate(formula, F, (t, x, y, 0.5)), formula(F, t, x, y, 0.5))
 
     def test_operands_stay_as_they_are(self) -> None:
         t, x = numbers(0), numbers(1)
         before = t.copy(), x.copy()
-        tiles.compute(self.formula, F, (t, x, "tanh"))
+        tiled.evaluate(self.formula, F, (t, x, "tanh"))
         assert same_bits(t, before[0])
         assert same_bits(x, before[1])
 
-    def test_other_settings_are_other_programs(self) -> None:
+    def test_other_settings_are_other_functions(self) -> None:
         x = numbers(1)
         for slope in (0.01, 0.2, 0.01):
             formula = OPS["leaky_relu"].differentials["self"].function
-            assert same_bits(tiles.compute(formula, F, (x, x, slope)), formula(F, x, x, slope))
+            assert same_bits(tiled.evaluate(formula, F, (x, x, slope)), formula(F, x, x, slope))
+
+    def test_signed_zeros_are_different_settings(self) -> None:
+        x = numbers(1)
+        formula = lambda F, x, value: F.exp(F.where(x > 0.5, x, value) * value) + value  # noqa: E731
+        for value in (0.0, -0.0, 0.0):
+            assert same_bits(tiled.evaluate(formula, F, (x, value)), formula(F, x, value))
 
     def test_errors_are_the_formulas_own(self) -> None:
         with pytest.raises(RuntimeError, match="approximate argument must be either none or tanh"):
-            tiles.compute(OPS["gelu"].body, F, (numbers(1), "nothing"))  # type: ignore[arg-type]
+            tiled.evaluate(OPS["gelu"].body, F, (numbers(1), "nothing"))  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("dtype", ["f2", "c8", "i4"])
     def test_other_dtypes_are_left_alone(self, dtype: str) -> None:
         x = np.arange(1, 50_000).astype(dtype)
         formula = derivative("reciprocal")
-        np.testing.assert_array_equal(tiles.compute(formula, F, (x, x)), formula(F, x, x))
+        np.testing.assert_array_equal(tiled.evaluate(formula, F, (x, x)), formula(F, x, x))
 
 
 def test_gradients_do_not_depend_on_size(with_threads: int) -> None:

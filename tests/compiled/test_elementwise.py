@@ -14,9 +14,9 @@ import pytest
 import scipy.special
 
 import gradcore as gc
+from gradcore.backends.codegen.emit_cpp import emit, trace_loop
 from gradcore.backends.compiled import building, elementwise, library
 from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
-from gradcore.backends.compiled.loops import loop_source, traced_loop
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.ops.table import OPS, Op
 from tests.backends.test_tiles import ELEMENTWISE, Array, derivative, formulas, numbers, same_bits
@@ -88,8 +88,8 @@ TWICE = {name: twice(name) for name in FUNCTIONS}
 def functions(built: Any, tmp_path_factory: pytest.TempPathFactory) -> CompiledElementwise:
     """A library of these formulas alone."""
     folder: Path = tmp_path_factory.mktemp("functions")
-    found = [traced_loop(formula, [np.dtype(dtype)], F.bodies) for formula in TWICE.values() for dtype in ("f4", "f8")]
-    sources = [loop_source(each.program) for each in found if each is not None]
+    found = [trace_loop(formula, [np.dtype(dtype)], F.bodies) for formula in TWICE.values() for dtype in ("f4", "f8")]
+    sources = [emit(each) for each in found if each is not None]
     (folder / "loops.cpp").write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *sources, "}", ""]))
     files = [str(library.HERE / name) for name in building.SOURCES if name != "rows.cpp"] + [str(folder / "loops.cpp")]
     command = [building.find_compiler(), *library.FLAGS, f"-I{library.HERE}", "-shared", *files]

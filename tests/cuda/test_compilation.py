@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcore.backends.codegen.batches import traced_steps
-from gradcore.backends.codegen.programs import Operand
+from gradcore.backends.codegen.emit_cuda import CudaTracer, emit_optimizer
+from gradcore.backends.codegen.optimizer import trace_optimizer
+from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, compile_options
 from gradcore.backends.cupy.products import REAL_NAMES
@@ -148,9 +149,9 @@ def test_steps_of_optimizers(architecture: int, tmp_path: Path) -> None:
     """With all numbers as settings, and with one of them as an array that the device has computed."""
     settings = {"beta1": 0.9, "beta2": 0.99, "step_size": 0.1, "eps": 1e-8, "weight_decay": 0.1, "decay_factor": None}
     for dtype in map(np.dtype, ("float16", "float32", "float64")):
-        for step_size in (0.1, Operand("step_size", np.dtype("float32"), False)):
+        for step_size in (0.1, Input(np.dtype("float32"), is_array=False)):
             chosen = {**settings, "step_size": step_size, "maximize": False}
-            source = traced_steps(adam, dtype, 2, chosen, CupyBackend.bodies).source(dtype)
+            source = emit_optimizer(trace_optimizer(adam, dtype, 2, chosen, CudaTracer(CupyBackend.bodies)), dtype)
             assert entries(ptx_of(source, architecture, tmp_path)) == {"fused_adam_steps"}
 
 

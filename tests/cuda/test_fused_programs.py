@@ -193,4 +193,4 @@ def test_neighbouring_dims_are_joined() -> None:
     found = layout_of([x.transpose(2, 3, 0, 1), np.zeros((5, 1, 1))])
     assert found.extents == (24, 5)
     assert found.order == (2, 3, 0, 1)
-    assert found.steps == ((5, 1), (0, 1))
+    assert found.strides == ((5, 1), (0, 1))

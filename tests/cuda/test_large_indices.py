@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.codegen.programs import Operand, traced
+from gradcore.backends.codegen.emit_cuda import CudaTracer, emit
+from gradcore.backends.codegen.schedule import Input
+from gradcore.backends.codegen.trace import trace
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.portable.attention import Block, Heads
 from gradcore.backends.random import philox
@@ -79,14 +81,14 @@ def softmax(x: Any) -> Any:
 def test_large_generated_kernels(backend: Any, beyond: int, dims: int) -> None:
     """Dense operands by one index; a transposed one by the steps of two dims."""
     dtype = np.dtype("int8")
-    operands = [(name, Operand(name, dtype)) for name in "xy"]
-    program = traced("large", lambda F, x, y: [x * y + x], operands, type(backend).bodies, [dtype]).program
+    operands = [(name, Input(dtype)) for name in "xy"]
+    traced = trace("large", lambda F, x, y: [x * y + x], operands, CudaTracer(type(backend).bodies), [dtype])
     rows, columns = 3, (beyond + ROUND) // 3 + 1
     size = rows * columns if dims else beyond + ROUND
     x = promised((size,), "int8", numbers(64, "int8") + 3)
     out = StrictArray(np.empty(size, "int8"), 0)
     steps = [np.int64(n) for n in (rows, 1, columns, 1, columns)] if dims else []  # element (i, j) of x lies at i + j n
-    kernel = HostLibrary([program.source(dims)])[program.name]
+    kernel = HostLibrary([emit(traced, dims)])[traced.name]
     blocks = min(-(-size // 256), 1 << 16)
     kernel((blocks,), (256,), (np.int64(size), x, x, out, *steps))
     last = (size - 1) // ROUND * ROUND + (blocks - 1) * 256  # of the last block's numbers, where they begin

@@ -15,10 +15,12 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.base import Backend
-from gradcore.backends.codegen.batches import traced_steps
-from gradcore.backends.codegen.expressions import Setting, Trace, Unfusable
-from gradcore.backends.codegen.programs import Operand, traced
-from gradcore.backends.codegen.tracer import Tracer
+from gradcore.backends.codegen.emit_cuda import CudaTracer, emit_optimizer, with_identifiers
+from gradcore.backends.codegen.expr import ExprGraph, NotFusible
+from gradcore.backends.codegen.optimizer import trace_optimizer
+from gradcore.backends.codegen.scalars import ScalarParameter
+from gradcore.backends.codegen.schedule import Input, Kernel
+from gradcore.backends.codegen.trace import trace
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.ops.table import OPS
 
@@ -58,10 +60,9 @@ def _backward(name: str, grad: Any, **values: Any) -> str:
 
 def _adam() -> str:
     settings = {"beta1": 0.9, "beta2": 0.999, "step_size": 0.1, "eps": 1e-8, "weight_decay": 0, "decay_factor": None}
-    steps = traced_steps(
-        gc.optim.Adam.formula, np.dtype("float16"), 2, settings | {"maximize": False}, CupyBackend.bodies
-    )
-    return steps.source(np.dtype("float16"))
+    tracer, half = CudaTracer(CupyBackend.bodies), np.dtype("float16")
+    optimizer = trace_optimizer(gc.optim.Adam.formula, half, 2, settings | {"maximize": False}, tracer)
+    return emit_optimizer(optimizer, half)
 
 
 def x(dtype: str, *shape: int) -> Any:
@@ -91,14 +92,14 @@ def test_every_expected_source_is_compared() -> None:
 # -- tracing ---------------------------------------------------------------------------------------------------
 
 
-def _traced(formula: Callable[..., Any], *operands: Any) -> Any:
-    named = [(f"x{i}", Operand("", np.dtype(o)) if isinstance(o, str) else o) for i, o in enumerate(operands)]
-    return traced("test", lambda F, *args: [formula(F, *args)], named, CupyBackend.bodies)
+def _traced(formula: Callable[..., Any], *operands: Any) -> Kernel:
+    named = [(f"x{i}", Input(np.dtype(o)) if isinstance(o, str) else o) for i, o in enumerate(operands)]
+    return trace("test", lambda F, *args: [formula(F, *args)], named, CudaTracer(CupyBackend.bodies))
 
 
 def test_equal_expressions_are_computed_once() -> None:
     found = _traced(lambda F, x: F.exp(x * 2) + F.exp(x * 2), "f4")
-    assert found.program.functions == 3  # a product, an exponential, a sum
+    assert len(found.computed) == 3  # a product, an exponential, a sum
 
 
 @pytest.mark.parametrize(
@@ -115,15 +116,14 @@ def test_equal_expressions_are_computed_once() -> None:
     ],
 )
 def test_dtypes_are_those_of_numpy(formula: Any, operands: list[str], dtype: str) -> None:
-    assert _traced(formula, *operands).program.outputs[0][1] == np.dtype(dtype)
+    assert _traced(formula, *operands).outputs[0][1] == np.dtype(dtype)
 
 
 def test_settings_are_parameters_and_may_be_compared() -> None:
     found = _traced(lambda F, x, a: x * (a * 2) if a > 0 else x, "f4", 0.5)
-    assert found.parameters == (1.0,)
-    assert found.program.parameters == (np.dtype("f4"),)
-    assert not _traced(lambda F, x, a: x * (a * 2) if a > 0 else x, "f4", -0.5).program.outputs
-    assert isinstance(abs(2 / -Setting(4.0)), Setting)
+    assert [(p.scalar, p.dtype) for p in found.parameters] == [(1.0, np.dtype("f4"))]
+    assert not _traced(lambda F, x, a: x * (a * 2) if a > 0 else x, "f4", -0.5).outputs
+    assert isinstance(abs(2 / -ScalarParameter(4.0)), ScalarParameter)
 
 
 @pytest.mark.parametrize(
@@ -139,21 +139,21 @@ def test_settings_are_parameters_and_may_be_compared() -> None:
     ],
 )
 def test_what_is_not_elementwise_is_refused(formula: Any) -> None:
-    with pytest.raises((Unfusable, TypeError)):
+    with pytest.raises((NotFusible, TypeError)):
         _traced(formula, "f4")
 
 
 def test_names_that_kernels_use_themselves() -> None:
     names = ["i", "size", "v1", "p0", "n2", "exp", "float", "self", "x1"]
-    operands = [(name, Operand("", np.dtype("f4"))) for name in names]
-    found = traced("test", lambda F, *args: [sum(args)], operands, CupyBackend.bodies)
-    assert [o.name for o in found.program.operands] == [*(f"{name}_" for name in names[:7]), "self", "x1"]
+    operands = [(name, Input(np.dtype("f4"))) for name in names]
+    found = trace("test", lambda F, *args: [sum(args)], operands, CudaTracer(CupyBackend.bodies))
+    assert [i.name for i in with_identifiers(found).inputs] == [*(f"{name}_" for name in names[:7]), "self", "x1"]
 
 
 def test_the_tracer_has_the_kernels_of_elementwise_operations() -> None:
-    F = Tracer(CupyBackend.bodies)
-    assert isinstance(F.trace, Trace)
-    with pytest.raises(Unfusable, match="sum_over is not elementwise"):
+    F = CudaTracer(CupyBackend.bodies)
+    assert isinstance(F.graph, ExprGraph)
+    with pytest.raises(NotFusible, match="sum_over is not elementwise"):
         _ = F.sum_over
 
 

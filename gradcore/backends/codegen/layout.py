@@ -1,38 +1,40 @@
-"""How arrays that are broadcast together lie in memory: over which dims a kernel has to run, and with which steps."""
+"""Layouts of arrays that are broadcast together: the dims that a kernel iterates over, and strides."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from gradcore.typing import Array
 
 __all__ = ["Layout", "layout_of"]
 
 
 class Layout(NamedTuple):
-    """What a kernel is told about its operands.
+    """The iteration space of a kernel.
 
     Attributes
     ----------
     shape : tuple of int
         The common shape.
     order : tuple of int or None
-        The dims of the results from the slowest to the fastest; None: as they are numbered.
+        The dims of the outputs from the slowest to the fastest; None: in their own order.
     extents : tuple of int
-        The sizes of the dims that the kernel runs over, after neighbours have been joined; empty if one index serves
-        for all arrays.
-    steps : tuple of tuple of int
-        For each array, how many elements each of these dims advances.
+        The sizes of the dims that the kernel iterates over, after neighbours have been coalesced; empty if one index
+        serves for all arrays.
+    strides : tuple of tuple of int
+        For each array, its strides along these dims, in elements.
     """
 
     shape: tuple[int, ...]
     order: tuple[int, ...] | None
     extents: tuple[int, ...]
-    steps: tuple[tuple[int, ...], ...]
+    strides: tuple[tuple[int, ...], ...]
 
 
-def layout_of(arrays: Sequence[Any]) -> Layout:
+def layout_of(arrays: Sequence[Array]) -> Layout:
     """The layout of arrays that are broadcast together.
 
     Raises
@@ -44,49 +46,49 @@ def layout_of(arrays: Sequence[Any]) -> Layout:
     --------
     >>> import numpy as np
     >>> layout_of([np.zeros((2, 3, 4)), np.zeros(4)])
-    Layout(shape=(2, 3, 4), order=None, extents=(6, 4), steps=((4, 1), (0, 1)))
+    Layout(shape=(2, 3, 4), order=None, extents=(6, 4), strides=((4, 1), (0, 1)))
     """
     first = arrays[0]
     shape = first.shape
     if all(a.shape == shape and a.flags.c_contiguous for a in arrays):
         return Layout(shape, None, (), ())
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    steps = [_steps(a, shape) for a in arrays]
-    order = _order(shape, steps, [a.shape == shape for a in arrays])
+    strides = [_broadcast_strides(a, shape) for a in arrays]
+    order = _memory_order(shape, strides, [a.shape == shape for a in arrays])
     kept = [d for d in order if shape[d] != 1]
-    extents, columns = _joined([shape[d] for d in kept], [[step[d] for d in kept] for step in steps])
-    numbered = None if order == tuple(range(len(shape))) else order
+    extents, columns = _coalesced([shape[d] for d in kept], [[row[d] for d in kept] for row in strides])
+    permuted = None if order == tuple(range(len(shape))) else order
     if len(extents) <= 1 and all(row in ([1], []) for row in columns):
-        return Layout(shape, numbered, (), ())
-    return Layout(shape, numbered, tuple(extents) or (1,), tuple(tuple(row) or (0,) for row in columns))
+        return Layout(shape, permuted, (), ())
+    return Layout(shape, permuted, tuple(extents) or (1,), tuple(tuple(row) or (0,) for row in columns))
 
 
-def _steps(array: Any, shape: tuple[int, ...]) -> list[int]:
-    """Elements that each dim of the common shape advances; 0 where the array is repeated."""
+def _broadcast_strides(array: Array, shape: tuple[int, ...]) -> list[int]:
+    """Strides in elements along the dims of the common shape; 0 where the array is repeated."""
     size = array.dtype.itemsize
-    own = [0 if n == 1 else step // size for n, step in zip(array.shape, array.strides, strict=True)]
+    own = [0 if n == 1 else stride // size for n, stride in zip(array.shape, array.strides, strict=True)]
     return [0] * (len(shape) - len(own)) + own
 
 
-def _order(shape: tuple[int, ...], steps: list[list[int]], whole: list[bool]) -> tuple[int, ...]:
-    """The dims from the slowest to the fastest, as they lie in the first array that has all elements."""
-    for step, is_whole in zip(steps, whole, strict=True):
-        if is_whole and all(s > 0 for s, n in zip(step, shape, strict=True) if n > 1):
-            return tuple(sorted(range(len(shape)), key=lambda d: -step[d] if shape[d] > 1 else -step[d] or -(2**62)))
+def _memory_order(shape: tuple[int, ...], strides: list[list[int]], whole: list[bool]) -> tuple[int, ...]:
+    """The dims from the slowest to the fastest, as in the first array that has all elements."""
+    for row, is_whole in zip(strides, whole, strict=True):
+        if is_whole and all(s > 0 for s, n in zip(row, shape, strict=True) if n > 1):
+            return tuple(sorted(range(len(shape)), key=lambda d: -row[d] if shape[d] > 1 else -row[d] or -(2**62)))
     return tuple(range(len(shape)))
 
 
-def _joined(extents: list[int], rows: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Neighbouring dims made one where every array advances through them evenly."""
+def _coalesced(extents: list[int], rows: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Neighbouring dims as one where every array advances through them evenly."""
     sizes: list[int] = []
-    steps: list[list[int]] = [[] for _ in rows]
+    strides: list[list[int]] = [[] for _ in rows]
     for d, size in enumerate(extents):
-        if sizes and all(new[-1] == row[d] * size for new, row in zip(steps, rows, strict=True)):
+        if sizes and all(new[-1] == row[d] * size for new, row in zip(strides, rows, strict=True)):
             sizes[-1] *= size
-            for new, row in zip(steps, rows, strict=True):
+            for new, row in zip(strides, rows, strict=True):
                 new[-1] = row[d]
         else:
             sizes.append(size)
-            for new, row in zip(steps, rows, strict=True):
+            for new, row in zip(strides, rows, strict=True):
                 new.append(row[d])
-    return sizes, steps
+    return sizes, strides

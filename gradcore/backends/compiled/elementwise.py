@@ -14,7 +14,7 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 
 if TYPE_CHECKING:
-    from gradcore.backends.codegen.programs import Traced
+    from gradcore.backends.codegen.schedule import Kernel
 
 __all__ = ["CompiledElementwise", "Forward"]
 
@@ -60,28 +60,29 @@ class Loop:
         The library.
     function : int
         The loop's address.
-    found : Traced
-        The program, and what it takes.
-    operands, arrays : int
-        How many operands the formula has, and how many of them are arrays.
+    kernel : Kernel
+        The kernel that it computes.
+    is_array : list of bool
+        Which of the formula's operands are arrays.
     """
 
-    def __init__(self, library: ctypes.CDLL, function: int, found: Traced, operands: int, arrays: int) -> None:
-        program = found.program
-        self.function, self.used = function, found.used
-        self.dtype = program.outputs[0][1]
-        self.work = max(program.functions, 2)
-        self.grain = max(_LEAST, _WORTH_A_THREAD // self.work)
-        sizes = [o.dtype.itemsize for o in program.operands] + [self.dtype.itemsize]
+    def __init__(self, library: ctypes.CDLL, function: int, kernel: Kernel, is_array: list[bool]) -> None:
+        arrays = [i for i, each in enumerate(is_array) if each]
+        self.function, self.used = function, tuple(arrays[i.index] for i in kernel.inputs)
+        self.dtype = kernel.outputs[0][1]
+        self.grain = max(_LEAST, _WORTH_A_THREAD // max(len(kernel.computed), 2))
+        sizes = [dtype.itemsize for dtype in kernel.dtypes]
         self.sizes = (ctypes.c_int64 * len(sizes))(*sizes)
-        self.parameters = (ctypes.c_double * len(found.parameters))(*found.parameters)
+        self.parameters = (ctypes.c_double * len(kernel.parameters))(*[p.scalar for p in kernel.parameters])
         places = ctypes.addressof(self.parameters), self.grain, ctypes.addressof(self.sizes)
         self.call = ctypes.byref(_Call(function, *places))
         self.arrays: Any = ctypes.c_void_p * len(sizes)
         self.launches: dict[Any, Launch | None] = {}
         self.run_rows = library.gradcore_run_rows
-        self.takes_all = self.used == tuple(range(operands))
-        alike = len(sizes) in _ALIKE and arrays == len(self.used)  # else the result may be larger than what is read
+        self.takes_all = self.used == tuple(range(len(is_array)))
+        alike = len(sizes) in _ALIKE and len(arrays) == len(
+            self.used
+        )  # else the result may be larger than what is read
         self.run_alike = getattr(library, f"gradcore_run_{len(sizes)}") if alike else None
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
@@ -124,7 +125,7 @@ class Loop:
         if not size or any(step % o.itemsize for o in every.values() for step in o.strides):
             return None
         extents = layout.extents or (size,)
-        rows = dict(zip(every, layout.steps or [(1,)] * len(every), strict=True))
+        rows = dict(zip(every, layout.strides or [(1,)] * len(every), strict=True))
         if extents[-1] < _NARROW and (len(extents) > 1 or any(row[-1] != 1 for row in rows.values())):
             return None
         steps = [step * operands[i].itemsize for i in self.used for step in rows[i]]
@@ -208,24 +209,16 @@ class CompiledElementwise(NumpyBackend):
         return loop
 
     def _found(self, formula: Callable[..., Any], kinds: list[Any]) -> Loop | None:
-        from gradcore.backends.compiled.loops import (
-            DTYPES,
-            is_exact,
-            is_single_step,
-            loop_name,
-            traced_loop,
-        )  # not before it is needed
+        from gradcore.backends.codegen import emit_cpp  # not before it is needed
 
-        if not DTYPES.issuperset(k for k in kinds if isinstance(k, np.dtype)):
+        kernel = emit_cpp.trace_loop(formula, kinds, self.bodies)
+        function = None if kernel is None else getattr(self.library, emit_cpp.loop_name(kernel), None)
+        if kernel is None or function is None:
             return None
-        found = traced_loop(formula, kinds, self.bodies)
-        function = None if found is None else getattr(self.library, loop_name(found.program), None)
-        if found is None or function is None:
-            return None
-        if is_single_step(found.program):
-            self._single[formula] = is_exact(found.program)
-        arrays = sum(isinstance(k, np.dtype) for k in kinds)
-        return Loop(self.library, ctypes.cast(function, ctypes.c_void_p).value or 0, found, len(kinds), arrays)
+        if emit_cpp.is_single_function(kernel):
+            self._single[formula] = emit_cpp.is_exact(kernel)
+        is_array = [isinstance(k, np.dtype) for k in kinds]
+        return Loop(self.library, ctypes.cast(function, ctypes.c_void_p).value or 0, kernel, is_array)
 
 
 def _is_worth_it(x: Any, exact: bool) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.optimizers import Batch, Formula
+
+if TYPE_CHECKING:
+    from gradcore.backends.codegen.optimizer import OptimizerKernel
 
 __all__ = ["CompiledSteps"]
 
@@ -59,16 +62,17 @@ class StepFunction:
         The library.
     function : int
         The loop's address.
-    loop : StepLoop
-        What it takes.
+    optimizer : OptimizerKernel
+        The kernel that it computes.
     dtype : dtype
         That of all arrays.
     """
 
-    def __init__(self, library: ctypes.CDLL, function: int, loop: Any, dtype: Any) -> None:
-        positions = [_position(name) for name in loop.names]
-        self.hows = [parameter.how for parameter in loop.parameters]
-        self.numbers: Any = ctypes.c_double * len(self.hows)
+    def __init__(self, library: ctypes.CDLL, function: int, optimizer: OptimizerKernel, dtype: Any) -> None:
+        positions = [_position(name) for name in optimizer.arrays]
+        scalars: list[Any] = [parameter.scalar for parameter in optimizer.kernel.parameters]
+        self.evaluators = [scalar.evaluate for scalar in scalars]
+        self.numbers: Any = ctypes.c_double * len(scalars)
         self.positions = (ctypes.c_int64 * len(positions))(*positions)
         place = ctypes.addressof(self.positions)
         self.step = _Step(function, _WORTH_A_THREAD, dtype.itemsize, len(positions), place)
@@ -82,7 +86,7 @@ class StepFunction:
         if prepared is None:
             prepared = batch.prepared = _Prepared(batch)
         grads = prepared.grads(*map(id, batch.grads))
-        numbers = self.numbers(*[how(settings) for how in self.hows])
+        numbers = self.numbers(*[evaluate(settings) for evaluate in self.evaluators])
         step, of_batch = ctypes.byref(self.step), ctypes.byref(prepared.batch)
         most = 1 if prepared.in_order else threads.available()
         return self.run(step, of_batch, most, grads, numbers)  # type: ignore[no-any-return]
@@ -109,21 +113,21 @@ class CompiledSteps(NumpyBackend):
 
     def _step(self, formula: Formula, dtype: Any, states: int, settings: dict[str, Any]) -> StepFunction | None:
         """The function that does what the formula does; None if there is no loop for it."""
-        from gradcore.backends.compiled.symbols import is_number  # not before it is needed
+        from gradcore.backends.codegen.scalars import is_number  # not before it is needed
 
         key = formula, dtype, states, *[float if is_number(v) else v for v in settings.values()]
         known = self._steps.setdefault(key, [])
         for function, guards in known:
             if all(guard(settings) for guard in guards):
                 return function  # type: ignore[no-any-return]
-        from gradcore.backends.compiled.loops import loop_name, step_loop
+        from gradcore.backends.codegen.emit_cpp import loop_name, trace_optimizer_loop
 
-        found = step_loop(formula, dtype, states, settings, self.bodies)
-        loop = None if found is None else getattr(self.library, loop_name(found.program), None)
+        optimizer = trace_optimizer_loop(formula, dtype, states, settings, self.bodies)
+        loop = None if optimizer is None else getattr(self.library, loop_name(optimizer.kernel), None)
         made = None
-        if found is not None and loop is not None and len(found.names) <= _MOST_ARRAYS:
-            made = StepFunction(self.library, ctypes.cast(loop, ctypes.c_void_p).value or 0, found, dtype)
-        known.append((made, () if found is None else found.guards))
+        if optimizer is not None and loop is not None and len(optimizer.arrays) <= _MOST_ARRAYS:
+            made = StepFunction(self.library, ctypes.cast(loop, ctypes.c_void_p).value or 0, optimizer, dtype)
+        known.append((made, () if optimizer is None else optimizer.guards))
         return made
 
 

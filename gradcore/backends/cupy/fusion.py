@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import config
-from gradcore.backends.codegen.fusion import Fusion
+from gradcore.backends.codegen.launch import Fusion
 from gradcore.backends.cupy.kernels import CudaKernels
 
 __all__ = ["CudaFusion"]

@@ -8,38 +8,46 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.codegen.advances import Advance
-from gradcore.backends.codegen.batches import Steps, traced_steps
-from gradcore.backends.codegen.expressions import Unfusable
-from gradcore.backends.codegen.functions import computed
-from gradcore.backends.codegen.programs import Operand
+from gradcore.backends.codegen.emit_cuda import CudaTracer, emit_optimizer
+from gradcore.backends.codegen.expr import NotFusible
+from gradcore.backends.codegen.hyperparameters import HyperparameterKernel
+from gradcore.backends.codegen.launch import Fusion
+from gradcore.backends.codegen.optimizer import OptimizerKernel, trace_optimizer
+from gradcore.backends.codegen.schedule import Input
+from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels
 from gradcore.backends.cupy.multi_tensor import launches
 from gradcore.backends.portable.optimizers import Batch, Formula, Optimizers
+from gradcore.typing import Array
 
 __all__ = ["CudaOptimizers"]
 
-#: Formulas with settings that are remembered.
-_MOST_STEPS = 1000
+#: Entries of a cache: formulas over all settings.
+_MOST_FORMULAS = 1000
 
 
 class CudaOptimizers(CudaKernels, Optimizers):
     """Steps of optimisers; what cannot be fused runs as on every backend."""
 
-    fuses: Any
-    fusion: Any
-    address: Callable[[Any], int]
+    fuses: bool
+    fusion: Fusion
+    address: Callable[[Array], int]
     is_tensor: Callable[[Any], bool]
     bodies: dict[str, Callable[..., Any]]
 
     @cached_property
-    def _steps(self) -> dict[Any, Any]:
-        """Traced formulas by dtype and settings, and kernels by their source."""
+    def _optimizer_kernels(self) -> dict[Any, tuple[OptimizerKernel, Callable[..., None]] | None]:
+        """Kernels by formula, dtype and hyperparameters."""
         return {}
 
     @cached_property
-    def _advances(self) -> dict[Any, Advance]:
-        """How settings follow from steps that the device counts, by options."""
+    def _compiled_sources(self) -> dict[str, Callable[..., None]]:
+        """Compiled kernels by their source."""
+        return {}
+
+    @cached_property
+    def _hyperparameter_kernels(self) -> dict[Any, HyperparameterKernel]:
+        """Formulas of hyperparameters where the device counts the steps, by options."""
         return {}
 
     def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], found_inf: Any = None) -> None:
@@ -47,25 +55,18 @@ class CudaOptimizers(CudaKernels, Optimizers):
         arrays = [*batch.params, *batch.grads]
         dtype = arrays[0].dtype
         fits = dtype.name in C_NAMES and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
-        described = {
-            name: Operand(name, value.dtype, False) if self.is_tensor(value) else value
-            for name, value in settings.items()
-        }
-        steps = self._traced_steps(formula, dtype, len(batch.states), described) if fits and self.fuses else None
-        if steps is None:
+        found = self._optimizer_kernel(formula, dtype, len(batch.states), settings) if fits and self.fuses else None
+        if found is None:
             super().optimizer_step(formula, batch, settings, found_inf)
             return
-        source = steps.source(dtype)
-        kernel = self._steps.get(source)
-        if kernel is None:
-            kernel = self._steps[source] = self.compile_kernel(source, steps.program.name)
+        optimizer, function = found
         vectors = [value for value in settings.values() if self.is_tensor(value)]
-        numbers = [kind.type(v) for v, kind in zip(steps.parameters, steps.program.parameters, strict=True)]
+        scalars = [p.dtype.type(float(p.scalar)) for p in optimizer.kernel.parameters]
         skipped = NULL if found_inf is None else found_inf
-        rest = (skipped, *(s.reshape(-1) for s in batch.states), *(vectors[i] for i in steps.vectors), *numbers)
+        rest = (skipped, *(s.reshape(-1) for s in batch.states), *(vectors[i] for i in optimizer.vectors), *scalars)
         addresses = ([self.address(a) for a in group] for group in (batch.params, batch.grads))
         for launch in launches([p.size for p in batch.params], *addresses):
-            kernel((launch.blocks,), (256,), (launch.parts, *rest))
+            function((launch.blocks,), (256,), (launch.parts, *rest))
 
     def step_settings(
         self,
@@ -75,31 +76,36 @@ class CudaOptimizers(CudaKernels, Optimizers):
         dtype: Any,
         found_inf: Any = None,
     ) -> dict[str, Any]:
-        """The settings of a step where the device counts the steps: one launch, and one for each number."""
+        """The settings of a step where the device counts the steps: one launch, and one for each counter."""
         if self.fuses:
-            if len(self._advances) >= _MOST_STEPS:
-                self._advances.clear()
-            plan = Advance(settings, options, numbers, computed(dtype))
-            plan = self._advances.setdefault(plan.key, plan)
-            double = np.dtype("float64")
-            operands = plan.operands(options, numbers)
-            wide = tuple(double if name in numbers else None for name, _ in operands)
-            found = self.fusion.run("step_settings", plan, plan.formula, operands, wide)
+            if len(self._hyperparameter_kernels) >= _MOST_FORMULAS:
+                self._hyperparameter_kernels.clear()
+            kernel = HyperparameterKernel(settings, options, numbers, compute_dtype(dtype))
+            kernel = self._hyperparameter_kernels.setdefault(kernel.key, kernel)
+            operands = kernel.operands(options, numbers)
+            compute = tuple(np.dtype("float64") if name in numbers else None for name, _ in operands)
+            found = self.fusion.run("step_settings", kernel, kernel.formula, operands, compute)
             if found is not None:
                 self._move(numbers, found, found_inf)
-                return plan.settings(found[len(numbers) :])
+                return kernel.hyperparameters(found[len(numbers) :])
         return super().step_settings(settings, options, numbers, dtype, found_inf)
 
-    def _traced_steps(
+    def _optimizer_kernel(
         self, formula: Formula, dtype: np.dtype[Any], states: int, settings: dict[str, Any]
-    ) -> Steps | None:
-        """The kernel for these settings, in which an `Operand` stands for an array; None if there is none."""
-        key = formula, dtype, states, tuple((name, type(value), value) for name, value in settings.items())
-        if key not in self._steps:
-            if len(self._steps) >= _MOST_STEPS:  # settings that change in every step
-                self._steps.clear()
+    ) -> tuple[OptimizerKernel, Callable[..., None]] | None:
+        """The kernel for these settings, and its function; None if there is none."""
+        described = {n: Input(v.dtype, is_array=False) if self.is_tensor(v) else v for n, v in settings.items()}
+        key = formula, dtype, states, *((name, type(v), v or repr(v)) for name, v in described.items())
+        if key not in self._optimizer_kernels:
+            if len(self._optimizer_kernels) >= _MOST_FORMULAS:  # settings that change in every step
+                self._optimizer_kernels.clear()
             try:
-                self._steps[key] = traced_steps(formula, dtype, states, settings, self.bodies)
-            except Unfusable:
-                self._steps[key] = None
-        return self._steps[key]  # type: ignore[no-any-return]
+                optimizer = trace_optimizer(formula, dtype, states, described, CudaTracer(self.bodies))
+            except NotFusible:
+                self._optimizer_kernels[key] = None
+            else:
+                source = emit_optimizer(optimizer, dtype)
+                if source not in self._compiled_sources:
+                    self._compiled_sources[source] = self.compile_kernel(source, optimizer.kernel.name)
+                self._optimizer_kernels[key] = optimizer, self._compiled_sources[source]
+        return self._optimizer_kernels[key]

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore import config
 from gradcore.backends.base import Backend
-from gradcore.backends.numpy import malloc, threads, tiles
+from gradcore.backends.numpy import malloc, threads, tiled
 from gradcore.backends.numpy.attention import NumpyAttention
 from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.numpy.flash_attention import NumpyFlashAttention
@@ -79,12 +79,12 @@ class NumpyBackend(
             return plain
 
         def kernel(x: Any, *rest: Any) -> Any:
-            return plain(x, *rest) if x.size < self.LARGE else tiles.compute(formula, self, (x, *rest))
+            return plain(x, *rest) if x.size < self.LARGE else tiled.evaluate(formula, self, (x, *rest))
 
         return kernel
 
     def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
-        return tiles.compute(formula, self, operands) if self._tiles else formula(self, *operands)
+        return tiled.evaluate(formula, self, operands) if self._tiles else formula(self, *operands)
 
     @property
     def special(self) -> Any:

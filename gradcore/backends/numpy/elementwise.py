@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends.numpy import bits, tiles
+from gradcore.backends.numpy import bits, tiled
 from gradcore.backends.numpy.bits import BITS
 from gradcore.backends.portable import approximations
 from gradcore.backends.portable.elementwise import Elementwise
@@ -94,7 +94,7 @@ class NumpyElementwise(Elementwise):
         def kernel(x: Any) -> Any:
             if x.size < _CLIP_FROM or x.dtype.char not in dtypes:
                 return getattr(self.special, name)(x)
-            return tiles.compute(formula, self, (x,))
+            return tiled.evaluate(formula, self, (x,))
 
         return kernel
 

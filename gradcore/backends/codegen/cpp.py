@@ -1,0 +1,121 @@
+"""C++ expressions: what CUDA kernels and the CPU's loops have in common."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.codegen.expr import Expr
+from gradcore.backends.codegen.schedule import Kernel
+
+__all__ = ["C_TYPES", "Dialect", "statements", "to_cpp"]
+
+#: By the name of a dtype: its type in memory.
+C_TYPES = {
+    "bool": "bool", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
+    "int64": "i64", "uint64": "u64", "float16": "float16", "bfloat16": "bfloat16", "float32": "float",
+    "float64": "double", "complex64": "complex<float>", "complex128": "complex<double>",
+}  # fmt: skip
+
+_INFIX = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
+    "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|",
+    "bitwise_xor": "^",
+}  # fmt: skip
+
+_TEMPLATES = {
+    "positive": "{0}", "negative": "-{0}", "square": "{0} * {0}", "reciprocal": "{T}(1) / {0}",
+    "real": "{0}.real()", "imag": "{0}.imag()", "complex": "{T}({0}, {1})",
+    "deg2rad": f"{{0}} * {{T}}({math.pi / 180!r})", "rad2deg": f"{{0}} * {{T}}({180 / math.pi!r})",
+    "logical_and": "truth({0}) && truth({1})", "logical_or": "truth({0}) || truth({1})",
+    "logical_xor": "truth({0}) != truth({1})", "logical_not": "!truth({0})", "cast": "cast<{T}>({0})",
+}  # fmt: skip
+
+
+class Dialect(NamedTuple):
+    """What a target's C++ has.
+
+    Attributes
+    ----------
+    real, complex : dict
+        Its functions of real and of complex numbers, by their names in the graph; None: no complex numbers.
+    where : str
+        The template of a selection.
+    """
+
+    real: dict[str, str]
+    complex: dict[str, str] | None
+    where: str
+
+    def supports(self, expr: Expr) -> bool:
+        """Whether there is a C++ expression for it."""
+        is_complex = any(e.dtype.kind == "c" for e in (expr, *expr.operands))
+        known = expr.function in _INFIX or expr.function in _TEMPLATES or expr.function in ("where", "invert")
+        return not (is_complex and self.complex is None) and (known or self.function(expr) is not None)
+
+    def function(self, expr: Expr) -> str | None:
+        """The C++ function of an expression; None if there is none."""
+        table = self.complex if expr.operands[0].dtype.kind == "c" else self.real
+        return None if table is None else table.get(expr.function)
+
+
+def to_cpp(expr: Expr, operands: list[str], dialect: Dialect) -> str:
+    """The C++ expression of an expression that is supported, given the names of its operands."""
+    name = expr.function
+    if name == "constant":
+        return _literal(expr.value, expr.dtype)
+    if name == "where":
+        return dialect.where.format(*operands)
+    if name == "invert":
+        return f"{'!' if expr.dtype.kind == 'b' else '~'}{operands[0]}"
+    if name in _INFIX:
+        return f"{operands[0]} {_INFIX[name]} {operands[1]}"
+    if name in _TEMPLATES:
+        return _TEMPLATES[name].format(*operands, T=C_TYPES[expr.dtype.name])
+    return f"{dialect.function(expr)}({', '.join(operands)})"
+
+
+def statements(kernel: Kernel, dialect: Dialect) -> tuple[list[str], list[str]]:
+    """The statements that compute one element, and the names of the outputs.
+
+    Inputs are read by their names, parameters as ``p0``, ``p1``, ...
+    """
+    inputs = {i.index: i.name for i in kernel.inputs}
+    parameters = {p.index: f"p{n}" for n, p in enumerate(kernel.parameters)}
+    names: dict[int, str] = {}
+    lines: list[str] = []
+    for expr in kernel.nodes:
+        if expr.function == "input":
+            name = inputs[expr.value]
+        elif expr.function == "parameter":
+            name = parameters[expr.value]
+        else:
+            name = to_cpp(expr, [names[id(o)] for o in expr.operands], dialect)
+            if not expr.is_leaf:
+                lines.append(f"const {C_TYPES[expr.dtype.name]} v{len(lines) + 1} = {name};")
+                name = f"v{len(lines)}"
+            elif name[0] == "-":
+                name = f"({name})"
+        names[id(expr)] = name
+    return lines, [names[id(expr)] for expr, _ in kernel.outputs]
+
+
+def _literal(value: Any, dtype: np.dtype[Any]) -> str:
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtype.kind in "iu":
+        if dtype.itemsize == 8:
+            return f"{C_TYPES[dtype.name]}({value}ll)" if value > -(2**63) and value < 2**63 else f"{value % 2**64}ull"
+        return f"{C_TYPES[dtype.name]}({value})"
+    if dtype.kind == "c":
+        part = np.dtype("float32" if dtype.itemsize == 8 else "float64")
+        return f"{C_TYPES[dtype.name]}({_literal(value.real, part)}, {_literal(value.imag, part)})"
+    if math.isinf(value):
+        return f"{'-' if value < 0 else ''}infinity<{C_TYPES[dtype.name]}>()"
+    if math.isnan(value):
+        return f"not_a_number<{C_TYPES[dtype.name]}>()"
+    digits = repr(value) if dtype.itemsize == 8 else str(dtype.type(value))
+    digits = digits if any(c in digits for c in ".e") else digits + ".0"
+    return digits if dtype.itemsize == 8 else digits + "f"

@@ -1,0 +1,148 @@
+"""C++ source of kernels for the CPU: loops over contiguous arrays.
+
+`elementwise.cpp` copies other arrays into that form, a few elements at a time. A formula becomes a loop only if
+`elements.h` has all of its functions, written so that the compiler can vectorise them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.codegen.cpp import C_TYPES, Dialect, statements
+from gradcore.backends.codegen.expr import Expr, NotFusible
+from gradcore.backends.codegen.optimizer import OptimizerKernel, trace_optimizer
+from gradcore.backends.codegen.scalars import symbolic
+from gradcore.backends.codegen.schedule import Input, Kernel
+from gradcore.backends.codegen.trace import CpuTracer, trace
+
+__all__ = ["emit", "is_exact", "is_single_function", "loop_name", "trace_loop", "trace_optimizer_loop"]
+
+#: Dtypes of inputs and outputs.
+DTYPES = frozenset(map(np.dtype, ("f4", "f8", "?")))
+
+#: The functions of `elements.h` that may differ from NumPy's in the last places.
+_APPROXIMATE = {
+    "erf": "erf", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "tanh": "tanh",
+    "xlog1py": "times_log1p", "xlogy": "times_log",
+}  # fmt: skip
+
+#: Those that of zeros of both signs give either, as NumPy's do: alone, they are left to it.
+_EXTREMA = {"fmax": "larger", "fmin": "smaller", "maximum": "maximum", "minimum": "minimum"}
+
+_EXACT = {
+    "absolute": "magnitude", "ceil": "ceil", "copysign": "copysign", "floor": "floor", "isfinite": "is_finite",
+    "isinf": "is_infinite", "isnan": "is_nan", "rint": "rint", "sqrt": "sqrt", "trunc": "trunc",
+}  # fmt: skip
+
+CPU = Dialect(_APPROXIMATE | _EXTREMA | _EXACT, None, "chosen({0}, {1}, {2})")
+
+
+class CppTracer(CpuTracer):
+    """The namespace for the CPU's C++."""
+
+    def supports(self, expr: Expr) -> bool:
+        return CPU.supports(expr)
+
+    def approximated(self, name: str, x: Expr) -> Any:
+        if name == "erf" and x.dtype == np.float32:  # `elements.h` has a shorter formula
+            return self.graph.call_in("erf", x.dtype, x.dtype, x)
+        return super().approximated(name, x)
+
+    def relu(self, x: Any) -> Any:
+        return self.where(x < 0, 0, x)
+
+
+def trace_loop(
+    formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]
+) -> Kernel | None:
+    """The kernel of a formula ``(F, *operands) -> result``; None if it has to be computed by NumPy.
+
+    Parameters
+    ----------
+    formula : callable
+    operands : sequence
+        The dtype of an array, or a setting.
+    bodies : dict
+        The bodies of operations by name.
+    """
+    named = [(f"x{i}", Input(o) if isinstance(o, np.dtype) else o) for i, o in enumerate(operands)]
+    if any(isinstance(o, np.dtype) and o not in DTYPES for o in operands):
+        return None
+    try:
+        kernel = trace("loop", lambda F, *given: (formula(F, *given),), named, CppTracer(bodies))
+    except NotFusible:
+        return None
+    if not kernel.inputs or kernel.outputs[0][1].kind != "f":
+        return None
+    computed = kernel.computed
+    return None if len(computed) == 1 and computed[0].function in _EXTREMA else kernel
+
+
+def is_single_function(kernel: Kernel) -> bool:
+    """Whether a kernel is one function of NumPy, but for selections, at which NumPy is slow."""
+    computed = kernel.computed
+    return len(computed) < 2 and computed[0].function != "where"
+
+
+def is_exact(kernel: Kernel) -> bool:
+    """Whether the result is that of NumPy bit for bit."""
+    return not any(expr.function in _APPROXIMATE for expr in kernel.computed)
+
+
+def trace_optimizer_loop(
+    formula: Callable[..., None],
+    dtype: np.dtype[Any],
+    states: int,
+    hyperparameters: dict[str, Any],
+    bodies: dict[str, Callable[..., Any]],
+) -> OptimizerKernel | None:
+    """The kernel of an optimiser's formula; None if it has to be computed by NumPy.
+
+    Its parameters are symbolic scalars.
+    """
+    scalars, guards = symbolic(hyperparameters)
+    try:
+        return trace_optimizer(formula, dtype, states, scalars, CppTracer(bodies), "loop")._replace(guards=guards)
+    except NotFusible:
+        return None
+
+
+# -- source ----------------------------------------------------------------------------------------------------------
+
+
+def loop_name(kernel: Kernel) -> str:
+    """A name by content: the same for equal loops, and for no others."""
+    text = "\n".join(_lines(kernel, "loop"))
+    return f"loop_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def emit(kernel: Kernel) -> str:
+    """The function ``(n, arrays, parameters)``; the arrays are the inputs, then the outputs."""
+    return "\n".join([*_lines(kernel, loop_name(kernel)), ""])
+
+
+def _lines(kernel: Kernel, name: str) -> list[str]:
+    body, outputs = statements(kernel, CPU)
+    types = [C_TYPES[i.dtype.name] for i in kernel.inputs]
+    lines = [f'extern "C" void {name}(i64 n, void* const* arrays, const double* parameters) {{']
+    lines += [
+        f"    const {kind}* {i.name}_array = static_cast<const {kind}*>(arrays[{n}]);"
+        for n, (i, kind) in enumerate(zip(kernel.inputs, types, strict=True))
+    ]
+    for n, (_, dtype) in enumerate(kernel.outputs):
+        kind = C_TYPES[dtype.name]
+        lines.append(f"    {kind}* r{n}_array = static_cast<{kind}*>(arrays[{len(types) + n}]);")
+    for n, parameter in enumerate(kernel.parameters):
+        kind = C_TYPES[parameter.dtype.name]
+        lines.append(f"    const {kind} p{n} = static_cast<{kind}>(parameters[{n}]);")
+    lines += ["#pragma omp simd", "    for (i64 i = 0; i < n; ++i) {"]
+    lines += [
+        f"        const {kind} {i.name} = {i.name}_array[i];" for i, kind in zip(kernel.inputs, types, strict=True)
+    ]
+    lines += [f"        {line}" for line in body]
+    lines += [f"        r{n}_array[i] = {value};" for n, value in enumerate(outputs)]
+    return [*lines, "    }", "}"]

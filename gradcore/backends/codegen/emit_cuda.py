@@ -1,0 +1,233 @@
+"""CUDA source of kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.codegen.cpp import C_TYPES, Dialect, statements
+from gradcore.backends.codegen.expr import Expr
+from gradcore.backends.codegen.optimizer import OptimizerKernel
+from gradcore.backends.codegen.schedule import Input, Kernel
+from gradcore.backends.codegen.trace import Tracer, compute_dtype
+
+__all__ = ["CudaTracer", "emit", "emit_optimizer", "vector_width"]
+
+#: Functions of C++, of `elementwise.cuh` or, for complex numbers too, of `complex.cuh`.
+_FUNCTIONS = {
+    "absolute": "magnitude", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
+    "arctan": "atan", "arctanh": "atanh", "conjugate": "conj", "cos": "cos", "cosh": "cosh", "exp": "exp",
+    "isfinite": "is_finite", "isinf": "is_infinite", "isnan": "is_nan", "log": "log", "log10": "log10",
+    "power": "power", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+}  # fmt: skip
+
+_OF_REALS = {
+    "arctan2": "atan2", "ceil": "ceil", "copysign": "copysign", "exp2": "exp2", "expm1": "expm1", "floor": "floor",
+    "floor_divide": "floor_quotient", "fmax": "larger", "fmin": "smaller", "fmod": "rest", "gcd": "common_divisor",
+    "hypot": "hypot", "lcm": "common_multiple", "ldexp": "ldexp", "left_shift": "shifted_left", "log1p": "log1p",
+    "log2": "log2", "maximum": "maximum", "minimum": "minimum", "nextafter": "nextafter", "remainder": "floor_rest",
+    "right_shift": "shifted_right", "rint": "rint", "signbit": "sign_bit", "trunc": "trunc",
+}  # fmt: skip
+
+_OF_COMPLEX = {"exp2": "exp_base_two", "expm1": "exp_minus_one", "log1p": "log_one_plus", "log2": "log2"}
+
+#: Functions of scipy.special.
+_SPECIAL = {
+    "erf": "erf", "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv", "gammaln": "lgamma", "i0": "cyl_bessel_i0",
+    "i1": "cyl_bessel_i1", "j0": "j0", "j1": "j1", "log_ndtr": "log_normal_cdf", "ndtri": "normcdfinv",
+    "digamma": "digamma", "xlog1py": "times_log1p", "xlogy": "times_log", "y0": "y0", "y1": "y1",
+}  # fmt: skip
+
+CUDA = Dialect(_FUNCTIONS | _OF_REALS | _SPECIAL, _FUNCTIONS | _OF_COMPLEX | _SPECIAL, "{0} ? {1} : {2}")
+
+#: Identifiers that kernels use themselves, and keywords of C++.
+_KEYWORDS = (
+    "bool|char|class|const|double|float|for|if|else|int|long|new|delete|return|short|signed|unsigned|static|struct|"
+    "template|this|typename|using|void|while|switch|case|default"
+)
+_CALLED = {"cast", "load", "store", "truth"}.union(
+    *(table.values() for table in (_FUNCTIONS, _OF_REALS, _OF_COMPLEX, _SPECIAL))
+)
+_RESERVED = re.compile(rf"[nvpr]\d+|i\d*|k|rest\d+|size|start|{_KEYWORDS}|{'|'.join(sorted(_CALLED))}")
+
+
+class CudaTracer(Tracer):
+    """The namespace for CUDA."""
+
+    target = "CUDA"
+
+    def supports(self, expr: Expr) -> bool:
+        return CUDA.supports(expr)
+
+
+def vector_width(kernel: Kernel) -> int:
+    """Neighbouring elements that make 16 bytes of the widest array."""
+    sizes = [i.dtype.itemsize for i in kernel.arrays] + [dtype.itemsize for _, dtype in kernel.outputs]
+    return min(8, max(1, 16 // max(sizes)))
+
+
+def with_identifiers(kernel: Kernel) -> Kernel:
+    """The kernel with inputs whose names are free in its source."""
+    taken = [bool(_RESERVED.fullmatch(i.name)) for i in kernel.inputs]
+    renamed = [i._replace(name=i.name + "_" * clash) for i, clash in zip(kernel.inputs, taken, strict=True)]
+    return kernel._replace(inputs=tuple(renamed))
+
+
+def emit(kernel: Kernel, dims: int, width: int = 0) -> str:
+    """CUDA source of an elementwise kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    dims : int
+        0 if all arrays are dense and in the same order, so that one index serves for all; otherwise the number of
+        dims that the kernel iterates over, with strides for each input. Outputs are dense in any case.
+    width : int
+        0 for 64-bit indices in a grid-stride loop; otherwise indices have 32 bits, and each thread computes so many
+        neighbours, which are loaded and stored together: 1 unless `dims` is 0.
+    """
+    kernel = with_identifiers(kernel)
+    body, names = statements(kernel, CUDA)
+    dtypes = kernel.dtypes + [p.dtype for p in kernel.parameters] + [expr.dtype for expr in kernel.nodes]
+    header = "complex.cuh" if any(dtype.kind == "c" for dtype in dtypes) else "elementwise.cuh"
+    lines = [f'#include "{header}"', "using namespace gradcore;", ""]
+    lines += [f'extern "C" __global__ void {kernel.name}({", ".join(_signature(kernel, dims, width))}) {{']
+    lines += _vectorized(kernel, body, names, width) if width > 1 else _scalar(kernel, body, names, dims, width)
+    return "\n".join([*lines, "}", ""])
+
+
+def _signature(kernel: Kernel, dims: int, width: int) -> list[str]:
+    index, extent = ("i32", "u32") if width else ("i64", "i64")
+    arguments = [f"const {index} size"]
+    arguments += [f"const {C_TYPES[i.dtype.name]}* __restrict__ {i.name}_array" for i in kernel.arrays]
+    arguments += [f"{C_TYPES[dtype.name]}* __restrict__ r{n}_out" for n, (_, dtype) in enumerate(kernel.outputs)]
+    for i in kernel.inputs:
+        if not i.is_array:
+            arguments += _scalar_arguments(i)
+    arguments += [f"const {C_TYPES[p.dtype.name]} p{n}" for n, p in enumerate(kernel.parameters)]
+    arguments += [f"const {extent} n{d}" for d in range(1, dims)]
+    arguments += [f"const {index} {i.name}_step{d}" for i in kernel.arrays for d in range(dims)]
+    return arguments
+
+
+def _scalar_arguments(i: Input) -> list[str]:
+    """A scalar as arguments: two for a complex one."""
+    if i.dtype.kind == "c":
+        part = "float" if i.dtype.itemsize == 8 else "double"
+        return [f"const {part} {i.name}_real", f"const {part} {i.name}_imag"]
+    return [f"const {C_TYPES[compute_dtype(i.dtype).name]} {i.name}"]
+
+
+def _scalar(kernel: Kernel, body: list[str], names: list[str], dims: int, width: int) -> list[str]:
+    """One element for each thread, or (0) a grid-stride loop."""
+    each = "i64 i = first_index(); i < size; i += index_step()"
+    head = "const i32 i = first_index_32();\n    if (i < size) {" if width else f"GRADCORE_ROLLED for ({each}) {{"
+    element = _element_32 if width else _element
+    loads = _loads(kernel, lambda name: element(name, dims))
+    lines = [*_indices(dims, "u32" if width else "i64"), *loads, *body, *_stores(kernel, names, "{}_out[i]")]
+    return [f"    {head}", *(f"        {line}" for line in lines), "    }"]
+
+
+def _vectorized(kernel: Kernel, body: list[str], names: list[str], width: int) -> list[str]:
+    """Neighbours that are loaded and stored together, and one by one at the end."""
+    outputs = [(f"r{n}", C_TYPES[dtype.name]) for n, (_, dtype) in enumerate(kernel.outputs)]
+    packed = [*_loads(kernel, "{}_pack.items[k]".format), *body, *_stores(kernel, names, "{}_pack.items[k]")]
+    single = [*_loads(kernel, "{}_array[i]".format), *body, *_stores(kernel, names, "{}_out[i]")]
+    packs = [(f"const Pack<{C_TYPES[i.dtype.name]}, {width}>", i.name) for i in kernel.arrays]
+    lines = [f"const i32 start = {width} * first_index_32();", f"if (start + {width} <= size) {{"]
+    lines += [f"    {kind} {name}_pack = pack<{width}>({name}_array + start);" for kind, name in packs]
+    lines += [f"    Pack<{kind}, {width}> {name}_pack;" for name, kind in outputs]
+    lines += [f"    GRADCORE_UNROLL for (i32 k = 0; k < {width}; ++k) {{", *(f"        {line}" for line in packed)]
+    lines += ["    }", *(f"    unpack({name}_out + start, {name}_pack);" for name, _ in outputs), "} else {"]
+    lines += [
+        "    GRADCORE_ROLLED for (i32 i = start; i < size; ++i) {",
+        *(f"        {line}" for line in single),
+        "    }",
+        "}",
+    ]
+    return [f"    {line}" for line in lines]
+
+
+def _loads(kernel: Kernel, element: Callable[[str], str]) -> list[str]:
+    """The inputs of one element; `element` gives that of an array by its name."""
+    lines = []
+    for i in kernel.inputs:
+        kind = C_TYPES[compute_dtype(i.dtype).name]
+        if i.is_array:
+            lines.append(f"const {kind} {i.name} = load({element(i.name)});")
+        elif i.dtype.kind == "c":
+            lines.append(f"const {kind} {i.name}({i.name}_real, {i.name}_imag);")
+    return lines
+
+
+def _stores(kernel: Kernel, names: list[str], element: str) -> list[str]:
+    dtypes = [C_TYPES[dtype.name] for _, dtype in kernel.outputs]
+    return [
+        f"{element.format(f'r{n}')} = store<{kind}>({name});"
+        for n, (name, kind) in enumerate(zip(names, dtypes, strict=True))
+    ]
+
+
+def _element(name: str, dims: int) -> str:
+    """An element of an array."""
+    return f"{name}_array[{' + '.join(f'i{d} * {name}_step{d}' for d in range(dims)) or 'i'}]"
+
+
+def _element_32(name: str, dims: int) -> str:
+    """An element by 32-bit indices, whose sums may wrap around."""
+    index = " + ".join(f"i{d} * {name}_step{d}" for d in range(dims))
+    return f"{name}_array[static_cast<i32>({index})]" if index else f"{name}_array[i]"
+
+
+def _indices(dims: int, kind: str) -> list[str]:
+    """The index of each dim, the last one running fastest."""
+    if dims == 0:
+        return []
+    if dims == 1:
+        return [f"const {kind} i0 = i;"]
+    lines = [f"const {kind} i{dims - 1} = {kind}(i) % n{dims - 1};"]
+    rest = f"{kind}(i) / n{dims - 1}"
+    for d in range(dims - 2, 0, -1):
+        lines += [f"const {kind} rest{d} = {rest};", f"const {kind} i{d} = rest{d} % n{d};"]
+        rest = f"rest{d} / n{d}"
+    return [*lines, f"const {kind} i0 = {rest};"]
+
+
+# -- optimisers ------------------------------------------------------------------------------------------------------
+
+
+def emit_optimizer(optimizer: OptimizerKernel, dtype: np.dtype[Any]) -> str:
+    """CUDA source of an optimiser's kernel.
+
+    A block updates a part of a parameter, whose address and that of its gradient are in `parts`. Where `found_inf` is
+    given and larger than 0, the step is skipped.
+    """
+    kernel = with_identifiers(optimizer.kernel)
+    kind, inner = C_TYPES[dtype.name], C_TYPES[compute_dtype(dtype).name]
+    body, names = statements(kernel, CUDA)
+    states = [f"s{i}" for i in range(optimizer.states)]
+    vectors = [i for i in kernel.inputs if not i.is_array]
+    arguments = ["const Parts parts", "const float* found_inf", *(f"{kind}* {name}_states" for name in states)]
+    arguments += [f"const {C_TYPES[i.dtype.name]}* {i.name}_values" for i in vectors]
+    arguments += [f"const {C_TYPES[p.dtype.name]} p{n}" for n, p in enumerate(kernel.parameters)]
+    lines = ['#include "elementwise.cuh"', '#include "parts.cuh"', "using namespace gradcore;", ""]
+    lines += [f'extern "C" __global__ void {kernel.name}({", ".join(arguments)}) {{']
+    lines += ["    if (found_inf && *found_inf > 0) return;"]
+    lines += ["    const i32 array = parts.array();", "    const Elements elements(parts, array);"]
+    for number, name in enumerate(("p", "g")):
+        const = "const " if name == "g" else ""
+        address = f"reinterpret_cast<{const}{kind}*>(parts.addresses[{number}][array])"
+        lines += [f"    {const}{kind}* {name}_array = {address} + elements.begin;"]
+    lines += [f"    {kind}* {s}_array = {s}_states + parts.start[array] + elements.begin;" for s in states]
+    lines += [f"    const {inner} {i.name} = {i.name}_values[parts.first + array];" for i in vectors]
+    lines += ["    for (i64 i = threadIdx.x; i < elements.count; i += blockDim.x) {"]
+    lines += [f"        const {inner} {i.name} = load({i.name}_array[i]);" for i in kernel.arrays]
+    lines += [f"        {line}" for line in body]
+    lines += [
+        f"        {name}_array[i] = store<{kind}>({value});"
+        for name, value in zip(optimizer.written, names, strict=True)
+    ]
+    return "\n".join([*lines, "    }", "}", ""])

@@ -1,0 +1,121 @@
+"""Straight-line Python of kernels for NumPy: a call for each expression, with scratch arrays for intermediates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.codegen.expr import Expr, NotFusible
+from gradcore.backends.codegen.schedule import Input, Kernel, assign_buffers
+from gradcore.backends.codegen.trace import CpuTracer, trace
+from gradcore.tracebacks import generated_file
+
+__all__ = ["NumpyFunction", "emit", "trace_tile"]
+
+_FLOATS = np.dtype("f4"), np.dtype("f8")
+
+
+class NumpyTracer(CpuTracer):
+    """The namespace for NumPy's functions: kernels as the CPU's backend has them for large arrays."""
+
+    def supports(self, expr: Expr) -> bool:
+        if expr.function == "where":
+            return expr.dtype in _FLOATS
+        return expr.function in ("clip", "cast") or isinstance(getattr(np, expr.function, None), np.ufunc)
+
+    def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
+        if isinstance(low, Expr) or isinstance(high, Expr):
+            return super().clamp(x, low, high)
+        low, high = -np.inf if low is None else low, np.inf if high is None else high
+        return self.graph.call_in("clip", x.dtype, x.dtype, x, low, high)
+
+    def relu(self, x: Any) -> Any:
+        return self.clamp(x, 0)
+
+    def power(self, x: Any, exponent: Any, value: Any) -> Any:
+        raise NotFusible("the backend has a kernel for powers")
+
+    def copysign(self, x: Any, y: Any) -> Any:
+        raise NotFusible("the backend has a kernel for signs")
+
+
+def trace_tile(formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]) -> Kernel:
+    """The kernel of a formula ``(F, *operands) -> result``, with arrays for examples."""
+    named = [(f"x{i}", Input(o.dtype) if isinstance(o, np.ndarray) else o) for i, o in enumerate(operands)]
+    return trace("tile", lambda F, *given: (formula(F, *given),), named, NumpyTracer(bodies))
+
+
+class NumpyFunction(NamedTuple):
+    """A kernel with one output as a function of arrays in one dim.
+
+    Attributes
+    ----------
+    call : callable
+        ``(*inputs, *scratch, output)``: computes into `output`.
+    scratch : tuple of dtype
+        The dtypes of scratch arrays, as long as the output.
+    dtype : dtype
+        That of the output.
+    calls : int
+        How many NumPy functions it calls.
+    inputs : tuple of int
+        Positions of its inputs among the arrays that were traced.
+    """
+
+    call: Callable[..., None]
+    scratch: tuple[np.dtype[Any], ...]
+    dtype: np.dtype[Any]
+    calls: int
+    inputs: tuple[int, ...]
+
+
+def emit(kernel: Kernel, select: Callable[..., None]) -> NumpyFunction:
+    """Compile a kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel of `trace_tile`.
+    select : callable
+        ``(condition, x, y, out=...)``: a selection.
+
+    Raises
+    ------
+    NotFusible
+        If it computes nothing, or no floats.
+    """
+    if not kernel.computed or kernel.outputs[0][1] not in _FLOATS:
+        raise NotFusible("there is nothing to compute")
+    buffers, scratch = assign_buffers(kernel)
+    functions = {"where": select, "clip": _clip, "cast": _cast}
+    scalars = {p.index: p.scalar for p in kernel.parameters}
+    names: dict[int, str] = {}
+    known: dict[str, Any] = {}
+    for expr in kernel.nodes:
+        if expr.function == "input":
+            names[id(expr)] = f"x{expr.value}"
+        elif expr.is_leaf:
+            value = scalars[expr.value] if expr.function == "parameter" else expr.value
+            name = names[id(expr)] = f"c{len(known)}"
+            known[name] = np.asarray(value, expr.dtype)
+    lines = []
+    for number, (expr, buffer) in enumerate(zip(kernel.computed, buffers, strict=True)):
+        out = names[id(expr)] = "out" if buffer is None else f"s{buffer}"
+        function = f"{expr.function}_{number}"
+        known[function] = functions[expr.function] if expr.function in functions else getattr(np, expr.function)
+        lines.append(f"    {function}({', '.join(names[id(o)] for o in expr.operands)}, out={out})")
+    arguments = [*(f"x{i.index}" for i in kernel.inputs), *(f"s{n}" for n in range(len(scratch))), "out"]
+    text = "\n".join([f"def {kernel.name}({', '.join(arguments)}):", *lines])
+    exec(compile(text, generated_file(__name__, text), "exec"), known)
+    inputs = tuple(i.index for i in kernel.inputs)
+    return NumpyFunction(known[kernel.name], tuple(scratch), kernel.outputs[0][1], len(lines), inputs)
+
+
+def _clip(x: Any, low: Any, high: Any, out: Any) -> None:
+    np.clip(x, low, high, out)
+
+
+def _cast(x: Any, out: Any) -> None:
+    np.copyto(out, x, casting="unsafe")

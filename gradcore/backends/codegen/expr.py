@@ -1,0 +1,283 @@
+"""The intermediate representation: scalar expressions of one element, hash-consed in a graph.
+
+Calling a formula with expressions in the place of arrays gives the expressions of its results. Dtypes follow NumPy's
+promotion; float16 and bfloat16 do not occur, as they are computed in float32. Equal expressions are one object, so
+common subexpressions are computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gradcore.backends.codegen.scalars import ScalarParameter
+
+__all__ = ["Expr", "ExprGraph", "MutableExpr", "NotFusible", "as_output", "unwrap"]
+
+BOOL, FLOAT = np.dtype(bool), np.dtype("float32")
+
+
+class NotFusible(Exception):
+    """The formula is not an expression of single elements, or the target lacks one of its functions."""
+
+
+def _operator(name: str, reflected: bool = False) -> Callable[..., Expr]:
+    """An operator of expressions: the NumPy function of that name."""
+    if reflected:
+        return lambda self, other: self.graph.call(name, other, self)
+    return lambda self, *others: self.graph.call(name, self, *others)
+
+
+def _refused(reason: str) -> Callable[..., NoReturn]:
+    def method(self: Expr, *args: Any) -> NoReturn:
+        raise NotFusible(reason)
+
+    return method
+
+
+class Expr:
+    """An expression: a leaf, or a function of other expressions.
+
+    Attributes
+    ----------
+    graph : ExprGraph
+        The graph it belongs to.
+    function : str
+        The name of a NumPy or SciPy function, ``"where"``, ``"cast"`` or ``"complex"``; of a leaf ``"input"``,
+        ``"constant"`` or ``"parameter"``.
+    operands : tuple of Expr
+        The function's arguments; empty for leaves.
+    dtype : numpy.dtype
+        The dtype it is computed in.
+    value : object
+        Of a constant its number, of an input or a parameter its index.
+    """
+
+    __slots__ = ("dtype", "function", "graph", "operands", "value")
+    __hash__ = object.__hash__
+    #: Formulas ask for it to recognise arrays; an element's expression does not depend on it.
+    ndim = 1
+
+    def __init__(
+        self, graph: ExprGraph, function: str, operands: tuple[Expr, ...], dtype: np.dtype[Any], value: Any = None
+    ) -> None:
+        self.graph, self.function, self.operands, self.dtype, self.value = graph, function, operands, dtype, value
+
+    def __repr__(self) -> str:
+        inside = ", ".join(o.function for o in self.operands) if self.operands else str(self.value)
+        return f"{self.function}({inside}): {self.dtype}"
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether nothing is computed for it."""
+        return not self.operands
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotFusible(f"the formula reads {name!r} of an array")
+
+    __bool__ = _refused("the formula branches on an element's value")
+    __getitem__ = __iter__ = _refused("the formula takes parts of an array")
+    __len__ = _refused("the formula asks for the number of elements")
+
+    # -- methods of arrays that elementwise kernels use
+
+    def astype(self, dtype: Any, copy: bool = True) -> Expr:
+        return self.graph.cast(self, np.dtype(dtype))
+
+    def view(self, dtype: Any) -> Expr:
+        """Bools as the integers 0 and 1; other bits are not reinterpreted."""
+        if self.dtype != BOOL or np.dtype(dtype) != "int8":
+            raise NotFusible("the formula looks at the bits of numbers")
+        return self.astype(dtype)
+
+    def copy(self) -> Expr:
+        return self
+
+    @property
+    def real(self) -> Expr:
+        return self.graph.call("real", self) if self.dtype.kind == "c" else self
+
+    @property
+    def imag(self) -> Expr:
+        return self.graph.call("imag", self) if self.dtype.kind == "c" else self.graph.constant(0, self.dtype)
+
+    # -- operators
+
+    __pos__, __neg__ = _operator("positive"), _operator("negative")
+    __abs__, __invert__ = _operator("absolute"), _operator("invert")
+    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", reflected=True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", reflected=True)
+    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _operator("floor_divide", reflected=True)
+    __mod__, __rmod__ = _operator("remainder"), _operator("remainder", reflected=True)
+    __pow__, __rpow__ = _operator("power"), _operator("power", reflected=True)
+    __and__, __rand__ = _operator("bitwise_and"), _operator("bitwise_and", reflected=True)
+    __or__, __ror__ = _operator("bitwise_or"), _operator("bitwise_or", reflected=True)
+    __xor__, __rxor__ = _operator("bitwise_xor"), _operator("bitwise_xor", reflected=True)
+    __lt__, __le__, __gt__ = _operator("less"), _operator("less_equal"), _operator("greater")
+    __ge__, __eq__, __ne__ = _operator("greater_equal"), _operator("equal"), _operator("not_equal")  # type: ignore[assignment]
+
+
+def as_output(expr: Expr) -> Expr:
+    """The expression as an array of its own, where it would be an input as it is."""
+    return +expr if expr.function == "input" else expr
+
+
+class ExprGraph:
+    """The expressions of one formula, each of them once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Expr] = {}
+        #: The scalars that are parameters of the kernel, with the dtypes they are passed in.
+        self.parameters: list[tuple[ScalarParameter, np.dtype[Any]]] = []
+
+    def node(self, function: str, operands: tuple[Expr, ...], dtype: np.dtype[Any]) -> Expr:
+        """The expression of a function of other expressions."""
+        key = function, dtype, *map(id, operands)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Expr(self, function, operands, dtype)
+        return known
+
+    # -- leaves
+
+    def _leaf(self, function: str, value: Any, dtype: np.dtype[Any]) -> Expr:
+        key = function, dtype, type(value), repr(value)  # which tells apart 0.0 and -0.0
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Expr(self, function, (), dtype, value)
+        return known
+
+    def input(self, index: int, dtype: np.dtype[Any]) -> Expr:
+        """The element of an input of the kernel, in the dtype it is computed in."""
+        return self._leaf("input", index, dtype)
+
+    def constant(self, value: Any, dtype: np.dtype[Any]) -> Expr:
+        """A Python or NumPy scalar in that dtype: a constant, or a parameter of the kernel."""
+        if isinstance(value, ScalarParameter):
+            return self._parameter(value, dtype)
+        try:
+            return self._leaf("constant", dtype.type(value).item(), dtype)
+        except (OverflowError, TypeError) as error:
+            raise NotFusible(str(error)) from None
+
+    def _parameter(self, scalar: ScalarParameter, dtype: np.dtype[Any]) -> Expr:
+        for index, (known, its_dtype) in enumerate(self.parameters):
+            if its_dtype == dtype and known.identity == scalar.identity:
+                return self._leaf("parameter", index, dtype)
+        self.parameters.append((scalar, dtype))
+        return self._leaf("parameter", len(self.parameters) - 1, dtype)
+
+    # -- functions
+
+    def cast(self, expr: Expr, dtype: np.dtype[Any]) -> Expr:
+        """The expression in another dtype; the real part of a complex number for a real one."""
+        if expr.dtype == dtype:
+            return expr
+        if expr.function == "constant":
+            return self.constant(np.asarray(expr.value).astype(dtype)[()], dtype)
+        if expr.dtype.kind == "c" and dtype.kind not in "cb":
+            expr = expr.real
+            if expr.dtype == dtype:
+                return expr
+        return self.node("cast", (expr,), dtype)
+
+    def call(self, name: str, *operands: Any) -> Expr:
+        """The NumPy function of that name, in the dtypes that NumPy computes it in."""
+        operands = tuple(map(unwrap, operands))
+        if name in ("real", "imag"):
+            return self.node(name, operands, np.dtype("float32" if operands[0].dtype.itemsize == 8 else "float64"))
+        function = getattr(np, name, None)
+        if not isinstance(function, np.ufunc):
+            raise NotFusible(f"{name} is not a function of elements")
+        kinds = [o.dtype if isinstance(o, Expr) else _promoted_as(o) for o in operands]
+        try:
+            *inputs, output = (FLOAT if d == "float16" else d for d in function.resolve_dtypes((*kinds, None)))
+        except TypeError as error:
+            raise NotFusible(str(error)) from None
+        return self.node(name, tuple(map(self.operand, operands, inputs)), output)
+
+    def call_in(self, name: str, dtype: np.dtype[Any], result: np.dtype[Any], *operands: Any) -> Expr:
+        """A function whose operands all have one dtype."""
+        return self.node(name, tuple(self.operand(o, dtype) for o in operands), result)
+
+    def where(self, condition: Expr, x: Any, y: Any) -> Expr:
+        """A selection."""
+        condition, x, y = map(unwrap, (condition, x, y))
+        dtype = np.result_type(*(o.dtype if isinstance(o, Expr) else _plain(o) for o in (x, y)))
+        return self.node("where", (self.cast(condition, BOOL), self.operand(x, dtype), self.operand(y, dtype)), dtype)
+
+    def operand(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
+        """An expression, or a scalar, in that dtype."""
+        operand = unwrap(operand)
+        return self.cast(operand, dtype) if isinstance(operand, Expr) else self.constant(operand, dtype)
+
+
+def _plain(scalar: Any) -> Any:
+    """A scalar as `numpy.result_type` takes it to be weak: not of a class of our own."""
+    return float(scalar) if isinstance(scalar, ScalarParameter) else scalar
+
+
+def _promoted_as(scalar: Any) -> Any:
+    """How NumPy's promotion sees a scalar: Python's by its class, its own by its dtype."""
+    if isinstance(scalar, bool):
+        return BOOL
+    if isinstance(scalar, np.generic):
+        return scalar.dtype
+    for kind in (int, float, complex):
+        if isinstance(scalar, kind):
+            return kind
+    raise NotFusible(f"the formula computes with {type(scalar).__name__}")
+
+
+# -- formulas that write in place ------------------------------------------------------------------------------------
+
+
+class MutableExpr:
+    """A variable that holds an expression: operators read it, in-place operators and ``x[...] = y`` assign to it.
+
+    It stands for the parameter and the states that an optimiser's formula writes in place.
+    """
+
+    __slots__ = ("expr",)
+    __hash__ = object.__hash__
+
+    def __init__(self, expr: Any) -> None:
+        self.expr = expr
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.expr, name)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.expr = self.expr.graph.operand(value, self.expr.dtype)
+
+
+def unwrap(value: Any) -> Any:
+    """The expression that a variable holds; anything else as it is."""
+    return value.expr if isinstance(value, MutableExpr) else value
+
+
+def _reading(name: str) -> Callable[..., Any]:
+    def operator(self: MutableExpr, *others: Any) -> Any:
+        return getattr(self.expr, name)(*map(unwrap, others))
+
+    return operator
+
+
+def _assigning(name: str) -> Callable[..., MutableExpr]:
+    def operator(self: MutableExpr, other: Any) -> MutableExpr:
+        self[...] = getattr(self.expr, name)(unwrap(other))
+        return self
+
+    return operator
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
+    setattr(MutableExpr, f"__{_name}__", _reading(f"__{_name}__"))
+    setattr(MutableExpr, f"__r{_name}__", _reading(f"__r{_name}__"))
+    setattr(MutableExpr, f"__i{_name}__", _assigning(f"__{_name}__"))
+for _name in ("neg", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(MutableExpr, f"__{_name}__", _reading(f"__{_name}__"))

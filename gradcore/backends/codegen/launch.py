@@ -1,0 +1,249 @@
+"""Fused kernels on CUDA: traced and compiled on first use, cached, and launched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.codegen import emit_cuda
+from gradcore.backends.codegen.expr import NotFusible
+from gradcore.backends.codegen.layout import Layout, layout_of
+from gradcore.backends.codegen.schedule import Input, Kernel
+from gradcore.backends.codegen.trace import Formula, compute_dtype, trace
+from gradcore.typing import Array
+
+__all__ = ["Fusion"]
+
+#: Threads of a block, and blocks at most: a grid-stride loop goes on with the rest.
+THREADS, MOST_BLOCKS = 256, 1 << 16
+#: The largest index, and number of elements, for kernels with 32-bit indices: a grid's last threads may exceed it.
+MOST_OF_32_BITS = 2**31 - 1 - 8 * THREADS
+
+_BLOCK = (THREADS,)
+
+#: Entries of the caches: formulas over all dtypes and settings, and layouts of each.
+_MOST_FORMULAS, _MOST_LAYOUTS = 10_000, 1_000
+
+#: Functions that CuPy computes otherwise than NumPy, or leaves to undefined behaviour of C++: kernels even alone.
+_NOT_LEFT_TO_CUPY = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift"}
+
+_Dtypes = tuple[np.dtype[Any] | None, ...]
+
+
+class Fusion:
+    """Runs elementwise formulas as one kernel each.
+
+    Parameters
+    ----------
+    xp : module
+        CuPy, or a library with its interface.
+    array_type : type
+        The class of its arrays.
+    bodies : dict
+        Bodies of the operations by name.
+    compile : callable
+        ``(source, name) -> kernel``, which is launched as ``kernel(grid, block, arguments)``.
+    address : callable
+        From an array to the address of its first element.
+    """
+
+    def __init__(
+        self,
+        xp: Any,
+        array_type: type[Any],
+        bodies: dict[str, Callable[..., Any]],
+        compile: Callable[[str, str], Callable[..., Any]],
+        address: Callable[[Array], int],
+    ) -> None:
+        self.xp, self.array_type, self.bodies, self.compile, self.address = xp, array_type, bodies, compile, address
+        self._formulas: dict[Any, _Compiled | None] = {}
+        #: Compiled kernels by their source, so that formulas that come to the same share them.
+        self._kernels: dict[str, Callable[..., Any]] = {}
+        #: How many kernels were compiled and launched, and formulas traced.
+        self.counts: Counter[str] = Counter()
+
+    def run(
+        self,
+        name: str,
+        key: Any,
+        formula: Formula,
+        operands: Sequence[tuple[str, Any]],
+        compute: _Dtypes | None = None,
+        stored: _Dtypes | None = None,
+    ) -> list[Array] | None:
+        """The results of a formula; None if it cannot be fused, or gains nothing by it.
+
+        Parameters
+        ----------
+        name : str
+            A name for the kernel.
+        key : hashable
+            Identifies the formula, along with the dtypes and settings of its operands.
+        formula : callable
+            ``(F, *operands) -> results``.
+        operands : sequence of (str, operand)
+            Names and values: arrays, NumPy scalars, settings.
+        compute : tuple of dtype or None, optional
+            The dtypes that operands are converted to first.
+        stored : tuple of dtype or None, optional
+            The dtypes that results are converted to at the end.
+        """
+        array_type = self.array_type
+        kinds: list[Any] = []
+        values: list[Any] = []
+        for _, value in operands:
+            if isinstance(value, array_type):
+                kinds.append(value.dtype)
+                values.append(value)
+            elif isinstance(value, np.generic):
+                kinds.append((None, value.dtype))
+                values.append(value)
+            else:
+                kinds.append((type(value), value or repr(value)))  # 0.0 is not -0.0
+        full_key = key, tuple(kinds), compute, stored
+        if full_key not in self._formulas:
+            self._formulas[full_key] = self._trace(name, formula, operands, compute, stored)
+        compiled = self._formulas[full_key]
+        return None if compiled is None else self._results(compiled, values)
+
+    def _trace(
+        self,
+        name: str,
+        formula: Formula,
+        operands: Sequence[tuple[str, Any]],
+        compute: _Dtypes | None,
+        stored: _Dtypes | None,
+    ) -> _Compiled | None:
+        if len(self._formulas) >= _MOST_FORMULAS:
+            self._formulas.clear()
+        described: list[tuple[str, Any]] = []
+        for i, (label, value) in enumerate(operands):
+            if isinstance(value, (self.array_type, np.generic)):
+                is_array, wanted = not isinstance(value, np.generic), None if compute is None else compute[i]
+                described.append((label, Input(value.dtype, is_array, wanted)))
+            else:
+                described.append((label, value))
+        self.counts["traced"] += 1
+        try:
+            kernel = trace(f"fused_{name}", formula, described, emit_cuda.CudaTracer(self.bodies), stored)
+        except NotFusible:
+            return None
+        computed = kernel.computed
+        steps = len(computed) + sum(compute_dtype(dtype) != dtype for dtype in kernel.dtypes)
+        if kernel.outputs and steps < 2 and not any(e.function in _NOT_LEFT_TO_CUPY for e in computed):
+            return None  # the array library has one kernel for that
+        return _Compiled(kernel, {}, {})
+
+    def _results(self, compiled: _Compiled, values: list[Any]) -> list[Array]:
+        kernel = compiled.kernel
+        outputs: list[Array] = []
+        if kernel.outputs:
+            arrays = [v for v in values if isinstance(v, self.array_type)]
+            key = tuple([(a.shape, a.strides) for a in arrays])
+            launch = compiled.launches.get(key)
+            if launch is None:
+                if len(compiled.launches) >= _MOST_LAYOUTS:
+                    compiled.launches.clear()
+                launch = compiled.launches[key] = self._prepare(compiled, values, arrays)
+            outputs = [self._empty(launch.layout, dtype) for _, dtype in kernel.outputs]
+            if launch.function is not None:
+                read = [values[i] for i in launch.arrays]
+                if launch.alignments and any(self.address(a) % n for a, n in zip(read, launch.alignments, strict=True)):
+                    launch = self._unaligned(compiled, launch)
+                scalars = [part for i in launch.scalars for part in _arguments(values[i])]
+                function: Any = launch.function
+                function(launch.grid, _BLOCK, (launch.size, *read, *outputs, *scalars, *launch.rest))
+                self.counts["launched"] += 1
+        return [outputs[index] if is_output else values[index] for is_output, index in kernel.results]
+
+    def _empty(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
+        """An array for an output, dense and in the memory order of the layout."""
+        if layout.order is None:
+            return self.xp.empty(layout.shape, dtype)
+        dims = [layout.order.index(d) for d in range(len(layout.shape))]
+        return self.xp.empty(tuple(layout.shape[d] for d in layout.order), dtype).transpose(dims)
+
+    def _prepare(self, compiled: _Compiled, values: list[Any], arrays: list[Array]) -> _Launch:
+        kernel, layout = compiled.kernel, layout_of(arrays)
+        dims, size = len(layout.extents), prod(layout.shape)
+        is_array = [isinstance(v, self.array_type) for v in values]
+        read = [i.index for i in kernel.arrays]
+        strides = [n for i in read for n in (layout.strides[sum(is_array[:i])] if dims else ())]
+        too_far = max(size, _reach(layout)) > MOST_OF_32_BITS
+        width = 0 if too_far else 1 if dims else emit_cuda.vector_width(kernel)
+        index, extent = (np.int32, np.uint32) if width else (np.int64, np.int64)
+        rest = [p.dtype.type(float(p.scalar)) for p in kernel.parameters]
+        rest += [*map(extent, layout.extents[1:]), *map(index, strides)]
+        return _Launch(
+            layout=layout,
+            function=self._function(compiled, dims, width) if size else None,
+            grid=_grid(size, width),
+            size=index(size),
+            arrays=read,
+            scalars=[i.index for i in kernel.inputs if not i.is_array],
+            rest=rest,
+            alignments=[i.dtype.itemsize * width for i in kernel.arrays] if width > 1 else [],
+        )
+
+    def _unaligned(self, compiled: _Compiled, launch: _Launch) -> _Launch:
+        """The same launch for arrays that are not aligned for vector loads."""
+        return launch._replace(function=self._function(compiled, 0, 1), grid=_grid(int(launch.size), 1))
+
+    def _function(self, compiled: _Compiled, dims: int, width: int) -> Callable[..., Any]:
+        function = compiled.functions.get((dims, width))
+        if function is None:
+            source = emit_cuda.emit(compiled.kernel, dims, width)
+            function = self._kernels.get(source)
+            if function is None:
+                function = self._kernels[source] = self.compile(source, compiled.kernel.name)
+                self.counts["compiled"] += 1
+            compiled.functions[dims, width] = function
+        return function
+
+
+def _reach(layout: Layout) -> int:
+    """The largest distance of an element from the first one."""
+    return max(
+        (sum((n - 1) * abs(s) for n, s in zip(layout.extents, row, strict=True)) for row in layout.strides), default=0
+    )
+
+
+def _grid(size: int, width: int) -> tuple[int]:
+    """Blocks: enough for all elements where each thread computes `width` of them, or has a loop (0)."""
+    return (-(-size // (THREADS * width)) if width else min(-(-size // THREADS), MOST_BLOCKS),)
+
+
+class _Compiled(NamedTuple):
+    """A kernel, its compiled functions by dims and elements of a thread, and its launches by layout."""
+
+    kernel: Kernel
+    functions: dict[tuple[int, int], Callable[..., Any]]
+    launches: dict[Any, _Launch]
+
+
+class _Launch(NamedTuple):
+    """Everything about a launch but the operands; no function where there are no elements.
+
+    `arrays` and `scalars` are the positions of the operands that the kernel reads, `rest` its further arguments,
+    `alignments` the bytes of each array that are loaded together, if they are.
+    """
+
+    layout: Layout
+    function: Callable[..., Any] | None
+    grid: tuple[int]
+    size: Any
+    arrays: list[int]
+    scalars: list[int]
+    rest: list[Any]
+    alignments: list[int]
+
+
+def _arguments(scalar: Any) -> list[Any]:
+    """A NumPy scalar as arguments of a kernel."""
+    if scalar.dtype.kind == "c":
+        return [scalar.real, scalar.imag]
+    return [compute_dtype(scalar.dtype).type(scalar)]

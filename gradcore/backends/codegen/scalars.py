@@ -1,0 +1,138 @@
+"""Floats that are parameters of a kernel: another value of theirs needs no other kernel."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Guard", "ScalarParameter", "SymbolicScalar", "is_number", "symbolic"]
+
+#: Computes a scalar from the hyperparameters of a call.
+Evaluate = Callable[[dict[str, Any]], Any]
+
+#: ``guard(hyperparameters) -> bool``: whether a comparison that a formula made comes out as it did when traced.
+Guard = Callable[[dict[str, Any]], bool]
+
+
+class ScalarParameter(float):
+    """A float argument of a formula that becomes a parameter of the kernel.
+
+    Arithmetic with it gives scalar parameters again. Formulas may compare it; the kernel is then one for calls with the
+    same outcome.
+    """
+
+    __slots__ = ()
+
+    @property
+    def identity(self) -> Hashable:
+        """What two parameters have in common that are one."""
+        return repr(self)  # which tells apart 0.0 and -0.0
+
+
+def _keeping_class(name: str) -> Callable[..., Any]:
+    plain = getattr(float, name)
+
+    def method(self: ScalarParameter, *others: Any) -> Any:
+        result = plain(self, *others)
+        return ScalarParameter(result) if result.__class__ is float else result
+
+    return method
+
+
+_ARITHMETIC = "add", "sub", "mul", "truediv", "pow"
+
+for _name in (*_ARITHMETIC, *(f"r{name}" for name in _ARITHMETIC), "neg", "abs"):
+    setattr(ScalarParameter, f"__{_name}__", _keeping_class(f"__{_name}__"))
+
+
+class SymbolicScalar(ScalarParameter):
+    """A hyperparameter, or what arithmetic made of hyperparameters: it can be evaluated for other values of them.
+
+    Attributes
+    ----------
+    evaluate : callable
+        Computes it from the hyperparameters.
+    guards : list of Guard
+        The comparisons that were made; shared by all symbolic scalars of a formula.
+    """
+
+    __slots__ = ("evaluate", "guards")
+    __hash__ = float.__hash__
+    evaluate: Evaluate
+    guards: list[Guard]
+
+    @property
+    def identity(self) -> Hashable:
+        """Each is a parameter of its own: that two have equal values now does not make them one."""
+        return id(self)
+
+
+def _symbolic_scalar(value: float, evaluate: Evaluate, guards: list[Guard]) -> SymbolicScalar:
+    scalar = SymbolicScalar(value)
+    scalar.evaluate, scalar.guards = evaluate, guards
+    return scalar
+
+
+def is_number(setting: Any) -> bool:
+    """Whether a hyperparameter is a number, and not a flag."""
+    return isinstance(setting, (int, float)) and not isinstance(setting, bool)
+
+
+def symbolic(hyperparameters: dict[str, Any]) -> tuple[dict[str, Any], list[Guard]]:
+    """The hyperparameters with symbolic scalars for numbers, and the list that collects their guards."""
+    guards: list[Guard] = []
+    found = {
+        name: _symbolic_scalar(value, operator.itemgetter(name), guards) if is_number(value) else value
+        for name, value in hyperparameters.items()
+    }
+    return found, guards
+
+
+def _evaluator(other: Any) -> Evaluate:
+    return other.evaluate if isinstance(other, SymbolicScalar) else lambda hyperparameters: other
+
+
+def _arithmetic(function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
+    def method(self: SymbolicScalar, *others: Any) -> Any:
+        if not all(isinstance(o, (int, float)) and not isinstance(o, np.generic) for o in others):
+            return NotImplemented
+        parts = [self.evaluate, *map(_evaluator, others)][:: -1 if reflected else 1]
+        values = [float(self), *map(float, others)][:: -1 if reflected else 1]
+
+        def evaluate(hyperparameters: dict[str, Any]) -> Any:
+            return function(*[part(hyperparameters) for part in parts])
+
+        return _symbolic_scalar(function(*values), evaluate, self.guards)
+
+    return method
+
+
+def _comparison(function: Callable[[Any, Any], bool]) -> Callable[..., Any]:
+    def method(self: SymbolicScalar, other: Any) -> Any:
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        first, second = self.evaluate, _evaluator(other)
+        outcome = function(float(self), float(other))
+        self.guards.append(lambda hyperparameters: function(first(hyperparameters), second(hyperparameters)) is outcome)
+        return outcome
+
+    return method
+
+
+for _name in _ARITHMETIC:
+    setattr(SymbolicScalar, f"__{_name}__", _arithmetic(getattr(operator, _name)))
+    setattr(SymbolicScalar, f"__r{_name}__", _arithmetic(getattr(operator, _name), reflected=True))
+for _name in ("neg", "abs"):
+    setattr(SymbolicScalar, f"__{_name}__", _arithmetic(getattr(operator, _name)))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(SymbolicScalar, f"__{_name}__", _comparison(getattr(operator, _name)))
+
+
+def _truth(self: SymbolicScalar) -> bool:
+    return bool(self != 0)
+
+
+SymbolicScalar.__bool__ = _truth  # type: ignore[method-assign]

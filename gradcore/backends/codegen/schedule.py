@@ -1,0 +1,166 @@
+"""Scheduling: kernels, whose expressions are in an order in which they can be computed, and their scratch buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.codegen.expr import Expr, ExprGraph
+from gradcore.backends.codegen.scalars import ScalarParameter
+
+__all__ = ["Input", "Kernel", "Parameter", "Result", "assign_buffers", "schedule", "topological_order"]
+
+
+class Input(NamedTuple):
+    """An input of a kernel: an array, or a scalar that is known only when the kernel is launched.
+
+    Attributes
+    ----------
+    dtype : dtype
+        The dtype in memory.
+    is_array : bool
+    compute : dtype or None
+        A dtype that elements are converted to first.
+    name : str
+        The operand's name in the formula.
+    index : int
+        The position among the arrays and scalars of the call.
+    """
+
+    dtype: np.dtype[Any]
+    is_array: bool = True
+    compute: np.dtype[Any] | None = None
+    name: str = ""
+    index: int = 0
+
+
+class Parameter(NamedTuple):
+    """A scalar parameter of a kernel: its index in the graph, the dtype it is passed in, and its value."""
+
+    index: int
+    dtype: np.dtype[Any]
+    scalar: ScalarParameter
+
+
+class Result(NamedTuple):
+    """A result of a formula: an output of the kernel with that index, or else the input as it is."""
+
+    is_output: bool
+    index: int
+
+
+class Kernel(NamedTuple):
+    """An elementwise kernel: scheduled expressions.
+
+    Attributes
+    ----------
+    name : str
+    inputs : tuple of Input
+        The inputs that are read.
+    parameters : tuple of Parameter
+        The parameters that are read.
+    nodes : tuple of Expr
+        The expressions, leaves included, each after its operands.
+    outputs : tuple of (Expr, dtype)
+        What is written, and the dtypes in memory.
+    results : tuple of Result
+        The results of the formula.
+    """
+
+    name: str
+    inputs: tuple[Input, ...]
+    parameters: tuple[Parameter, ...]
+    nodes: tuple[Expr, ...]
+    outputs: tuple[tuple[Expr, np.dtype[Any]], ...]
+    results: tuple[Result, ...]
+
+    @property
+    def computed(self) -> list[Expr]:
+        """The expressions that are no leaves: array operations of the plain formula."""
+        return [expr for expr in self.nodes if not expr.is_leaf]
+
+    @property
+    def arrays(self) -> list[Input]:
+        """The inputs that are arrays."""
+        return [i for i in self.inputs if i.is_array]
+
+    @property
+    def dtypes(self) -> list[np.dtype[Any]]:
+        """The dtypes of the inputs and the outputs in memory."""
+        return [i.dtype for i in self.inputs] + [dtype for _, dtype in self.outputs]
+
+    def __str__(self) -> str:
+        """The nodes, numbered in order."""
+        leaves = {("input", i.index): i.name for i in self.inputs}
+        leaves |= {("parameter", p.index): repr(p.scalar) for p in self.parameters}
+        numbers = {id(expr): f"%{n}" for n, expr in enumerate(self.nodes)}
+        lines = [f"{self.name}({', '.join(f'{i.name}: {i.dtype}' for i in self.inputs)}):"]
+        for expr in self.nodes:
+            operands = [numbers[id(o)] for o in expr.operands]
+            leaf = leaves.get((expr.function, expr.value), repr(expr.value))
+            lines.append(f"    {numbers[id(expr)]}: {expr.dtype} = {expr.function} {' '.join(operands) or leaf}")
+        returned = ", ".join(f"{numbers[id(expr)]}: {dtype}" for expr, dtype in self.outputs)
+        return "\n".join([*lines, f"    return {returned}"])
+
+
+def schedule(
+    name: str,
+    inputs: Sequence[Input],
+    graph: ExprGraph,
+    outputs: Sequence[tuple[Expr, np.dtype[Any]]],
+    results: Sequence[Result],
+) -> Kernel:
+    """The kernel that computes these outputs: dead expressions, inputs and parameters are left out."""
+    nodes = topological_order([expr for expr, _ in outputs])
+    read = sorted({expr.value for expr in nodes if expr.function == "input"})
+    used = sorted({expr.value for expr in nodes if expr.function == "parameter"})
+    parameters = [Parameter(i, graph.parameters[i][1], graph.parameters[i][0]) for i in used]
+    return Kernel(name, tuple(inputs[i] for i in read), tuple(parameters), tuple(nodes), tuple(outputs), tuple(results))
+
+
+def topological_order(roots: Sequence[Expr]) -> list[Expr]:
+    """The expressions that the roots are made of, each after its operands."""
+    order: list[Expr] = []
+    seen: set[int] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        expr, is_ready = stack.pop()
+        if is_ready:
+            order.append(expr)
+        elif id(expr) not in seen:
+            seen.add(id(expr))
+            stack.append((expr, True))
+            stack += [(o, False) for o in reversed(expr.operands)]
+    return order
+
+
+def assign_buffers(kernel: Kernel) -> tuple[list[int | None], list[np.dtype[Any]]]:
+    """Scratch buffers by liveness: a buffer is free again after the last use of the value in it.
+
+    Returns
+    -------
+    list of int or None
+        For each of `kernel.computed` the number of the buffer that it is written to; the output has none.
+    list of dtype
+        The dtypes of the buffers.
+    """
+    output, _ = kernel.outputs[0]
+    last_use = {id(operand): expr for expr in kernel.computed for operand in expr.operands}
+    buffers: dict[int, int] = {}
+    dtypes: list[np.dtype[Any]] = []
+    free: list[int] = []
+    for expr in kernel.computed:
+        dead = sorted({buffers[id(o)] for o in expr.operands if id(o) in buffers and last_use[id(o)] is expr})
+        kept = dead if expr.function == "where" else []  # a selection may not write into what it reads
+        free += [buffer for buffer in dead if buffer not in kept]
+        if expr is not output:
+            buffer = next((b for b in reversed(free) if dtypes[b] == expr.dtype), len(dtypes))
+            if buffer == len(dtypes):
+                dtypes.append(expr.dtype)
+            else:
+                free.remove(buffer)
+            buffers[id(expr)] = buffer
+        free += kept
+    return [buffers.get(id(expr)) for expr in kernel.computed], dtypes
