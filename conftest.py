@@ -1,8 +1,11 @@
-"""Examples in docstrings say `gc` for gradcore, as the documentation does; the CPU is NumPy."""
+"""Examples in docstrings say `gc` for gradcore and leave every setting as it was; the CPU is NumPy."""
 
 import os
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 # Also where there are compiled kernels: tests/compiled has the tests of these.
@@ -10,6 +13,65 @@ os.environ["GRADCORE_COMPILED"] = "0"
 
 import gradcore
 from gradcore import errors
+from gradcore.autograd.modes import local
+from gradcore.backends.switches import Switch, Switches
+
+#: How to read the settings of the process or the thread, by name.
+SETTINGS: dict[str, Callable[[], Any]] = {
+    "default dtype": gradcore.get_default_dtype,
+    "default device": gradcore.get_default_device,
+    "threads": gradcore.get_num_threads,
+    "print options": gradcore.printing.get_printoptions,
+    "deterministic algorithms": gradcore.get_deterministic_debug_mode,
+    "precision of products": gradcore.get_float32_matmul_precision,
+    "history loss": gradcore.history_loss,
+    "CUDA fallback": gradcore.cuda_fallback,
+    "traceback": gradcore.get_traceback,
+    "index checks": gradcore.cuda.index_checks,
+    "fusion": gradcore.cuda.fusion,
+    "synchronization debugging": gradcore.cuda.get_sync_debug_mode,
+    "warnings each time": gradcore.is_warn_always_enabled,
+    "modes": lambda: tuple(
+        getattr(local.state, name) for name in local.state.__slots__ if name not in ("autocast", "enter")
+    ),
+    "autocast": lambda: [(gradcore.is_autocast_enabled(d), gradcore.get_autocast_dtype(d)) for d in ("cpu", "cuda")],
+    "autocast cache": gradcore.is_autocast_cache_enabled,
+    "switches": lambda: {
+        (name, switch): getattr(module, switch)
+        for name, module in list(sys.modules.items())
+        if isinstance(module, Switches)
+        for switch in dir(type(module))
+        if isinstance(getattr(type(module), switch), Switch)
+    },
+    "hooks on all modules": lambda: _lengths("gradcore.nn.module_hooks", "_Everywhere"),
+    "hooks on all optimizers": lambda: _lengths("gradcore.optim.optimizer", "_global_pre_hooks", "_global_post_hooks"),
+    "checkpointing": lambda: dict(vars(_of("gradcore.utils.checkpoint", "_Chosen"))),
+    "checks of distributions": lambda: getattr(
+        _of("gradcore.distributions.distribution", "Distribution"), "_validate_args", None
+    ),
+    "safe globals": lambda: list(gradcore.serialization.get_safe_globals()),
+    "attention": lambda: (
+        gradcore.backends.cuda.flash_sdp_enabled(),
+        gradcore.backends.cuda.mem_efficient_sdp_enabled(),
+        gradcore.backends.cuda.math_sdp_enabled(),
+        gradcore.backends.cuda.cudnn_sdp_enabled(),
+    ),
+    "environment": lambda: {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
+    "floating-point errors": np.geterr,
+    "NumPy's print options": lambda: np.get_printoptions() | {"formatter": None},
+    "excepthook": lambda: sys.excepthook,
+}
+
+
+def _of(module: str, name: str) -> Any:
+    """An object of a module; one without attributes while the module is not imported."""
+    return getattr(sys.modules.get(module), name, type("_Absent", (), {}))
+
+
+def _lengths(module: str, *names: str) -> list[int]:
+    tables = [_of(module, name) for name in names]
+    found = [v for t in tables for v in ([t] if isinstance(t, dict) else vars(t).values()) if isinstance(v, dict)]
+    return [len(table) for table in found if table]
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +83,15 @@ def _gc_in_examples(doctest_namespace: dict[str, Any]) -> None:
 def _warned_of_nothing() -> None:
     """Warnings that are said once in a process are said once in each test."""
     errors.SAID.clear()
+
+
+@pytest.fixture(autouse=True)
+def _examples_restore_settings(request: pytest.FixtureRequest) -> Iterator[None]:
+    """An example that leaves a setting changed would change what follows it in a reader's session."""
+    if not isinstance(request.node, pytest.DoctestItem):
+        yield
+        return
+    before = {name: read() for name, read in SETTINGS.items()}
+    yield
+    changed = {name: (before[name], after) for name, read in SETTINGS.items() if (after := read()) != before[name]}
+    assert not changed, f"the example leaves changed: {changed}"

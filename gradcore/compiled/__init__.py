@@ -81,8 +81,8 @@ def is_used() -> bool:
     Examples
     --------
     >>> import gradcore as gc
-    >>> gc.compiled.is_used() in (True, False)
-    True
+    >>> f"compiled kernels: {gc.compiled.is_used()}"
+    'compiled kernels: ...'
     """
     return hasattr(CPU.backend, "library")
 

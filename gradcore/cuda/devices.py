@@ -48,8 +48,7 @@ def device_count() -> int:
     Examples
     --------
     >>> import gradcore as gc
-    >>> gc.cuda.device_count() >= 0
-    True
+    >>> devices = [gc.device("cuda", index) for index in range(gc.cuda.device_count())]
     """
     return registry.find("cuda").device_count() if is_available() else 0
 
@@ -77,8 +76,7 @@ def is_initialized() -> bool:
     Examples
     --------
     >>> import gradcore as gc
-    >>> gc.cuda.is_initialized() in (True, False)
-    True
+    >>> in_use = gc.cuda.memory_allocated() if gc.cuda.is_initialized() else 0
     """
     return registry.is_connected("cuda")
 

@@ -68,8 +68,8 @@ class Distribution(ShortErrors):
     --------
     >>> import gradcore as gc
     >>> normal = gc.distributions.Normal(gc.zeros(3), 1.0)
-    >>> isinstance(normal, gc.distributions.Distribution), normal.batch_shape
-    (True, torch.Size([3]))
+    >>> normal.batch_shape, normal.sample((5,)).shape, normal.log_prob(gc.zeros(3))
+    (torch.Size([3]), torch.Size([5, 3]), tensor([-0.9189, -0.9189, -0.9189]))
     """
 
     has_rsample: Any = False
@@ -285,8 +285,18 @@ class ExponentialFamily(Distribution):
     Examples
     --------
     >>> import gradcore as gc
-    >>> isinstance(gc.distributions.Normal(0.0, 1.0), gc.distributions.ExponentialFamily)
-    True
+    >>> class Exponential(gc.distributions.ExponentialFamily):
+    ...     _mean_carrier_measure = 0
+    ...     _natural_params = property(lambda self: (-self.rate,))
+    ...
+    ...     def __init__(self, rate):
+    ...         super().__init__(validate_args=False)
+    ...         self.rate = rate
+    ...
+    ...     def _log_normalizer(self, x):
+    ...         return -(-x).log()
+    >>> Exponential(gc.tensor(2.0)).entropy().detach()
+    tensor(0.3069)
     """
 
     @property

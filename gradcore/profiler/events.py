@@ -120,8 +120,8 @@ class FunctionEvent(_Times):
     >>> import gradcore as gc
     >>> with gc.autograd.profiler.profile() as profile:
     ...     y = gc.ones(2).exp()
-    >>> profile.function_events[-1].cpu_time_total >= 0
-    True
+    >>> [(event.name, event.count) for event in profile.function_events]
+    [('aten::exp', 1)]
     """
 
     __slots__ = (

@@ -124,10 +124,12 @@ def tensorboard_trace_handler(
     Examples
     --------
     >>> import gradcore as gc
-    >>> import tempfile
-    >>> handler = gc.profiler.tensorboard_trace_handler(tempfile.mkdtemp())
-    >>> callable(handler)
-    True
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with gc.profiler.profile(on_trace_ready=gc.profiler.tensorboard_trace_handler(folder, "mine")):
+    ...         y = gc.ones(2).exp()
+    ...     [path.name for path in pathlib.Path(folder).iterdir()]
+    ['mine....pt.trace.json']
     """
 
     def handler(prof: profile) -> None:

@@ -74,8 +74,15 @@ def set_checkpoint_early_stop(enable: bool) -> contextlib.AbstractContextManager
     Examples
     --------
     >>> import gradcore as gc
+    >>> def block(x):
+    ...     y = x.exp()
+    ...     print("computed to the end")
+    ...     return y
+    >>> x = gc.ones(2, requires_grad=True)
     >>> with gc.utils.checkpoint.set_checkpoint_early_stop(False):
-    ...     pass
+    ...     gc.utils.checkpoint.checkpoint(block, x, use_reentrant=False).sum().backward()
+    computed to the end
+    computed to the end
     """
     return _choice("early_stop", enable)
 
@@ -86,8 +93,15 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> contextlib.AbstractCon
     Examples
     --------
     >>> import gradcore as gc
+    >>> sizes = iter([2, 3])
+    >>> x = gc.ones(3, requires_grad=True)
     >>> with gc.utils.checkpoint.set_checkpoint_debug_enabled(True):
-    ...     pass
+    ...     y = gc.utils.checkpoint.checkpoint(lambda x: x[: next(sizes)].exp(), x, use_reentrant=False)
+    >>> try:
+    ...     y.sum().backward()
+    ... except gc.utils.checkpoint.CheckpointError as error:
+    ...     print(str(error).splitlines()[-3].split(" -> ")[0])
+      0. slice_of(torch.float32[3])
     """
     return _choice("debug", enabled)
 
