@@ -61,7 +61,6 @@ OTHERS = [
 ]  # fmt: skip
 
 
-
 @pytest.fixture(scope="module")
 def settings() -> Iterator[ModuleType]:
     spec = importlib.util.spec_from_file_location("_root_conftest", ROOT / "conftest.py")
