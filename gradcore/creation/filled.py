@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -47,11 +48,13 @@ Factory: TypeAlias = Callable[..., Tensor]
 
 def sizes(size: tuple[Any, ...], function: str, name: str = "size") -> tuple[int, ...]:
     """Sizes given one by one or as one sequence, checked."""
-    if len(size) != 1:
-        given: Any = size
-    else:
-        given = size[0] if isinstance(size[0], (tuple, list)) else size
-    result: tuple[int, ...] = setting(function, name, "Sizes", 0).take(given)
+    result = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    for n in result:
+        if n.__class__ is not int or not 0 <= n < 1 << 31:
+            break
+    else:  # nearly all sizes
+        return result
+    result = setting(function, name, "Sizes", 0).take(result)
     if result and min(result) < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(result)}: {list(result)}")
     check_elements(result)
@@ -70,9 +73,9 @@ def given_sizes(function: str, size: tuple[Any, ...], named: dict[str, Any]) -> 
 def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
+    make, run = getattr(where.backend.xp, maker), operator.call
     if value:
-        value = (fitting(value[0], wanted),)
-    make, run = getattr(where.backend.xp, maker), local.state.run
+        run, value = local.state.run, (fitting(value[0], wanted),)
     try:
         if where.guarded:
             with where.backend.use_index(where.index):

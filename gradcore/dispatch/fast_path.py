@@ -75,7 +75,7 @@ from gradcore.autograd.record import (
 from gradcore.autograd.variables import Subclasses, new, tensor_type, wrap
 from gradcore.autograd.views import link
 from gradcore.dispatch.operands import KERNEL_ERRORS, NUMBERS, constant, kernel_error, shape_error
-from gradcore.dispatch.settings import settings_of
+from gradcore.dispatch.settings import SCOPE, settings_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file
@@ -129,7 +129,7 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
         "new": new, "shape_error": shape_error, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
         "output_type": op.output_type, "functional": functional, "numbers": frozenset(NUMBERS),
-        "body": op.body, "dtype_class": dtypes.dtype,
+        "body": op.body, **SCOPE,
         **{f"take{i}": setting.take for i, setting in settings_of(op).items()},
     }  # fmt: skip
 

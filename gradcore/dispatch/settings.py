@@ -23,7 +23,7 @@ from gradcore.autograd.variables import Variable
 from gradcore.ops.parameters import Parameter
 from gradcore.ops.table import Op
 
-__all__ = ["Setting", "converting", "setting", "settings_of", "settled"]
+__all__ = ["SCOPE", "Setting", "converting", "setting", "settings_of", "settled"]
 
 
 class Unfit(TypeError):
@@ -163,14 +163,24 @@ def _refuse() -> Any:
     raise Unfit
 
 
+def are_ints(values: Iterable[Any]) -> bool:
+    """Whether all values are Python's own integers, in the range that PyTorch takes: exact as they are."""
+    for v in values:  # noqa: SIM110 (a generator costs more than this)
+        if v.__class__ is not int or not _LEAST <= v <= _MOST:
+            return False
+    return True
+
+
 def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     """A tuple or a list of what `convert` takes, as a tuple: nobody changes it later."""
 
     def converted(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, (tuple, list)):
             raise Unfit
-        try:  # Python's own integers are exact as they are
-            return tuple([v if v.__class__ is int and _LEAST <= v <= _MOST else convert(v) for v in values])
+        if are_ints(values):
+            return tuple(values)
+        try:
+            return tuple([convert(v) for v in values])
         except Unfit as error:
             place = next(i for i, value in enumerate(values) if _is_unfit(value))
             raise Unfit(f", but found element of type {type(values[place]).__name__} at pos {place}{error}") from None
@@ -199,9 +209,13 @@ class Kind(NamedTuple):
     convert: Callable[[Any], Any]
 
 
+#: What conditions refer to.
+SCOPE = {"are_ints": are_ints, "dtype_class": dtypes.dtype}
+
 _INT = "type({}) is int"
 _REAL = f"type({{}}) is float or {_INT} and -0x8000000000000000 <= {{}} < 0x8000000000000000"
-_INTS = Kind("tuple of ints", "", each(index))
+_ARE_INTS = "type({}) is tuple and are_ints({})"
+_INTS = Kind("tuple of ints", _ARE_INTS, each(index))
 
 #: What a word of an annotation takes: one of these.
 KINDS = {
@@ -219,12 +233,12 @@ KINDS = {
     "Sequence[float]": [Kind("tuple of floats", "", each(real))],
 }  # fmt: skip
 KINDS["Ints"] = KINDS["Steps"] = [*KINDS["int"], _INTS]
-KINDS["OutputSizes"] = [*KINDS["None"], *KINDS["int"], Kind("tuple of ints", "", each(_index_or_none))]
+KINDS["OutputSizes"] = [*KINDS["None"], *KINDS["int"], Kind("tuple of ints", _ARE_INTS, each(_index_or_none))]
 KINDS["Sizes"] = KINDS["Sequence[int]"]
-KINDS["Dims"] = [*KINDS["None"], *KINDS["dim"], Kind("tuple of ints", "", each(dim))]
+KINDS["Dims"] = [*KINDS["None"], *KINDS["dim"], Kind("tuple of ints", _ARE_INTS, each(dim))]
 KINDS["DType"] = [*KINDS["None"], *KINDS["dtype"]]
 KINDS["Spacing"] = [*KINDS["None"], *KINDS["float"], Kind("tuple of floats", "", each(_real_or_points))]
-KINDS["Pairs"] = [*KINDS["int"], *KINDS["Tensor"], Kind("tuple of ints", "", each(_index_or_several))]
+KINDS["Pairs"] = [*KINDS["int"], *KINDS["Tensor"], Kind("tuple of ints", _ARE_INTS, each(_index_or_several))]
 KINDS["Order"] = [*KINDS["None"], *KINDS["str"], *KINDS["Number"]]
 
 #: Names of parameters that hold the number of a dim.
@@ -241,6 +255,12 @@ def _kinds(annotation: str, name: str) -> tuple[Kind, ...]:
     return tuple(kind for word in sorted(words, key="Tensor".__ne__) for kind in KINDS[word])
 
 
+@functools.cache
+def _is_exact(condition: str) -> Callable[[Any], bool]:
+    """A condition on `value` as a function."""
+    return cast("Callable[[Any], bool]", eval(f"lambda value: {condition}", {**SCOPE}))
+
+
 class Setting:
     """A parameter that is no tensor.
 
@@ -255,10 +275,12 @@ class Setting:
         What it takes.
     """
 
-    __slots__ = ("function", "kinds", "name", "position")
+    __slots__ = ("function", "is_exact", "kinds", "name", "position")
 
     def __init__(self, function: str, name: str, position: int | None, kinds: tuple[Kind, ...]) -> None:
         self.function, self.name, self.position, self.kinds = function, name, position, kinds
+        #: Whether a value needs no conversion.
+        self.is_exact: Callable[[Any], bool] = _is_exact(self.exact("value"))
 
     def exact(self, value: str) -> str:
         """The condition, as source, under which the value of that name needs no conversion."""
@@ -272,6 +294,8 @@ class Setting:
         TypeError
             If it is none of what the parameter takes.
         """
+        if self.is_exact(value):
+            return value
         reason = ""
         for kind in self.kinds if not isinstance(value, (tuple, list)) else self.kinds[::-1]:  # sequences come last
             try:
