@@ -73,6 +73,8 @@ class dtype:
         0 bool, 1 integer, 2 floating, 3 complex: the order in which promotion prefers types.
     is_floating_point, is_complex, is_signed : bool
         As in PyTorch; a complex type is not a floating-point type.
+    is_differentiable : bool
+        Whether tensors of it can require grad: it is a floating-point or a complex type.
     is_reduced : bool
         Whether it is float16 or bfloat16, which are computed in float32.
 
@@ -86,6 +88,7 @@ class dtype:
     __slots__ = (
         "category",
         "is_complex",
+        "is_differentiable",
         "is_floating_point",
         "is_reduced",
         "is_signed",
@@ -102,6 +105,7 @@ class dtype:
     category: int
     is_floating_point: bool
     is_complex: bool
+    is_differentiable: bool
     is_signed: bool
     is_reduced: bool
 
@@ -172,6 +176,7 @@ def _register(name: str, scalar_name: str, category: int, itemsize: int) -> dtyp
         "itemsize": itemsize,
         "is_floating_point": category == FLOATING,
         "is_complex": category == COMPLEX,
+        "is_differentiable": category >= FLOATING,
         "is_signed": name != "bool" and not name.startswith("uint"),
         "is_reduced": category == FLOATING and itemsize == 2,
     }

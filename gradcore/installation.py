@@ -23,7 +23,6 @@ from gradcore import (
     sharing,
     storage,
     subclasses,
-    tensor,
     to,
 )
 from gradcore.autograd import batch_dims
@@ -34,7 +33,7 @@ from gradcore.ops import checks
 from gradcore.ops.table import OPS, Op
 from gradcore.random import drawing, filling
 from gradcore.random import functions as random_functions
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tracebacks import shortened
 
 __all__ = ["install", "register_op"]
@@ -83,7 +82,6 @@ FUNCTIONS: tuple[Row, ...] = (
     (random, "rand randn"),
     (random_functions, "bernoulli_mask log_standard_gamma"),
     (setitem, "copy_ fill_ zero_"),
-    (tensor, "is_differentiated"),
     (to, "to"),
 )
 
@@ -92,7 +90,7 @@ def install() -> None:
     """Give tensors all methods that are not written in their class, and `gradcore.functional` all functions."""
     for name, function in taken(FUNCTIONS):
         setattr(functional, name, function)
-    functional.detach = Tensor.detach
+    functional.detach, functional.is_differentiated = Tensor.detach, is_differentiated
     functional.new_zeros = lambda input, size: filled.new_zeros(input, tuple(size))
     for family in ops.FAMILIES:
         importlib.import_module(f"{ops.__name__}.{family}")
@@ -113,7 +111,7 @@ def install() -> None:
             setattr(Tensor, name, function if wrap is None else wrap(function))
     for name, attribute in layouts.ATTRIBUTES.items():
         setattr(Tensor, name, attribute)
-    Tensor._cdata = property(id, doc="A number that identifies the tensor.")
+    setattr(Tensor, "_cdata", property(id, doc="A number that identifies the tensor."))  # noqa: B010
 
 
 def taken(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -308,22 +308,22 @@ def divide(self: Tensor, other: Any) -> Tensor:
 
 def divide_reflected(self: Tensor, other: Any) -> Tensor:
     """``other / self``."""
-    return Tensor.__rtruediv__(self, other)  # type: ignore[no-any-return]
+    return Tensor.__rtruediv__(self, other)
 
 
 def divide_in_place(self: Tensor, other: Any) -> Tensor:
     """``self /= other``."""
-    return self.div_(other)  # type: ignore[no-any-return]
+    return self.div_(other)
 
 
 def resize(self: Tensor, *size: Any) -> Tensor:
     """`reshape`, under an old name."""
-    return self.reshape(*size)  # type: ignore[no-any-return]
+    return self.reshape(*size)
 
 
 def resize_as(self: Tensor, other: Tensor) -> Tensor:
     """`reshape` to the shape of another tensor."""
-    return self.reshape(other.shape)  # type: ignore[no-any-return]
+    return self.reshape(other.shape)
 
 
 def reduce_ex(self: Tensor, protocol: Any) -> Any:

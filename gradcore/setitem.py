@@ -51,7 +51,7 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
     if op.name not in dispatch.FILLS:
         dispatch.check_own_memory(self)
     tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
-    edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.category > 1 else []
+    edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.is_differentiable else []
     recorded = any(edge is not None for edge in edges)
     if recorded:
         views.check_recordable(self)

@@ -173,7 +173,7 @@ class Tensor(Variable, Methods):
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start (or stop) recording operations on this tensor; returns the tensor."""
         requires_grad = setting("requires_grad_", "requires_grad", "bool", 0).take(requires_grad)
-        if requires_grad and self._dtype.category < 2:
+        if requires_grad and not self._dtype.is_differentiable:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if not requires_grad or self.is_leaf:
             self.requires_grad = requires_grad
@@ -501,7 +501,7 @@ class Tensor(Variable, Methods):
         return self.item()
 
     def __index__(self) -> int:
-        if self._dtype.category > 1 or self._array.size != 1:
+        if self._dtype.is_differentiable or self._array.size != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self.item())
 

@@ -296,7 +296,7 @@ def make_tensor(
             [1, 1, 1]])
     """
     size = sizes(shape, "make_tensor")
-    whole = dtype.category < 2
+    whole = not dtype.is_differentiable
     bounds = {dtypes.bool_: (0, 2), dtypes.uint8: (0, 10)}.get(dtype, (-9, 10 if whole else 9))
     least, most = bounds[0] if low is None else low, bounds[1] if high is None else high
     if not least < most:

@@ -75,7 +75,7 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state
         level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
         if level is not None:
             out = to_copy(forward.primal(t, level), device, dtype)
-            if dtype.category > 1:
+            if dtype.is_differentiable:
                 tangent = forward.tangent_of(t, level)
                 forward.attach(out, level, to_copy(tangent, batched_device(tangent._device.levels, device), dtype))
             return out
@@ -87,7 +87,7 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state
     elif device is t._device:
         array = array.copy()
     out = wrap(moved(array, t._device, device, non_blocking), device, dtype)
-    if state.mode & GRAD and dtype.category > 1:
+    if state.mode & GRAD and dtype.is_differentiable:
         edge = gradient_edge(t)
         if edge is not None:
             node = ToCopyBackward0.make(device, (edge,), out)

@@ -139,7 +139,7 @@ class GradLevel:
         value = as_input(value)
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
-        if value.dtype.category < 2:
+        if not value.dtype.is_differentiable:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if local.state.batches:
             value = broadcast_to_batch(value, batched_device(local.state.batches, value._device))

@@ -106,7 +106,7 @@ def _kinds(tensors: Iterable[Any]) -> tuple[Any, ...]:
 
 def _finite_later(t: Any) -> Any:
     """Whether a tensor's elements are finite: on the CPU a bool, elsewhere their sum, for which nobody has to wait."""
-    if not isinstance(t, Variable) or t._dtype.category < 2:
+    if not isinstance(t, Variable) or not t._dtype.is_differentiable:
         return True
     array = all_samples(t._array)
     if array.__class__ is np.ndarray:

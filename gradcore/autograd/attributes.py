@@ -23,7 +23,7 @@ def set_requires_grad(t: Any, on: bool) -> None:
             "differentiation use var_no_grad = var.detach()."
         )  # fmt: skip
         raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{hint}")
-    if on and t._dtype.category < 2:
+    if on and not t._dtype.is_differentiable:
         raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
     if t._meta is None:
         if not on:
@@ -69,7 +69,7 @@ def set_data(t: Any, value: Any) -> None:
     """Give a tensor the memory of another one, without history."""
     if not isinstance(value, Variable):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
-    if t.requires_grad and value._dtype.category < 2:
+    if t.requires_grad and not value._dtype.is_differentiable:
         raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
     t._array, t._device, t._dtype = value._array, value._device, value._dtype
 

@@ -70,7 +70,7 @@ def _mapped(t: Any, device: Any, map: Map, adjoint: Map) -> Any:
     array = map(t._array)
     device = batched_device(tuple(levels_of(array)), device)
     out = wrap(array, device, t._dtype)
-    if state.mode & GRAD and t._dtype.category > 1:
+    if state.mode & GRAD and t._dtype.is_differentiable:
         edge = gradient_edge(t)
         if edge is not None:
             node = BatchBackward0.make(device, (edge,), out)

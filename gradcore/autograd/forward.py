@@ -181,7 +181,7 @@ def apply_dual(op: Op, args: tuple[Any, ...], level: Level, apply: Callable[...,
         for i, view in enumerate(outs):
             _view_of_dual(view, op, args, i if op.variadic else None)
     chosen = range(len(outs)) if op.variadic else op.differentiable
-    if not op.differentiable or not any(outs[i]._dtype.category > 1 for i in chosen):
+    if not op.differentiable or not any(outs[i]._dtype.is_differentiable for i in chosen):
         return out
     tangents = _tangents(op, args, primals, outs, level, apply)
     sources = [tangent_of(t, level) for t in _flat(op, args) if isinstance(t, Variable)]

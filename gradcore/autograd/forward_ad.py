@@ -121,7 +121,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     for name, t in (("primal", tensor), ("tangent", tangent)):
         if not isinstance(t, Variable):
             raise TypeError(f"make_dual(): the {name} must be a Tensor, not {type(t).__name__}")
-        if t._dtype.category < 2:
+        if not t._dtype.is_differentiable:
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {t._dtype!r}")
     if tangent_of(tensor, where) is not None:
         raise RuntimeError(

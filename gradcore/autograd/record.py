@@ -62,7 +62,9 @@ def make_outputs(
         for i, out in enumerate(outs):
             views.link(out, args[0], op, args[1:], i if op.variadic else None, state)
     if recorded and op.differentiable:
-        chosen = [i for i in (range(len(outs)) if op.variadic else op.differentiable) if outs[i]._dtype.category > 1]
+        chosen = [
+            i for i in (range(len(outs)) if op.variadic else op.differentiable) if outs[i]._dtype.is_differentiable
+        ]
         if chosen:
             check_differentiable(op, edges)
             if op.differentiated:
@@ -155,7 +157,7 @@ def view_of(t: Any, array: Any, op: Op, settings: tuple[Any, ...], state: State)
     dtype = out._dtype = t._dtype if array.dtype is t._array.dtype else dtypes.from_numpy(array.dtype)
     edge = t._edge if t._meta is None else gradient_edge(t)
     views.link(out, t, op, settings, None, state)
-    if edge is not None and state.mode and dtype.category > 1 and op.vjps:
+    if edge is not None and state.mode and dtype.is_differentiable and op.vjps:
         out._edge = recorder(op)(device, out, (edge,), None, t, *settings), 0
     return out
 
@@ -369,9 +371,9 @@ def _metas(op: Op, exact: bool) -> str:
             alike.append(test if len(edges) == 1 else f"(e{p} is None or ({test}))")
     test = " and ".join(alike)
     if exact:
-        test = f"dtype.category == 2 and not dtype.is_reduced and {test}"
+        test = f"dtype.is_floating_point and not dtype.is_reduced and {test}"
     elif op.kind != "elementwise":
-        test = f"dtype.category == 2 and {test}"
+        test = f"dtype.is_floating_point and {test}"
     elif len(op.tensors) == 2 == len(edges) and not any(is_optional(op, p) for p in edges):
         quick = [f"n{p}" for p in edges[1:] if p in op.accepts_scalars] + [f"x{edges[0]}.shape == x{edges[1]}.shape"]
         test = f"{' or '.join(quick)} or ({test})"

@@ -20,7 +20,7 @@ __all__ = ["computed", "converted", "finished", "into", "place"]
 
 def finished(out: Any, requires_grad: bool) -> Any:
     if requires_grad is not False and setting("tensor", "requires_grad", "bool | None").take(requires_grad):
-        if out._dtype.category < 2:
+        if not out._dtype.is_differentiable:
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         out.requires_grad_()
     return out

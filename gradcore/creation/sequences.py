@@ -128,7 +128,7 @@ def arange(
     wanted = _sequence_dtype((first, last, by), dtype)
     count = -(-(last - first) // by) if wanted.category == 1 else math.ceil((last - first) / by)
     check_elements((count,))
-    kind = np.int64 if wanted.category < 2 and isinstance(by, int) else np.float64
+    kind = np.int64 if not wanted.is_differentiable and isinstance(by, int) else np.float64
 
     def numbers(xp: Any) -> Any:
         return converted(first + xp.arange(count, dtype=kind) * by, wanted)
@@ -196,7 +196,7 @@ def linspace(
 
     def numbers(xp: Any) -> Any:
         values = _spaced(xp, start, end, steps, wanted)
-        return converted(xp.trunc(values) if wanted.category < 2 else values, wanted)
+        return converted(xp.trunc(values) if not wanted.is_differentiable else values, wanted)
 
     made = computed(numbers, device, wanted, requires_grad, exact=True)
     return made if out is None else into(out, made)

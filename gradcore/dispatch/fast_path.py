@@ -265,11 +265,14 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
     nothing = " and ".join("not any(e0)" if is_several(op, p) else f"e{p} is None" for p in op.tensors)
     nothing = f"({nothing}) or not state.mode"
     if is_single(op):
-        nothing += "" if _keeps_dtype(op) else " or dtype.category < 2"
+        nothing += "" if _keeps_dtype(op) else " or not dtype.is_differentiable"
         yield from (f"if {nothing}:", "    out._edge = None", "    return out")
     else:
         chosen = "outs" if op.variadic else tuple_of(f"outs[{i}]" for i in op.differentiable)
-        yield from (f"if {nothing} or all([out._dtype.category < 2 for out in {chosen}]):", f"    return {result}")
+        yield from (
+            f"if {nothing} or all([not out._dtype.is_differentiable for out in {chosen}]):",
+            f"    return {result}",
+        )
     for p in sorted(op.refused):
         edge = "any(e0)" if is_several(op, p) else f"e{p} is not None"
         yield from (f"if {edge}:", f"    raise not_differentiable(op, {p})")
@@ -281,4 +284,4 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
         yield "out._edge = node, 0"
     else:
         pairs = "enumerate(outs)" if op.variadic else tuple_of(f"({i}, outs[{i}])" for i in op.differentiable)
-        yield from (f"for i, out in {pairs}:", "    if out._dtype.category > 1:", "        out._edge = node, i")
+        yield from (f"for i, out in {pairs}:", "    if out._dtype.is_differentiable:", "        out._edge = node, i")

@@ -242,9 +242,9 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     if result_type is not None and result.dtype != result_type.numpy:
         result = state.run(device.kernels["astype"], device.kernels["asarray"](result), result_type.numpy)
     out = wrap(result, device, result_type)
-    if needed and state.mode & GRAD and op.differentiable and out._dtype.category > 1:
+    if needed and state.mode & GRAD and op.differentiable and out._dtype.is_differentiable:
         check_differentiable(op, edges)
-    if needed and state.mode & GRAD and op.differentiated and out._dtype.category > 1:
+    if needed and state.mode & GRAD and op.differentiated and out._dtype.is_differentiable:
         full = list(args)
         for p, t in zip(op.tensors, operands, strict=True):
             full[p] = _as_computed(t, compute) if isinstance(t, Variable) and p not in op.keeps_dtype else t

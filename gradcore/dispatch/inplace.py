@@ -55,7 +55,7 @@ def write(self: Any, result: Any, state: State | None = None, fills: bool = Fals
         )
     if not fills:
         check_own_memory(self)
-    recorded = result._edge is not None and self._dtype.category > 1
+    recorded = result._edge is not None and self._dtype.is_differentiable
     if recorded:
         views.check_recordable(self)
     if (recorded and result._dtype is not self._dtype and self._is_view()) or (
@@ -139,7 +139,13 @@ def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:
     """Compute into the tensor's memory where nothing is recorded and a function of the array library can."""
     self, name, n = args[0], _kernel_of_floats(op), len(op.tensors)
     dtype, device = self._dtype, self._device
-    if name is None or dtype.category != 2 or dtype.is_reduced or state.mode > GRAD or self.__class__ not in PLAIN:
+    if (
+        name is None
+        or not dtype.is_floating_point
+        or dtype.is_reduced
+        or state.mode > GRAD
+        or self.__class__ not in PLAIN
+    ):
         return False
     kernel = device.kernels[name]
     if not hasattr(kernel, "nout"):

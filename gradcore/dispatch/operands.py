@@ -137,7 +137,7 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
     if not isinstance(error, KeyError) and not str(error).startswith(_NO_LOOP):
         return error
     given = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, Variable)]
-    unlike = next((t for t in given if t._dtype.category != dtypes.FLOATING), given[0])
+    unlike = next((t for t in given if not t._dtype.is_floating_point), given[0])
     return no_kernel(f"{op.name}_{unlike._device.type}", unlike._dtype)
 
 

@@ -18,7 +18,7 @@ def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warni
     """The reduction that the older arguments stand for."""
     average, reduced = size_average is None or size_average, reduce is None or reduce
     if emit_warning:
-        return functional.check_reduction("mean", average, reduced)
+        return functional.check_reduction("mean", average, reduced)  # type: ignore[no-any-return]
     return ("mean" if average else "sum") if reduced else "none"
 
 

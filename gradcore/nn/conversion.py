@@ -56,7 +56,7 @@ class Conversion:
         _, dtype, copy, _ = parse_to(some, args, dict(kwargs))
         if copy:
             raise RuntimeError(".to() does not accept copy argument")
-        if dtype is not some.dtype and dtype.category < 2:
+        if dtype is not some.dtype and not dtype.is_differentiable:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )

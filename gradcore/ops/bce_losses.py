@@ -257,7 +257,7 @@ def kl_div(
     tensor(0.1308)
     """
     for t in (input, target):
-        if t.dtype.category != 2:
+        if not t.dtype.is_floating_point:
             raise RuntimeError(f"kl_div: {'Complex' if t.is_complex() else 'Integral'} inputs not supported.")
     old = size_average is not None or reduce is not None
     reduction = check_reduction(reduction, size_average, reduce, also=("batchmean",))

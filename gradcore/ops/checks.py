@@ -126,7 +126,7 @@ def fitting(value: Any, dtype: dtypes.dtype) -> Any:
         fitting(value.real, real)
         fitting(value.imag, real)
         return value if dtype.is_complex else value.real
-    if dtype.category > 1:
+    if dtype.is_differentiable:
         real = dtype.to_real() if dtype.is_complex else dtype
         if _LARGEST.get(real.name, inf) < abs(value) < inf:
             raise overflow(dtype)

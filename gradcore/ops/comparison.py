@@ -159,7 +159,7 @@ def isclose(F, self, other, rtol: float = 1e-05, atol: float = 1e-08, equal_nan:
     if atol < 0:
         raise RuntimeError(f"atol must be greater than or equal to zero, but got {atol}")
     close = self == other
-    if equal_nan and self.dtype.category > 1:
+    if equal_nan and self.dtype.is_differentiable:
         close = close | (F.isnan(self) & F.isnan(other))
     if rtol == 0 and atol == 0:
         return close

@@ -348,7 +348,7 @@ def cross_entropy(
 def _of_probabilities(
     F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Any:
-    if target.dtype.category < 2:
+    if not target.dtype.is_differentiable:
         raise RuntimeError(
             f"Expected floating point type for target with class probabilities, got {target.dtype.scalar_name}"
         )

@@ -151,7 +151,7 @@ def _resized(F, x, dims, sizes):
 
 def _floating(F, x):
     """Integers in the default dtype."""
-    return x if x.dtype.category > 1 else F.to(x, dtypes.get_default_dtype())
+    return x if x.dtype.is_differentiable else F.to(x, dtypes.get_default_dtype())
 
 
 def _complex(F, x):

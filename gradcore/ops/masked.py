@@ -27,11 +27,11 @@ def _filled(F, self, mask, value):
 
 
 def _highest(dtype):
-    return math.inf if dtype.category > 1 else dtypes.iinfo(dtype).max
+    return math.inf if dtype.is_differentiable else dtypes.iinfo(dtype).max
 
 
 def _lowest(dtype):
-    return -math.inf if dtype.category > 1 else dtypes.iinfo(dtype).min
+    return -math.inf if dtype.is_differentiable else dtypes.iinfo(dtype).min
 
 
 def _all_dims(dim, ndim):
@@ -108,7 +108,7 @@ def masked_mean(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
     >>> gc.masked.mean(gc.tensor([1.0, 9.0, 3.0]), mask=gc.tensor([True, False, True]))
     tensor(2.)
     """
-    if (dtype or self.dtype).category < 2:
+    if not (dtype or self.dtype).is_differentiable:
         raise ValueError(
             "mean(): Could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
             f"Got: {dtype or self.dtype}"
@@ -124,7 +124,7 @@ def _variance(F, self, dim, unbiased, correction, keepdim, dtype, mask):
     if correction is None:
         correction = int(unbiased is None or unbiased)
     wanted = dtype or self.dtype
-    wanted = wanted if wanted.category > 1 else dtypes.float32
+    wanted = wanted if wanted.is_differentiable else dtypes.float32
     dims = _all_dims(dim, self.ndim)
     x = F.to(self, wanted)
     count = _count(F, self, dims, True, mask)
@@ -241,7 +241,7 @@ def masked_median(F, self, dim: int = -1, *, keepdim: bool = False, dtype: DType
     >>> gc.masked.median(gc.tensor([1.0, 9.0, 3.0, 2.0]), mask=gc.tensor([True, False, True, True]))
     tensor(2.)
     """
-    whole = self.dtype.category < 2
+    whole = not self.dtype.is_differentiable
     x = F.to(self, dtypes.float32) if whole else self
     result = F.nanmedian(_filled(F, x, mask, math.nan), dim, keepdim)[0]
     if not whole:
@@ -263,7 +263,7 @@ def masked_logsumexp(F, self, dim: Dims = None, *, keepdim: bool = False, dtype:
     >>> gc.masked.logsumexp(gc.tensor([0.0, 9.0, 0.0]), mask=gc.tensor([True, False, True]))
     tensor(0.6931)
     """
-    x = _filled(F, self, mask, -math.inf if self.dtype.category > 1 else _lowest(self.dtype))
+    x = _filled(F, self, mask, -math.inf if self.dtype.is_differentiable else _lowest(self.dtype))
     return _cast(F, F.logsumexp(x, _all_dims(dim, self.ndim), keepdim), dtype)
 
 

@@ -13,7 +13,7 @@ __all__ = ["check_floating", "check_matrix", "check_solvable", "check_square", "
 def check_floating(caller: str, x: Any) -> None:
     """Refuse integers and bools."""
     dtype = dtype_of(x)
-    if dtype.category < 2:
+    if not dtype.is_differentiable:
         raise RuntimeError(f"{caller}: Expected a floating point or complex tensor as input. Got {dtype.scalar_name}")
 
 

@@ -242,7 +242,7 @@ def linalg_pinv(
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]])
     """
-    if A.ndim < 2 or A.dtype.category < 2:
+    if A.ndim < 2 or not A.dtype.is_differentiable:
         raise RuntimeError(
             f"linalg.pinv({A.dtype.scalar_name}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of "
             "float, double, cfloat or cdouble types"

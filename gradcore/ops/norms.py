@@ -53,7 +53,7 @@ def linalg_vector_norm(K, self, ord: float = 2, dim: Dims = None, keepdim: bool 
 
 
 def _check_dtype(x, dtype):
-    if dtype.category < 2:
+    if not dtype.is_differentiable:
         raise RuntimeError(
             f"linalg.vector_norm: dtype should be floating point or complex, but got {dtype.scalar_name}"
         )

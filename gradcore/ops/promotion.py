@@ -53,7 +53,7 @@ def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple
 def floating(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Integers and bools are computed in the default dtype."""
     common = promoted(tensors, numbers)
-    if common.category < dtypes.FLOATING:
+    if not common.is_differentiable:
         common = dtypes.get_default_dtype()
     return common, common
 
@@ -97,7 +97,7 @@ def with_settings(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args:
 def power(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """The exponent takes part; integers to negative integers would not be integers."""
     compute, result = with_settings(op, tensors, numbers, args)
-    if compute.category < dtypes.FLOATING and args[op.position["exponent"]] < 0:
+    if not compute.is_differentiable and args[op.position["exponent"]] < 0:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     return compute, result
 
@@ -115,7 +115,7 @@ def with_alpha(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tu
     alpha = args[op.position["alpha"]]
     if alpha is True and common is not dtypes.bool_:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if isinstance(alpha, float) and common.category < dtypes.FLOATING:
+    if isinstance(alpha, float) and not common.is_differentiable:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if isinstance(alpha, complex) and not common.is_complex:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")

@@ -118,7 +118,7 @@ def mean(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = Non
     >>> gc.mean(gc.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=1)
     tensor([1.5000, 3.5000])
     """
-    if (self.dtype.kind in "biu") if dtype is None else dtype.category < 2:
+    if (self.dtype.kind in "biu") if dtype is None else not dtype.is_differentiable:
         which, name = ("Input", dtype_of(self).scalar_name) if dtype is None else ("Optional", dtype.scalar_name)
         raise RuntimeError(
             f"mean(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype. "
@@ -136,7 +136,7 @@ def nanmean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = 
     >>> gc.nanmean(gc.tensor([1.0, gc.nan, 2.0]))
     tensor(1.5000)
     """
-    if self.dtype.category < 2:
+    if not self.dtype.is_differentiable:
         raise RuntimeError(
             "nanmean(): expected input to have floating point or complex dtype but got " + self.dtype.scalar_name
         )

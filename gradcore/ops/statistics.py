@@ -427,7 +427,7 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
         _check_weights(F, "fweights", fweights, observations, "integral", lambda d: d.category == 1)
         weights = fweights
     if aweights is not None:
-        _check_weights(F, "aweights", aweights, observations, "floating point", lambda d: d.category == 2)
+        _check_weights(F, "aweights", aweights, observations, "floating point", lambda d: d.is_floating_point)
         weights = aweights if weights is None else weights * aweights
     if weights is None:
         total = observations

@@ -37,7 +37,7 @@ def _each(average: Average) -> Averages:
     @no_grad()
     def update(averages: Sequence[Tensor], values: Sequence[Tensor], num_averaged: Any) -> None:
         for mean, value in zip(averages, values, strict=True):
-            mean.copy_(average(mean, value, num_averaged) if mean.dtype.category > 1 else value)
+            mean.copy_(average(mean, value, num_averaged) if mean.dtype.is_differentiable else value)
 
     return update
 

@@ -103,7 +103,7 @@ def all_words(words: Any) -> Any:
 
 def check_bounds(low: int, high: int, dtype: dtypes.dtype) -> None:
     """Refuse bounds of random integers that are outside of a dtype's range."""
-    if dtype.category > 1:
+    if dtype.is_differentiable:
         return
     least, most = (0, 1) if dtype.category == 0 else (dtypes.iinfo(dtype).min, dtypes.iinfo(dtype).max)
     for name, bound in (("from", low), ("to - 1", high - 1)):

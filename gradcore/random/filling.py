@@ -50,7 +50,7 @@ def _filler(
         if check is not None:
             check(*parameters)
         dtype, shape = self._dtype, self._array.shape
-        if dtype.category < 2:
+        if not dtype.is_differentiable:
             raise no_kernel(fill.__name__, dtype)
         if dtype.is_complex:
             parts = sample(distribution, (*shape, 2), dtype.to_real(), self._device, generator, *parameters)
@@ -103,7 +103,7 @@ def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **n
     elif values:
         low, high = 0, values[0]
     else:
-        if self._dtype.category == 2:
+        if self._dtype.is_floating_point:
             largest = 2 ** {2: 8 if self._dtype is dtypes.bfloat16 else 11, 4: 24, 8: 53}[self._dtype.itemsize]
         else:
             largest = 1 if self._dtype is dtypes.bool_ else int(np.iinfo(self._dtype.numpy).max)

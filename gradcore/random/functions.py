@@ -53,7 +53,7 @@ def _floating(
 ) -> Any:
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
-    if wanted.category < 2:
+    if not wanted.is_differentiable:
         raise no_kernel(name, wanted)
     distribution = philox.uniform if name == "rand" else philox.normal
     if wanted.is_complex:
@@ -310,7 +310,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     made = sample(
         philox.bernoulli,
         shape,
-        input._dtype if input._dtype.category == 2 else dtypes.float32,
+        input._dtype if input._dtype.is_floating_point else dtypes.float32,
         where,
         generator,
         probability,

@@ -100,7 +100,7 @@ class _Kept:
 
 def _recorded(t: Tensor) -> Tensor:
     """A tensor of the same memory that requires grad and is no leaf: what follows is recorded as it was."""
-    return _Recorded.apply(empty(0, requires_grad=True), t)  # type: ignore[no-any-return]
+    return _Recorded.apply(empty(0, requires_grad=True), t)
 
 
 class _Recorded(Function):

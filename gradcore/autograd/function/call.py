@@ -136,7 +136,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         ctx.non_differentiable, "mark_non_differentiable only accepts variable arguments, but got {type}"
     )
     saved = {id(t) for t in ctx.to_save or () if t is not None}
-    moving = [isinstance(t, Variable) and t._dtype.category > 1 and id(t) not in constant for t in raw]
+    moving = [isinstance(t, Variable) and t._dtype.is_differentiable and id(t) not in constant for t in raw]
     if record:
         ctx._n_outputs = len(raw)
         ctx._outputs = tuple([_meta(t) for t in raw])
@@ -204,7 +204,7 @@ def _is_plain(ctx: Any, args: tuple[Any, ...], result: Any) -> bool:
     """Whether a call has one differentiable result, which is new."""
     return (
         isinstance(result, Variable)
-        and result._dtype.category > 1
+        and result._dtype.is_differentiable
         and not ctx.dirty_tensors
         and not ctx.non_differentiable
         and not any([result is a for a in args])  # noqa: C419
@@ -305,7 +305,7 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.L
 def _tangent(t: Any, level: forward.Level, materialize: bool) -> Any:
     """The tangent of an argument; zeros where there is none and they are wanted."""
     tangent = forward.tangent_of(t, level)
-    if tangent is None and materialize and t._dtype.category > 1:
+    if tangent is None and materialize and t._dtype.is_differentiable:
         return functional.zeros_like(forward.primal(t, level))
     return tangent
 
@@ -326,7 +326,7 @@ def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[An
     constant = {id(t) for t in ctx.non_differentiable or ()}
     for i, (out, tangent) in enumerate(zip(outs, found, strict=True)):
         if tangent is None:
-            if isinstance(out, Variable) and out._dtype.category > 1 and id(out) not in constant:
+            if isinstance(out, Variable) and out._dtype.is_differentiable and id(out) not in constant:
                 raise RuntimeError(
                     f"Function's jvp returned None at position {i}, but the corresponding forward output is a "
                     "differentiable Tensor. You should return its tangent, or mark it with mark_non_differentiable."
@@ -334,7 +334,7 @@ def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[An
             continue
         if not isinstance(tangent, Variable):
             raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {i}.")
-        if not isinstance(out, Variable) or out._dtype.category < 2 or id(out) in constant:
+        if not isinstance(out, Variable) or not out._dtype.is_differentiable or id(out) in constant:
             raise RuntimeError(
                 f"Function's jvp returned a gradient at position {i}, but the corresponding forward output is not a "
                 "differentiable Tensor. You should return None at that position instead."
