@@ -14,10 +14,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from gradcore.backends.portable.convolution import Convolution
 from gradcore.backends.portable.cross_entropy import Targets
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL, Elementwise
 from gradcore.backends.portable.embedding import Embedding
+from gradcore.backends.portable.folding import Folding
 from gradcore.backends.portable.foreach import Lists
 from gradcore.backends.portable.fourier import Fourier
 from gradcore.backends.portable.indexing import Indexing
@@ -25,10 +27,12 @@ from gradcore.backends.portable.linear_algebra import LinearAlgebra
 from gradcore.backends.portable.movement import Movement
 from gradcore.backends.portable.normalization import Normalization
 from gradcore.backends.portable.optimizers import Optimizers
+from gradcore.backends.portable.padding import Padding
+from gradcore.backends.portable.pooling import Pooling
 from gradcore.backends.portable.products import Products
 from gradcore.backends.portable.reductions import Reductions
+from gradcore.backends.portable.resampling import Resizing
 from gradcore.backends.portable.sorting import Sorting
-from gradcore.backends.portable.windows import Windows
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
 
@@ -57,7 +61,11 @@ class Backend(
     Products,
     LinearAlgebra,
     Fourier,
-    Windows,
+    Convolution,
+    Pooling,
+    Resizing,
+    Padding,
+    Folding,
     Normalization,
     Targets,
     Embedding,

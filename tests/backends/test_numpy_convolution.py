@@ -9,11 +9,13 @@ import pytest
 
 from gradcore import get_num_threads, set_num_threads
 from gradcore.backends.numpy import convolution, small_gemm_convolution
-from gradcore.backends.portable import convolution as portable
-from gradcore.backends.portable.convolution import Kernels
+from gradcore.backends.numpy.convolution import NumpyConvolution
+from gradcore.backends.portable import convolution as portable_convolution
+from tests.backends.portable_kernels import portable
 from tests.backends.test_windows import _convolution_case, _naive_convolution
 
-KERNELS = Kernels(correlate=convolution.correlate, weight_gradient=convolution.weight_gradient)
+KERNELS = NumpyConvolution()
+KERNELS.xp = np
 
 
 @pytest.fixture(autouse=True)
@@ -31,15 +33,15 @@ def used(monkeypatch):
     def refuse(*_):
         raise AssertionError("this is for the kernels of NumPy")
 
-    monkeypatch.setattr(portable, "correlate", refuse)
-    monkeypatch.setattr(portable, "weight_gradient", refuse)
+    monkeypatch.setattr(portable_convolution, "correlate", refuse)
+    monkeypatch.setattr(portable_convolution, "weight_gradient", refuse)
 
 
 def _results(x, w, grad, settings, kernels):
     return [
-        portable.conv(np, x, w, *settings, kernels),
-        portable.conv_input(np, grad, w, x.shape[2:], *settings, kernels),
-        portable.conv_weight(np, x, grad, w.shape[2:], *settings, kernels),
+        kernels.conv(x, w, *settings),
+        kernels.conv_input(grad, w, x.shape[2:], *settings),
+        kernels.conv_weight(x, grad, w.shape[2:], *settings),
     ]
 
 
@@ -48,7 +50,8 @@ def _results(x, w, grad, settings, kernels):
 def test_against_plain_loops(seed, block, most, rows, monkeypatch):
     for name in ("_OUTPUTS", "_MORE_OUTPUTS", "_VALUES"):
         monkeypatch.setattr(convolution, name, 1)
-    monkeypatch.setattr(convolution, "_MANY", 300)
+    for name in ("_MANY", "_THREADED"):
+        monkeypatch.setattr(convolution, name, 300)
     limits = {"_BLOCK": block, "_UNPACKED": most, "_ROWS": rows, "_COLUMNS": 1, "_PACKED_ROWS": 5}
     for name, value in limits.items():
         monkeypatch.setattr(small_gemm_convolution, name, value)
@@ -74,7 +77,7 @@ def test_against_plain_loops(seed, block, most, rows, monkeypatch):
 def test_usual_shapes(shape, weight, settings, dtype):
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(s).astype(dtype) for s in (shape, weight))
-    grad = rng.standard_normal(portable.conv(np, x, w, *settings, KERNELS).shape).astype(dtype)
+    grad = rng.standard_normal(KERNELS.conv(x, w, *settings).shape).astype(dtype)
     expected = _naive_convolution(*(a.astype("float64") for a in (x, w, grad)), *settings)
     for found, right in zip(_results(x, w, grad, settings, KERNELS), expected, strict=True):
         assert found.dtype == dtype
@@ -100,12 +103,12 @@ def test_infinite_inputs_stay_in_their_windows():
     x, w = np.ones((2, 8, 6, 7)), np.ones((16, 8, 3, 3))
     x[1, 2, 3, 0] = np.inf
     settings = (1, 1), (1, 1), (1, 1), 1
-    out = portable.conv(np, x, w, *settings, KERNELS)
+    out = KERNELS.conv(x, w, *settings)
     places = np.zeros((2, 6, 7), bool)
     places[1, 2:5, :2] = True
     assert (np.isinf(out) == places[:, None]).all()
     grad = np.ones(out.shape)
-    dw = portable.conv_weight(np, x, grad, (3, 3), *settings, KERNELS)
+    dw = KERNELS.conv_weight(x, grad, (3, 3), *settings)
     assert np.isinf(dw[:, 2, :, :2]).all()
     assert np.isinf(dw).sum() == 16 * 3 * 2
 
@@ -116,10 +119,10 @@ def test_memory_is_bounded():
     set_num_threads(1)
     tracemalloc.start()
     try:
-        grad = portable.conv(np, x, w, *settings, KERNELS)
+        grad = KERNELS.conv(x, w, *settings)
         forward = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
-        portable.conv_weight(np, x, grad, (3, 3), *settings, KERNELS)
+        KERNELS.conv_weight(x, grad, (3, 3), *settings)
         backward = tracemalloc.get_traced_memory()[1] - grad.nbytes
     finally:
         tracemalloc.stop()
@@ -132,7 +135,7 @@ def test_results_do_not_depend_on_the_number_of_threads(shape):
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(s).astype("float32") for s in (shape, (32, 16, 3, 3)))
     settings = (1, 1), (1, 1), (1, 1), 1
-    grad = rng.standard_normal(portable.conv(np, x, w, *settings).shape).astype("float32")
+    grad = rng.standard_normal(portable(np).conv(x, w, *settings).shape).astype("float32")
     found = []
     for number in (1, 2, 3):
         set_num_threads(number)
@@ -146,12 +149,13 @@ def test_results_do_not_depend_on_the_number_of_threads(shape):
 @pytest.mark.parametrize("stride", [1, 2])
 def test_rows_of_one_image_are_shared(kernel, padding, stride, monkeypatch):
     """By the portable kernels, for few channels of the output."""
-    monkeypatch.setattr(convolution, "_MANY", 1)
+    for name in ("_MANY", "_THREADED"):
+        monkeypatch.setattr(convolution, name, 1)
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 4, 12, 9)), rng.standard_normal((3, 4, *kernel))
     settings = (stride, 1), (padding, 1), (2 if kernel[0] == 3 else 1, 1), 1
-    grad = rng.standard_normal(portable.conv(np, x, w, *settings).shape)
-    expected = _results(x, w, grad, settings, None)
+    grad = rng.standard_normal(portable(np).conv(x, w, *settings).shape)
+    expected = _results(x, w, grad, settings, portable(np))
     for number in (2, 7):
         set_num_threads(number)
         for found, right in zip(_results(x, w, grad, settings, KERNELS), expected, strict=True):

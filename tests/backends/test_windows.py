@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcore.backends.portable import convolution, pooling, resampling, sliding
+from gradcore.backends.portable import sliding
 from gradcore.backends.portable.separable import Taps, fold, spread
+from tests.backends.portable_kernels import portable
 
 
 def _on_numpy():
@@ -88,10 +89,10 @@ def _convolution_case(seed):
 def _check_convolution(on, x, w, grad, settings):
     out, dx, dw = _naive_convolution(x, w, grad, *settings)
     a, b, g = on.put(x), on.put(w), on.put(grad)
-    np.testing.assert_allclose(on.get(convolution.conv(on.xp, a, b, *settings)), out, atol=1e-12)
-    result = convolution.conv_input(on.xp, g, b, x.shape[2:], *settings)
+    np.testing.assert_allclose(on.get(portable(on.xp).conv(a, b, *settings)), out, atol=1e-12)
+    result = portable(on.xp).conv_input(g, b, x.shape[2:], *settings)
     np.testing.assert_allclose(on.get(result), dx, atol=1e-12)
-    result = convolution.conv_weight(on.xp, a, g, w.shape[2:], *settings)
+    result = portable(on.xp).conv_weight(a, g, w.shape[2:], *settings)
     np.testing.assert_allclose(on.get(result), dw, atol=1e-12)
 
 
@@ -122,9 +123,9 @@ def test_convolution_of_views(on):
     grad = np.broadcast_to(rng.standard_normal((3, 1, 1, 1)), (3, 4, 7, 5))
     settings = (1, 1), (0, 0), (1, 1), 1
     out, dx, dw = _naive_convolution(x, w, np.array(grad), *settings)
-    np.testing.assert_allclose(convolution.conv(np, x, w, *settings), out, atol=1e-12)
-    np.testing.assert_allclose(convolution.conv_input(np, grad, w, (9, 7), *settings), dx, atol=1e-12)
-    np.testing.assert_allclose(convolution.conv_weight(np, x, grad, (3, 3), *settings), dw, atol=1e-12)
+    np.testing.assert_allclose(portable(np).conv(x, w, *settings), out, atol=1e-12)
+    np.testing.assert_allclose(portable(np).conv_input(grad, w, (9, 7), *settings), dx, atol=1e-12)
+    np.testing.assert_allclose(portable(np).conv_weight(x, grad, (3, 3), *settings), dw, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +145,8 @@ def test_infinite_inputs_stay_in_their_windows(on):
     grad = np.ones((1, 2, 4, 4))
     settings = (1, 1), (0, 0), (1, 1), 1
     with np.errstate(invalid="ignore"):
-        out = on.get(convolution.conv(on.xp, on.put(x), on.put(w), *settings))
-        dw = on.get(convolution.conv_weight(on.xp, on.put(x), on.put(grad), (1, 3), *settings))
+        out = on.get(portable(on.xp).conv(on.put(x), on.put(w), *settings))
+        dw = on.get(portable(on.xp).conv_weight(on.put(x), on.put(grad), (1, 3), *settings))
     np.testing.assert_array_equal(np.isinf(out[0, 0]), np.arange(16).reshape(4, 4) == 4)
     np.testing.assert_array_equal(dw[0, 0, 0], [np.inf, 16, 16])
 
@@ -154,7 +155,7 @@ def test_infinite_inputs_in_many_blocks(on):
     x, grad = np.ones((200, 1, 4, 6)), np.ones((200, 2, 4, 4))
     x[150, 0, 1, 0] = np.inf
     with np.errstate(invalid="ignore"):
-        dw = convolution.conv_weight(on.xp, on.put(x), on.put(grad), (1, 3), (1, 1), (0, 0), (1, 1), 1)
+        dw = portable(on.xp).conv_weight(on.put(x), on.put(grad), (1, 3), (1, 1), (0, 0), (1, 1), 1)
     np.testing.assert_array_equal(on.get(dw)[1, 0, 0], [np.inf, 3200, 3200])
 
 
@@ -162,7 +163,7 @@ def test_memory_of_a_convolution_is_bounded():
     x, w = np.ones((1, 16, 256, 256), np.float32), np.ones((16, 16, 3, 3), np.float32)
     tracemalloc.start()
     try:
-        convolution.conv(np, x, w, (1, 1), (1, 1), (1, 1), 1)
+        portable(np).conv(x, w, (1, 1), (1, 1), (1, 1), 1)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -251,11 +252,8 @@ def _check_maximum(on, x, windows, values, indices):
 @pytest.mark.parametrize("seed", range(40))
 def test_max_pool(on, seed):
     x, *settings = _pooling_case(seed)
-    values, indices = pooling.max_pool(on.xp, on.put(x), *settings)
+    values, indices = portable(on.xp).max_pool(on.put(x), *settings)
     _check_maximum(on, x, _windows(x.shape[2:], *settings), values, indices)
-    alone, none = pooling.max_pool(on.xp, on.put(x), *settings, with_indices=False)
-    assert none is None
-    np.testing.assert_array_equal(on.get(alone), on.get(values))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -263,42 +261,40 @@ def test_adaptive_pooling(on, seed):
     x = _pooling_case(seed)[0]
     draw = random.Random(seed)
     size = [draw.choice([1, n, draw.randint(1, 2 * n)]) for n in x.shape[2:]]
-    values, indices = pooling.adaptive_max_pool(on.xp, on.put(x), size)
+    values, indices = portable(on.xp).adaptive_max_pool(on.put(x), size)
     windows = _parts(x.shape[2:], size)
     _check_maximum(on, x, windows, values, indices)
-    alone, _ = pooling.adaptive_max_pool(on.xp, on.put(x), size, with_indices=False)
-    np.testing.assert_array_equal(on.get(alone), on.get(values))
     x = np.random.default_rng(seed).standard_normal(x.shape)
-    means = on.get(pooling.adaptive_avg_pool(on.xp, on.put(x), size))
+    means = on.get(portable(on.xp).adaptive_avg_pool(on.put(x), size))
     for place, mean in _naive_pool(x, windows, size, lambda pairs: np.mean([v for _, v in pairs])).items():
         np.testing.assert_allclose(means[place], mean, atol=1e-12)
     grad = np.random.default_rng(seed).standard_normal(means.shape)
-    back = on.get(pooling.adaptive_avg_pool_backward(on.xp, on.put(grad), x.shape[2:]))
+    back = on.get(portable(on.xp).adaptive_avg_pool_spread(on.put(grad), x.shape[2:]))
     np.testing.assert_allclose((means * grad).sum(), (x * back).sum(), atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32, np.uint8])
 def test_max_pool_keeps_the_dtype(on, dtype):
     x = np.arange(24).reshape(1, 1, 4, 6).astype(dtype)
-    values, indices = pooling.max_pool(on.xp, on.put(x), (3, 3), (2, 2), (1, 1), (1, 1), False)
+    values, indices = portable(on.xp).max_pool(on.put(x), (3, 3), (2, 2), (1, 1), (1, 1), False)
     assert values.dtype == dtype
     np.testing.assert_array_equal(on.get(values)[0, 0], [[7, 9, 11], [19, 21, 23]])
     np.testing.assert_array_equal(on.get(indices)[0, 0], [[7, 9, 11], [19, 21, 23]])
 
 
 def test_windows_with_nothing_but_padding(on):
-    values, indices = pooling.max_pool(on.xp, on.put(np.ones((1, 1, 2))), (2,), (1,), (1,), (3,), False)
+    values, indices = portable(on.xp).max_pool(on.put(np.ones((1, 1, 2))), (2,), (1,), (1,), (3,), False)
     np.testing.assert_array_equal(on.get(values), [[[-np.inf]]])
     assert 0 <= on.get(indices) < 2
 
 
 def test_gradient_of_a_maximum(on):
     x, grad = np.array([[[1.0, 3.0, 2.0, 0.0]]]), np.array([[[1.0, 10.0, 100.0]]])
-    _, indices = pooling.max_pool(on.xp, on.put(x), (2,), (1,), (0,), (1,), False)
-    back = pooling.max_pool_backward(on.xp, on.put(grad), indices, (4,))
+    _, indices = portable(on.xp).max_pool(on.put(x), (2,), (1,), (0,), (1,), False)
+    back = portable(on.xp).max_pool_spread(on.put(grad), indices, (4,))
     np.testing.assert_array_equal(on.get(back), [[[0, 11, 100, 0]]])
     planes = np.arange(12.0).reshape(1, 3, 4)
-    taken = pooling.max_pool_gather(on.xp, on.put(planes), on.put([[[1, 3], [0, 0], [2, 1]]]))
+    taken = portable(on.xp).max_pool_gather(on.put(planes), on.put([[[1, 3], [0, 0], [2, 1]]]), 1)
     np.testing.assert_array_equal(on.get(taken), [[[1, 3], [4, 4], [10, 9]]])
 
 
@@ -310,7 +306,7 @@ def test_avg_pool(on, seed, count_include_pad, divisor):
     ones = (1,) * len(kernel)
     windows = _windows(x.shape[2:], kernel, stride, padding, ones, ceil_mode)
     settings = (kernel, stride, padding, ceil_mode, count_include_pad, divisor)
-    result = on.get(pooling.avg_pool(on.xp, on.put(x), *settings))
+    result = on.get(portable(on.xp).avg_pool(on.put(x), *settings))
     sums = _naive_pool(x, windows, result.shape[2:], lambda pairs: (sum(v for _, v in pairs), len(pairs)))
     for place, (total, inside) in sums.items():
         count = inside
@@ -321,7 +317,7 @@ def test_avg_pool(on, seed, count_include_pad, divisor):
             count = np.prod([min(t * s - p + k, size + p) - (t * s - p) for t, size, k, s, p in ends])
         np.testing.assert_allclose(result[place], total / count, atol=1e-12)
     grad = np.random.default_rng(seed + 1).standard_normal(result.shape)
-    back = on.get(pooling.avg_pool_backward(on.xp, on.put(grad), x.shape[2:], *settings))
+    back = on.get(portable(on.xp).avg_pool_spread(on.put(grad), x.shape[2:], *settings))
     np.testing.assert_allclose((result * grad).sum(), (x * back).sum(), atol=1e-9)
 
 
@@ -334,7 +330,7 @@ def test_one_window_over_everything_is_one_reduction():
 def test_an_infinity_stays_in_its_window(on):
     x = np.ones((1, 1, 7))
     x[..., 3] = np.inf
-    result = on.get(pooling.adaptive_avg_pool(on.xp, on.put(x), (4,)))
+    result = on.get(portable(on.xp).adaptive_avg_pool(on.put(x), (4,)))
     np.testing.assert_array_equal(result, [[[1, np.inf, np.inf, 1]]])
 
 
@@ -373,7 +369,7 @@ def _resized(x, out, mode, *, scale=None, align_corners=False, antialias=False):
         size, scales, shape = (1, out), (None, scale), (1, 1, 1, -1)
     else:
         size, scales, shape = (out,), (scale,), (1, 1, -1)
-    return resampling.interpolate(np, x.reshape(shape), size, scales, mode, align_corners, antialias).reshape(-1)
+    return portable(np).resample(x.reshape(shape), size, scales, mode, align_corners, antialias).reshape(-1)
 
 
 def test_nearest():
@@ -423,18 +419,18 @@ def test_resampling_keeps_constants_and_has_an_adjoint(on, mode, align_corners, 
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 3, 5, 7)), rng.standard_normal((2, 3, *size))
     settings = ((None, None), mode, align_corners, antialias)
-    ones = resampling.interpolate(on.xp, on.put(np.ones_like(x)), size, *settings)
+    ones = portable(on.xp).resample(on.put(np.ones_like(x)), size, *settings)
     np.testing.assert_allclose(on.get(ones), np.ones(y.shape), atol=1e-12)
-    forward = on.get(resampling.interpolate(on.xp, on.put(x), size, *settings))
-    back = on.get(resampling.interpolate_backward(on.xp, on.put(y), x.shape[2:], *settings))
+    forward = on.get(portable(on.xp).resample(on.put(x), size, *settings))
+    back = on.get(portable(on.xp).resample_backward(on.put(y), x.shape[2:], *settings))
     np.testing.assert_allclose((forward * y).sum(), (x * back).sum(), atol=1e-10)
-    single = resampling.interpolate(on.xp, on.put(x.astype(np.float32)), size, *settings)
+    single = portable(on.xp).resample(on.put(x.astype(np.float32)), size, *settings)
     assert single.dtype == np.float32
     np.testing.assert_allclose(on.get(single), forward, atol=1e-5)
 
 
 def test_volumes_and_signals(on):
     x = np.arange(8.0).reshape(1, 1, 2, 2, 2)
-    result = resampling.interpolate(on.xp, on.put(x), (3, 3, 3), (None,) * 3, "trilinear", True)
+    result = portable(on.xp).resample(on.put(x), (3, 3, 3), (None,) * 3, "trilinear", True)
     np.testing.assert_allclose(on.get(result)[0, 0, 1, 1, 1], 3.5)
     np.testing.assert_allclose(on.get(result)[0, 0, 0], [[0, 0.5, 1], [1, 1.5, 2], [2, 2.5, 3]])

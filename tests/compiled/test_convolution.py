@@ -10,8 +10,8 @@ import pytest
 
 from gradcore import get_num_threads, set_num_threads
 from gradcore.backends.compiled import convolution as compiled_convolution
-from gradcore.backends.portable import convolution
 from gradcore.backends.portable.sliding import conv_output_size
+from tests.backends.portable_kernels import portable
 
 #: Of the largest number of a result.
 TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
@@ -90,9 +90,9 @@ def test_three_maps(compiled: Any, calls: list[str], case: Case, dtype: str) -> 
     settings = case.stride, case.padding, case.dilation, case.groups
     sizes = case.x[2:], case.weight[2:]
     expected = (
-        convolution.conv(np, x, weight, *settings),
-        convolution.conv_input(np, grad, weight, sizes[0], *settings),
-        convolution.conv_weight(np, x, grad, sizes[1], *settings),
+        portable(np).conv(x, weight, *settings),
+        portable(np).conv_input(grad, weight, sizes[0], *settings),
+        portable(np).conv_weight(x, grad, sizes[1], *settings),
     )
     for a, b, c in ((x, weight, grad), [np.asfortranarray(each) for each in (x, weight, grad)]):
         agree(compiled.conv(a, b, *settings), expected[0])
@@ -115,10 +115,10 @@ def test_random_settings(compiled: Any, calls: list[str]) -> None:
         case = Case(*shapes, stride, padding, dilation, groups)
         x, weight, grad = draw(case.x, "float32", seed), draw(case.weight, "float32"), draw(case.output, "float32")
         settings = stride, padding, dilation, groups
-        agree(compiled.conv(x, weight, *settings), convolution.conv(np, x, weight, *settings))
-        gradient = convolution.conv_input(np, grad, weight, size, *settings)
+        agree(compiled.conv(x, weight, *settings), portable(np).conv(x, weight, *settings))
+        gradient = portable(np).conv_input(grad, weight, size, *settings)
         agree(compiled.conv_input(grad, weight, size, *settings), gradient)
-        gradient = convolution.conv_weight(np, x, grad, kernel, *settings)
+        gradient = portable(np).conv_weight(x, grad, kernel, *settings)
         agree(compiled.conv_weight(x, grad, kernel, *settings), gradient)
     assert set(calls) == {"_correlations", "_weight_gradients"}
 
@@ -143,10 +143,10 @@ def test_infinity_stays_where_it_belongs(compiled: Any, calls: list[str], value:
     x, weight, grad = draw(case.x, "float32"), draw(case.weight, "float32", 1), draw(case.output, "float32", 2)
     settings = case.stride, case.padding, case.dilation, case.groups
     x[1, 2, 4, 39] = x[0, 0, 0, 0] = value
-    agree(compiled.conv(x, weight, *settings), convolution.conv(np, x, weight, *settings))
+    agree(compiled.conv(x, weight, *settings), portable(np).conv(x, weight, *settings))
     x[...], grad[0, 3, 4, 39] = draw(case.x, "float32"), value
     found = compiled.conv_weight(x, grad, (3, 3), *settings)
-    agree(found, convolution.conv_weight(np, x, grad, (3, 3), *settings))
+    agree(found, portable(np).conv_weight(x, grad, (3, 3), *settings))
     assert np.isfinite(np.delete(found, 3, 0)).all()
     assert len(calls) == 2
 
@@ -160,12 +160,12 @@ def test_what_is_left_to_numpy(compiled: Any, calls: list[str]) -> None:
         (np.ones((2, 3, 5, 5)), np.ones((16, 3, 1, 1))),
         (np.ones((2, 3, 5, 5)), np.ones((4, 3, 5, 5))),  # one position
     ]:
-        agree_all = convolution.conv(np, x, weight, *settings)
+        agree_all = portable(np).conv(x, weight, *settings)
         np.testing.assert_array_equal(compiled.conv(x, weight, *settings), agree_all)
     x = np.ones((2, 3, 5, 5), np.float32)
     for outputs, kernel in ((2, (2, 2)), (16, (1, 1))):
         grad = np.ones((2, outputs, *(6 - k for k in kernel)), np.float32)
-        gradient = convolution.conv_weight(np, x, grad, kernel, *settings)
+        gradient = portable(np).conv_weight(x, grad, kernel, *settings)
         np.testing.assert_array_equal(compiled.conv_weight(x, grad, kernel, *settings), gradient)
     assert not calls
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from gradcore.backends.portable import convolution, pooling, resampling
+from tests.backends.portable_kernels import portable
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -59,10 +59,10 @@ def test_convolution(draw):
     settings = stride, padding, dilation, groups
     out = _of(dims, "conv")(x, w, None, *settings)
     a, b = x.detach().numpy(), w.detach().numpy()
-    _same(convolution.conv(np, a, b, *settings), out)
+    _same(portable(np).conv(a, b, *settings), out)
     grad = _backward(out)
-    _same(convolution.conv_input(np, grad, b.conj(), sizes, *settings), x.grad)
-    _same(convolution.conv_weight(np, a.conj(), grad, kernel, *settings), w.grad)
+    _same(portable(np).conv_input(grad, b.conj(), sizes, *settings), x.grad)
+    _same(portable(np).conv_weight(a.conj(), grad, kernel, *settings), w.grad)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_large_convolutions(x, w, stride, groups):
     a, b, settings = x.detach().numpy(), w.detach().numpy(), ((stride,) * 2, (padding,) * 2, (1, 1), groups)
     grad = _backward(out)
     for ours, theirs in [
-        (convolution.conv(np, a, b, *settings), out.detach()),
-        (convolution.conv_input(np, grad, b, x.shape[2:], *settings), x.grad),
-        (convolution.conv_weight(np, a, grad, w.shape[2:], *settings), w.grad),
+        (portable(np).conv(a, b, *settings), out.detach()),
+        (portable(np).conv_input(grad, b, x.shape[2:], *settings), x.grad),
+        (portable(np).conv_weight(a, grad, w.shape[2:], *settings), w.grad),
     ]:
         np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5 * float(theirs.abs().max()))
 
@@ -109,11 +109,11 @@ def test_max_pool(draw):
     settings = kernel, stride, padding, dilation, draw.random() < 0.5
     x = _input(draw, sizes)
     values, indices = _of(dims, "max_pool")(x, *settings, return_indices=True)
-    ours, where = pooling.max_pool(np, x.detach().numpy(), *settings)
+    ours, where = portable(np).max_pool(x.detach().numpy(), *settings)
     np.testing.assert_array_equal(ours, values.detach().numpy())
     np.testing.assert_array_equal(where, indices.numpy())
-    _same(pooling.max_pool_backward(np, _backward(values), where, sizes), x.grad)
-    np.testing.assert_array_equal(pooling.max_pool_gather(np, x.detach().numpy(), where), ours)
+    _same(portable(np).max_pool_spread(_backward(values), where, sizes), x.grad)
+    np.testing.assert_array_equal(portable(np).max_pool_gather(x.detach().numpy(), where, len(sizes)), ours)
 
 
 def test_avg_pool(draw):
@@ -125,8 +125,8 @@ def test_avg_pool(draw):
     divisor = draw.choice([None, 3]) if dims > 1 else None
     x = torch.randn(2, 3, *sizes, dtype=draw.choice([torch.float32, torch.float64]), requires_grad=True)
     out = _of(dims, "avg_pool")(x, *settings, *([divisor] if dims > 1 else []))
-    _same(pooling.avg_pool(np, x.detach().numpy(), *settings, divisor), out)
-    _same(pooling.avg_pool_backward(np, _backward(out), sizes, *settings, divisor), x.grad)
+    _same(portable(np).avg_pool(x.detach().numpy(), *settings, divisor), out)
+    _same(portable(np).avg_pool_spread(_backward(out), sizes, *settings, divisor), x.grad)
 
 
 def test_adaptive_pooling(draw):
@@ -135,14 +135,14 @@ def test_adaptive_pooling(draw):
     size = tuple(draw.choice([n // 2, n, draw.randint(1, 14)]) for n in sizes)
     x = _input(draw, sizes)
     values, indices = _of(dims, "adaptive_max_pool")(x, size, return_indices=True)
-    ours, where = pooling.adaptive_max_pool(np, x.detach().numpy(), size)
+    ours, where = portable(np).adaptive_max_pool(x.detach().numpy(), size)
     np.testing.assert_array_equal(ours, values.detach().numpy())
     np.testing.assert_array_equal(where, indices.numpy())
-    _same(pooling.max_pool_backward(np, _backward(values), where, sizes), x.grad)
+    _same(portable(np).max_pool_spread(_backward(values), where, sizes), x.grad)
     x.grad = None
     out = _of(dims, "adaptive_avg_pool")(x, size)
-    _same(pooling.adaptive_avg_pool(np, x.detach().numpy(), size), out)
-    _same(pooling.adaptive_avg_pool_backward(np, _backward(out), sizes), x.grad)
+    _same(portable(np).adaptive_avg_pool(x.detach().numpy(), size), out)
+    _same(portable(np).adaptive_avg_pool_spread(_backward(out), sizes), x.grad)
 
 
 @pytest.mark.parametrize("antialias", [False, True])
@@ -159,7 +159,7 @@ def test_interpolate(draw, antialias):
     else:
         factors = [draw.choice([2, 3, 0.5, 1.7, 1 / 3, 2.5, draw.uniform(0.3, 4)]) for _ in sizes]
         factors = [f if int(n * f) else 1.5 for f, n in zip(factors, sizes, strict=True)]
-        size = tuple(map(resampling.interpolated_size, sizes, factors))
+        size = tuple(int(n * factor) for n, factor in zip(sizes, factors, strict=True))
         recompute = draw.random() < 0.4
         scales = (None,) * dims if recompute else factors
         named = {"scale_factor": factors, "recompute_scale_factor": recompute}
@@ -169,11 +169,11 @@ def test_interpolate(draw, antialias):
     x = torch.randn(2, 3, *sizes, dtype=draw.choice([torch.float32, torch.float64]), requires_grad=True)
     out = F.interpolate(x, mode=mode, align_corners=align_corners, antialias=antialias, **named)
     settings = scales, mode, bool(align_corners), antialias
-    _same(resampling.interpolate(np, x.detach().numpy(), size, *settings), out)
+    _same(portable(np).resample(x.detach().numpy(), size, *settings), out)
     grad = _backward(out)
     if mode == "nearest" and any(n == m for n, m in zip(sizes, size, strict=True)):
         return  # PyTorch's backward ignores the scale factor there, its forward does not
-    _same(resampling.interpolate_backward(np, grad, sizes, *settings), x.grad)
+    _same(portable(np).resample_backward(grad, sizes, *settings), x.grad)
 
 
 def test_nearest_indices():
@@ -182,11 +182,11 @@ def test_nearest_indices():
     for _ in range(400):
         size = draw.randint(1, 400)
         factor = draw.choice([draw.uniform(0.05, 6), draw.randint(1, 40) / draw.randint(1, 40)])
-        out = resampling.interpolated_size(size, factor)
+        out = int(size * factor)
         if not out:
             continue
         x = torch.arange(size, dtype=draw.choice([torch.float32, torch.float64])).reshape(1, 1, size)
         for mode in ("nearest", "nearest-exact"):
             for scale, named in [(None, {"size": out}), (factor, {"scale_factor": factor})]:
-                ours = resampling.interpolate(np, x.numpy(), (out,), (scale,), mode)
+                ours = portable(np).resample(x.numpy(), (out,), (scale,), mode)
                 np.testing.assert_array_equal(ours, F.interpolate(x, mode=mode, **named).numpy())

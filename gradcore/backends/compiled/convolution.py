@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import Array, kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.backends.portable.convolution import Kernels
+from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.portable.sliding import phases
 
 __all__ = ["CompiledConvolution"]
@@ -26,14 +27,19 @@ _LANES = {"f": 16, "d": 8}
 _USED = 0.4
 
 
+def _tuples(settings: ConvSettings) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+    return tuple(settings.stride), tuple(settings.padding), tuple(settings.dilation), settings.groups
+
+
+def _has_outputs(backend: Any, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> bool:
+    """Whether enough lanes have an output; kernels of one tap are left to BLAS."""
+    return prod(kernel) > 1 and grad.shape[1] // settings.groups >= _USED * _LANES.get(x.dtype.char, np.inf)
+
+
 class CompiledConvolution(NumpyBackend):
     """Correlation of images with weights, and the gradient of the weights."""
 
     library: ctypes.CDLL
-
-    @cached_property
-    def conv_kernels(self) -> Kernels:  # type: ignore[override]
-        return Kernels(self._correlate, self._weight_gradient)
 
     @cached_property
     def _correlations(self) -> dict[str, Callable[..., None]]:
@@ -43,58 +49,34 @@ class CompiledConvolution(NumpyBackend):
     def _weight_gradients(self) -> dict[str, Callable[..., None]]:
         return self._by_dtype("gradcore_sum_windows", 4)
 
-    def _by_dtype(self, name: str, places: int) -> dict[str, Callable[..., None]]:
-        """Functions of the library that take a number of threads and some places in memory."""
-        make = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * places)
+    def _by_dtype(self, name: str, addresses: int) -> dict[str, Callable[..., None]]:
+        """Functions of the library that take a number of threads and some addresses."""
+        make = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * addresses)
         return {char: make((f"{name}_{char}", self.library)) for char in _LANES}
 
-    def _correlate(
-        self,
-        xp: Any,
-        x: Any,
-        weight: Any,
-        stride: Ints,
-        padding: Ints,
-        dilation: Ints,
-        groups: int,
-        out: Any,
-    ) -> None:
-        """As `portable.convolution.correlate`."""
-        settings = tuple(stride), tuple(padding), tuple(dilation), groups
+    def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
         geometry = None
         if x.dtype.char in _LANES and prod(weight.shape[2:]) > 1 and out.size and x.size and weight.size:
-            geometry = _geometry(x.shape, weight.shape, out.shape[2:], *settings)
+            geometry = _geometry(x.shape, weight.shape, out.shape[2:], *_tuples(settings))
         if geometry is None or geometry.used[x.dtype.char] < _USED:
-            NumpyBackend.conv_kernels.correlate(xp, x, weight, stride, padding, dilation, groups, out)
+            super().correlate(x, weight, settings, out)
             return
         x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
         steps = [step // out.itemsize for step in out.strides]
         steps[2:2] = [0] * (5 - len(steps))
-        where = (ctypes.c_int64 * 5)(*steps)
-        places = (a.ctypes.data for a in (x, weight, out))
-        self._correlations[x.dtype.char](threads.available(), geometry.numbers, where, *places)
+        addresses = (a.ctypes.data for a in (x, weight, out))
+        strides = (ctypes.c_int64 * 5)(*steps)
+        self._correlations[x.dtype.char](threads.available(), geometry.numbers, strides, *addresses)
 
-    def _weight_gradient(
-        self,
-        xp: Any,
-        x: Any,
-        grad: Any,
-        kernel: Ints,
-        stride: Ints,
-        padding: Ints,
-        dilation: Ints,
-        groups: int,
-    ) -> Any:
-        """As `portable.convolution.weight_gradient`."""
-        outputs, settings = grad.shape[1] // groups, (tuple(stride), tuple(padding), tuple(dilation), groups)
-        if prod(kernel) == 1 or outputs < _USED * _LANES.get(x.dtype.char, np.inf):
-            return NumpyBackend.conv_kernels.weight_gradient(xp, x, grad, kernel, *settings)
+    @kernel_for(_has_outputs)
+    def weight_gradient(self, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> Array:
+        groups = settings.groups
         shape = grad.shape[1], x.shape[1] // groups, *kernel
-        geometry = _geometry(x.shape, shape, grad.shape[2:], *settings)
+        geometry = _geometry(x.shape, shape, grad.shape[2:], *_tuples(settings))
         x, grad = np.ascontiguousarray(x), np.ascontiguousarray(grad)
-        out = np.empty((groups, outputs, prod(shape[1:])), x.dtype)
-        places = (a.ctypes.data for a in (x, grad, out))
-        self._weight_gradients[x.dtype.char](threads.available(), geometry.numbers, *places)
+        out = np.empty((groups, grad.shape[1] // groups, prod(shape[1:])), x.dtype)
+        addresses = (a.ctypes.data for a in (x, grad, out))
+        self._weight_gradients[x.dtype.char](threads.available(), geometry.numbers, *addresses)
         return out
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore import determinism
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
-from gradcore.backends.portable.folding import blocks
+from gradcore.backends.kernel_methods import Array, kernel_for
+from gradcore.backends.portable import convolution
+from gradcore.backends.portable.convolution import Convolution, ConvSettings
+from gradcore.backends.portable.folding import Blocks, Folding
+from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.backends.portable.windows import Windows
 
 __all__ = ["CudaWindows"]
 
@@ -22,6 +25,14 @@ Ints = Sequence[int]
 #: Numbers of `grid_sample`'s settings in its kernels.
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
+
+
+class GridSettings(NamedTuple):
+    """Settings of `grid_sampler`."""
+
+    mode: str
+    padding_mode: str
+    align_corners: bool
 
 
 class _Multiplying:
@@ -37,44 +48,50 @@ class _Multiplying:
         return self._multiplied(a, b, out)
 
 
-class CudaWindows(CudaKernels, Windows):
-    """Kernels of windows over up to three spatial dims; arrays that they do not take go the way of every backend."""
+def _takes(backend: CudaWindows, x: Array, *settings: Any) -> bool:
+    return backend.takes("windows", x)
+
+
+class CudaWindows(CudaKernels, Convolution, Pooling, Folding):
+    """Kernels of windows over up to three spatial dims; unsupported arrays fall back to the portable ones."""
 
     bodies: dict[str, Callable[..., Any]]
     sum_into_rows: Any
     _multiplied: Any
 
+    # -- convolution ---------------------------------------------------------------------------------------------
+
     @cached_property
-    def conv_library(self) -> Any:
+    def _conv_library(self) -> Any:
         """CuPy with the products of this package: these can be recorded, and rounded to TensorFloat32."""
         return _Multiplying(self.xp, self._multiplied)
 
+    def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
+        convolution.correlate(self._conv_library, x, weight, settings, out)
+
+    def weight_gradient(self, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> Array:
+        return convolution.weight_gradient(self._conv_library, x, grad, kernel, settings)
+
     # -- pooling -------------------------------------------------------------------------------------------------
 
-    def max_pool(
-        self, x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
-    ) -> tuple[Any, Any]:
-        if not self.takes("windows", x):
-            return super().max_pool(x, kernel, stride, padding, dilation, ceil_mode)
-        size = x.shape[x.ndim - len(kernel) :]
-        outputs = _outputs(size, kernel, stride, padding, dilation, ceil_mode)
-        shape = (*x.shape[: x.ndim - len(kernel)], *outputs)
-        out, indices = self.xp.empty(shape, x.dtype), self.xp.empty(shape, "int64")
-        dims = _dims(size, outputs, kernel, stride, padding, dilation)
-        self._run("max_pool", x, (out, indices), out.size, (), dims)
+    @kernel_for(_takes, MaxPool)
+    def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
+        lead, size = _split(x, len(window.kernel))
+        outputs = [pool_output_size(*each, window.ceil_mode) for each in zip(size, *window[:4], strict=True)]
+        out, indices = self.xp.empty((*lead, *outputs), x.dtype), self.xp.empty((*lead, *outputs), "int64")
+        self._run("max_pool", x, (out, indices), out.size, (), _dims(size, outputs, *window[:4]))
         return out, indices
 
-    def adaptive_max_pool(self, x: Any, size: Ints) -> tuple[Any, Any]:
-        if not self.takes("windows", x):
-            return super().adaptive_max_pool(x, size)
-        shape = (*x.shape[: x.ndim - len(size)], *size)
+    @kernel_for(_takes)
+    def adaptive_max_pool(self, x: Array, size: Ints) -> tuple[Array, Array]:
+        shape = (*_split(x, len(size))[0], *size)
         out, indices = self.xp.empty(shape, x.dtype), self.xp.empty(shape, "int64")
         self._run("adaptive_max_pool", x, (out, indices), out.size, (), _parts(x.shape, size))
         return out, indices
 
-    def max_pool_spread(self, x: Any, indices: Any, size: Ints, windows: Ints = ()) -> Any:
+    def max_pool_spread(self, x: Array, indices: Array, size: Ints, windows: Ints = ()) -> Array:
         n = len(size)
-        lead, outputs = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
+        lead, outputs = _split(x, n)
         if not x.size:
             return super().max_pool_spread(x, indices, size, windows)
         if not windows or not self.takes("windows", x):
@@ -91,127 +108,86 @@ class CudaWindows(CudaKernels, Windows):
             self._run("max_pool_backward", x, grads, out.size, (), _dims(size, outputs, *settings))
         return out
 
-    def adaptive_avg_pool(self, x: Any, size: Ints) -> Any:
-        if not self.takes("windows", x):
-            return super().adaptive_avg_pool(x, size)
-        out = self.xp.empty((*x.shape[: x.ndim - len(size)], *size), x.dtype)
+    @kernel_for(_takes)
+    def adaptive_avg_pool(self, x: Array, size: Ints) -> Array:
+        out = self.xp.empty((*_split(x, len(size))[0], *size), x.dtype)
         self._run("adaptive_avg_pool", x, (out,), out.size, (), _parts(x.shape, size))
         return out
 
-    def adaptive_avg_pool_spread(self, x: Any, size: Ints) -> Any:
-        if not self.takes("windows", x):
-            return super().adaptive_avg_pool_spread(x, size)
-        n = len(size)
-        out = self.xp.empty((*x.shape[: x.ndim - n], *size), x.dtype)
-        self._run("adaptive_avg_pool_backward", x, (out,), out.size, (), _parts(size, x.shape[x.ndim - n :]))
+    @kernel_for(_takes)
+    def adaptive_avg_pool_spread(self, grad: Array, size: Ints) -> Array:
+        lead, outputs = _split(grad, len(size))
+        out = self.xp.empty((*lead, *size), grad.dtype)
+        self._run("adaptive_avg_pool_backward", grad, (out,), out.size, (), _parts(size, outputs))
         return out
 
-    def avg_pool(
-        self,
-        x: Any,
-        kernel: Ints,
-        stride: Ints,
-        padding: Ints,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor: int | None,
-    ) -> Any:
-        if not self.takes("windows", x):
-            return super().avg_pool(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
-        size, ones = x.shape[x.ndim - len(kernel) :], (1,) * len(kernel)
-        outputs = _outputs(size, kernel, stride, padding, ones, ceil_mode)
-        out = self.xp.empty((*x.shape[: x.ndim - len(kernel)], *outputs), x.dtype)
-        dims = _dims(size, outputs, kernel, stride, padding, ones)
-        self._run("avg_pool", x, (out,), out.size, _mean(count_include_pad, divisor), dims)
+    @kernel_for(_takes, AvgPool)
+    def avg_pool(self, x: Array, window: AvgPool) -> Array:
+        lead, size = _split(x, len(window.kernel))
+        dims = *window[:3], (1,) * len(size)
+        outputs = [pool_output_size(*each, window.ceil_mode) for each in zip(size, *dims, strict=True)]
+        out = self.xp.empty((*lead, *outputs), x.dtype)
+        self._run("avg_pool", x, (out,), out.size, _mean(window), _dims(size, outputs, *dims))
         return out
 
-    def avg_pool_spread(
-        self,
-        x: Any,
-        size: Ints,
-        kernel: Ints,
-        stride: Ints,
-        padding: Ints,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor: int | None,
-    ) -> Any:
-        if not self.takes("windows", x):
-            return super().avg_pool_spread(x, size, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
-        n = len(kernel)
-        out = self.xp.empty((*x.shape[: x.ndim - n], *size), x.dtype)
-        dims = _dims(size, x.shape[x.ndim - n :], kernel, stride, padding, (1,) * n)
-        self._run("avg_pool_backward", x, (out,), out.size, _mean(count_include_pad, divisor), dims)
+    @kernel_for(_takes, AvgPool)
+    def avg_pool_spread(self, grad: Array, size: Ints, window: AvgPool) -> Array:
+        lead, outputs = _split(grad, len(size))
+        out = self.xp.empty((*lead, *size), grad.dtype)
+        dims = _dims(size, outputs, *window[:3], (1,) * len(size))
+        self._run("avg_pool_backward", grad, (out,), out.size, _mean(window), dims)
         return out
 
     # -- columns -------------------------------------------------------------------------------------------------
 
-    def im2col(self, x: Any, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
-        if not self.takes("windows", x):
-            return super().im2col(x, kernel, dilation, padding, stride)
-        (*lead, channels), size = x.shape[: x.ndim - len(kernel)], x.shape[x.ndim - len(kernel) :]
-        counts = blocks(size, kernel, dilation, padding, stride)
-        out = self.xp.empty((*lead, channels * prod(kernel), prod(counts)), x.dtype)
-        dims = _dims(size, counts, kernel, stride, padding, dilation)
-        self._run("im2col", x, (out,), out.size, (), dims)
+    @kernel_for(_takes, Blocks)
+    def im2col(self, x: Array, blocks: Blocks) -> Array:
+        (*lead, channels), size = _split(x, len(blocks.kernel))
+        counts = blocks.counts(size)
+        out = self.xp.empty((*lead, channels * prod(blocks.kernel), prod(counts)), x.dtype)
+        self._run("im2col", x, (out,), out.size, (), _of_blocks(size, counts, blocks))
         return out
 
-    def col2im(self, x: Any, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
-        if not self.takes("windows", x):
-            return super().col2im(x, size, kernel, dilation, padding, stride)
-        counts = blocks(size, kernel, dilation, padding, stride)
-        out = self.xp.empty((*x.shape[:-2], x.shape[-2] // prod(kernel), *size), x.dtype)
-        self._run("col2im", x, (out,), out.size, (), _dims(size, counts, kernel, stride, padding, dilation))
+    @kernel_for(_takes, Blocks)
+    def col2im(self, x: Array, size: Ints, blocks: Blocks) -> Array:
+        out = self.xp.empty((*x.shape[:-2], x.shape[-2] // prod(blocks.kernel), *size), x.dtype)
+        self._run("col2im", x, (out,), out.size, (), _of_blocks(size, blocks.counts(size), blocks))
         return out
 
     # -- grids ---------------------------------------------------------------------------------------------------
 
-    def grid_sampler(self, x: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool) -> Any:
+    def grid_sampler(self, x: Array, grid: Array, *settings: Any) -> Array:
         out = self.xp.empty((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
         if not self.takes("grids", x, grid) or not out.size:
-            return self.bodies["grid_sampler"](self, x, grid, mode, padding_mode, align_corners)
-        self._sample("grid_sampler", (x, grid), (out,), out.size, mode, padding_mode, align_corners)
+            return self.bodies["grid_sampler"](self, x, grid, *settings)
+        self._sample("grid_sampler", (x, grid), (out,), out.size, GridSettings(*settings))
         return out
 
-    def grid_sampler_backward(
-        self,
-        grad: Any,
-        x: Any,
-        grid: Any,
-        mode: str,
-        padding_mode: str,
-        align_corners: bool,
-        needs: Sequence[bool],
-    ) -> tuple[Any, Any]:
-        settings = mode, padding_mode, align_corners
+    def grid_sampler_backward(self, grad: Array, x: Array, grid: Array, *settings: Any) -> tuple[Array, Array]:
+        *sampling, needs = settings
         ordered = needs[0] and determinism.are_deterministic_algorithms_enabled()
         if ordered or not self.takes("grids", grad, x, grid):
-            return self.bodies["grid_sampler_backward"](self, grad, x, grid, *settings, needs)  # type: ignore[no-any-return]
+            return self.bodies["grid_sampler_backward"](self, grad, x, grid, *settings)  # type: ignore[no-any-return]
         xp = self.xp
         summed = x.dtype if x.dtype.itemsize > 2 else np.float32
         to_x = xp.zeros(x.shape, summed) if needs[0] else None
         to_grid = xp.empty(grid.shape, grid.dtype) if needs[1] else None
         results = (NULL if to_x is None else to_x, NULL if to_grid is None else to_grid)
-        self._sample("grid_sampler_backward", (grad, x, grid), results, grid.size // grid.shape[-1], *settings)
+        points = grid.size // grid.shape[-1]
+        self._sample("grid_sampler_backward", (grad, x, grid), results, points, GridSettings(*sampling))
         return None if to_x is None else to_x.astype(x.dtype, copy=False), to_grid
 
     def _sample(
-        self,
-        name: str,
-        arrays: tuple[Any, ...],
-        results: tuple[Any, ...],
-        total: int,
-        mode: str,
-        padding_mode: str,
-        align_corners: bool,
+        self, name: str, arrays: tuple[Array, ...], results: tuple[Array, ...], total: int, settings: GridSettings
     ) -> None:
         """Launch a kernel of images at points, the last two of the arrays."""
         x, grid = arrays[-2:]
         sizes = (total, x.shape[1], prod(grid.shape[1:-1]), *x.shape[2:], *(1,) * (5 - x.ndim))
-        settings = np.int32(_MODES[mode]), np.int32(_PADDINGS[padding_mode]), np.bool_(align_corners)
         kernel = self.cuda_kernel("grids", name, type=C_NAMES[x.dtype.name], dims=str(x.ndim - 2))
         read = [dense(self.xp, a) for a in arrays]
-        kernel(*elements(total), (*read, *results, *map(np.int64, sizes), *settings))
+        mode, padding, corners = settings
+        numbers = np.int32(_MODES[mode]), np.int32(_PADDINGS[padding]), np.bool_(corners)
+        kernel(*elements(total), (*read, *results, *map(np.int64, sizes), *numbers))
 
     def _run(
         self, name: str, x: Any, results: tuple[Any, ...], total: int, settings: tuple[Any, ...], dims: list[Any]
@@ -222,10 +198,9 @@ class CudaWindows(CudaKernels, Windows):
             kernel(*elements(total), (dense(self.xp, x), *results, np.int64(total), *settings, *dims))
 
 
-def _outputs(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> list[int]:
-    """How many windows there are along each dim."""
-    settings = zip(size, kernel, stride, padding, dilation, strict=True)
-    return [pool_output_size(*each, ceil_mode) for each in settings]
+def _split(x: Array, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape of `x`: its leading dims, and the last `n`."""
+    return x.shape[: x.ndim - n], x.shape[x.ndim - n :]
 
 
 def _parts(shape: Ints, outputs: Ints) -> list[Any]:
@@ -236,9 +211,13 @@ def _parts(shape: Ints, outputs: Ints) -> list[Any]:
     return [np.int64(each) for pair in (*missing, *zip(sizes, outputs, strict=True)) for each in pair]
 
 
-def _mean(count_include_pad: bool, divisor: int | None) -> tuple[Any, Any]:
-    """What sums are divided by: a number, or (0) the count of the elements."""
-    return np.bool_(count_include_pad), np.int64(divisor or 0)
+def _mean(window: AvgPool) -> tuple[Any, Any]:
+    """The divisor of sums: a number, or (0) the count of the elements."""
+    return np.bool_(window.count_include_pad), np.int64(window.divisor or 0)
+
+
+def _of_blocks(size: Ints, counts: Ints, blocks: Blocks) -> list[Any]:
+    return _dims(size, counts, blocks.kernel, blocks.stride, blocks.padding, blocks.dilation)
 
 
 def _dims(*settings: Ints) -> list[Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.backends.kernel_methods import packed
 from gradcore.backends.meta.array import MetaArray
-from gradcore.backends.portable.convolution import conv_output_size
-from gradcore.backends.portable.pooling import pool_output_size
+from gradcore.backends.portable.convolution import ConvSettings, conv_output_size
+from gradcore.backends.portable.pooling import AvgPool, MaxPool, pool_output_size
 
 __all__ = ["MetaKernels"]
 
@@ -27,28 +28,24 @@ class MetaKernels:
 
     # -- convolution -----------------------------------------------------------------------------------------
 
-    def conv(
-        self, x: MetaArray, weight: MetaArray, stride: Ints, padding: Ints, dilation: Ints, groups: int
-    ) -> MetaArray:
-        size = map(conv_output_size, x.shape[2:], weight.shape[2:], stride, padding, dilation)
+    @packed(ConvSettings)
+    def conv(self, x: MetaArray, weight: MetaArray, settings: ConvSettings) -> MetaArray:
+        size = map(conv_output_size, x.shape[2:], weight.shape[2:], *settings[:3])
         return MetaArray((x.shape[0], weight.shape[0], *size), x.dtype)
 
-    def conv_input(
-        self, x: MetaArray, weight: MetaArray, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
-    ) -> MetaArray:
-        return MetaArray((x.shape[0], weight.shape[1] * groups, *size), x.dtype)
+    @packed(ConvSettings)
+    def conv_input(self, grad: MetaArray, weight: MetaArray, size: Ints, settings: ConvSettings) -> MetaArray:
+        return MetaArray((grad.shape[0], weight.shape[1] * settings.groups, *size), grad.dtype)
 
-    def conv_weight(
-        self, x: MetaArray, other: MetaArray, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
-    ) -> MetaArray:
-        return MetaArray((other.shape[1], x.shape[1] // groups, *size), x.dtype)
+    @packed(ConvSettings)
+    def conv_weight(self, x: MetaArray, grad: MetaArray, size: Ints, settings: ConvSettings) -> MetaArray:
+        return MetaArray((grad.shape[1], x.shape[1] // settings.groups, *size), x.dtype)
 
     # -- pooling ---------------------------------------------------------------------------------------------
 
-    def max_pool(
-        self, x: MetaArray, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
-    ) -> tuple[MetaArray, MetaArray]:
-        return self.adaptive_max_pool(x, _pooled(x, kernel, stride, padding, dilation, ceil_mode))
+    @packed(MaxPool)
+    def max_pool(self, x: MetaArray, window: MaxPool) -> tuple[MetaArray, MetaArray]:
+        return self.adaptive_max_pool(x, _pooled(x, *window))
 
     def adaptive_max_pool(self, x: MetaArray, size: Ints) -> tuple[MetaArray, MetaArray]:
         return _spatial(x, size), _spatial(x, size, "int64")
@@ -61,10 +58,9 @@ class MetaKernels:
     def max_pool_gather(self, x: MetaArray, indices: MetaArray, n: int) -> MetaArray:
         return MetaArray(indices.shape, x.dtype)
 
-    def avg_pool(
-        self, x: MetaArray, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, *rest: Any
-    ) -> MetaArray:
-        return _spatial(x, _pooled(x, kernel, stride, padding, [1] * len(kernel), ceil_mode))
+    @packed(AvgPool)
+    def avg_pool(self, x: MetaArray, window: AvgPool) -> MetaArray:
+        return _spatial(x, _pooled(x, *window[:3], [1] * len(window.kernel), window.ceil_mode))
 
     def avg_pool_spread(self, x: MetaArray, size: Ints, *settings: Any) -> MetaArray:
         return _spatial(x, size)

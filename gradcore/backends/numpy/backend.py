@@ -11,18 +11,19 @@ from gradcore import config
 from gradcore.backends.base import Backend
 from gradcore.backends.numpy import malloc, threads, tiled
 from gradcore.backends.numpy.attention import NumpyAttention
+from gradcore.backends.numpy.convolution import NumpyConvolution
 from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.numpy.flash_attention import NumpyFlashAttention
 from gradcore.backends.numpy.fourier import NumpyFourier
 from gradcore.backends.numpy.lapack import Lapack
 from gradcore.backends.numpy.matmul import NumpyProducts
 from gradcore.backends.numpy.normalization import NumpyNormalization
+from gradcore.backends.numpy.pooling import NumpyPooling
 from gradcore.backends.numpy.reductions import NumpyReductions
 from gradcore.backends.numpy.softmax import NumpySoftmax
 from gradcore.backends.numpy.sorting import NumpySorting
 from gradcore.backends.numpy.targets import NumpyTargets
 from gradcore.backends.numpy.threaded_ufuncs import SLOW, in_threads
-from gradcore.backends.numpy.windows import NumpyWindows
 from gradcore.backends.portable.elementwise import Elementwise
 from gradcore.backends.random import philox
 
@@ -42,7 +43,8 @@ class NumpyBackend(
     NumpyNormalization,
     NumpyAttention,
     NumpyFlashAttention,
-    NumpyWindows,
+    NumpyConvolution,
+    NumpyPooling,
     NumpyFourier,
     NumpyProducts,
     Lapack,

@@ -1,7 +1,7 @@
-"""Convolution in threads: which kernels compute it, and how they are shared.
+"""Convolution on the CPU, shared among threads.
 
-Images of floats with more than a few channels are left to the products of `numpy.unpacked`, others to the columns of
-`portable.convolution`.
+Images of floats with more than a few channels are left to the small products of `small_gemm_convolution`, others to the
+columns of `portable.convolution`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from gradcore.backends.kernel_methods import Array
 from gradcore.backends.numpy import small_gemm_convolution
 from gradcore.backends.numpy.products_in_threads import blas_alone, share_products, spread_products
 from gradcore.backends.portable import convolution
+from gradcore.backends.portable.convolution import Convolution, ConvSettings
 
-__all__ = ["correlate", "weight_gradient"]
+__all__ = ["NumpyConvolution"]
 
 Ints = Sequence[int]
 
@@ -25,58 +29,57 @@ _MANY, _THREADED = 1 << 24, 1 << 18
 _OUTPUTS, _MORE_OUTPUTS, _VALUES = 8, 16, 8
 
 
-def correlate(xp: Any, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, out: Any) -> None:
-    """As the function of `portable.convolution`."""
-    products = out.size * prod(weight.shape[1:])
-    if out.size and small_gemm_convolution.fits(x, weight, dilation, groups) and weight.shape[0] >= _OUTPUTS * groups:
-        small_gemm_convolution.correlate(x, weight, stride, padding, dilation, groups, out, _sharing(products))
-        return
+class NumpyConvolution(Convolution):
+    """Convolution of NumPy arrays."""
 
-    def images(start: int, stop: int) -> None:
-        convolution.correlate(xp, x[start:stop], weight, stride, padding, dilation, groups, out[start:stop])
+    def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
+        stride, padding, _, groups = settings
+        products = out.size * prod(weight.shape[1:])
+        if out.size and weight.shape[0] >= _OUTPUTS * groups and small_gemm_convolution.fits(x, weight, settings):
+            small_gemm_convolution.correlate(x, weight, settings, out, _sharing(products))
+            return
+        if products < _THREADED:
+            convolution.correlate(np, x, weight, settings, out)
+            return
 
-    def rows(start: int, stop: int) -> None:
-        seen, pads = _from_row(x, start, stride, padding)
-        convolution.correlate(xp, seen, weight, stride, pads, dilation, groups, out[:, :, start:stop])
+        def images(start: int, stop: int) -> None:
+            convolution.correlate(np, x[start:stop], weight, settings, out[start:stop])
 
-    _spread(images, rows, x, out.shape[2], products)
+        def rows(start: int, stop: int) -> None:
+            seen, pads = _from_row(x, start, stride, padding)
+            convolution.correlate(np, seen, weight, settings._replace(padding=pads), out[:, :, start:stop])
 
+        _spread(images, rows, x, out.shape[2], products)
 
-def weight_gradient(
-    xp: Any, x: Any, grad: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
-) -> Any:
-    """As the function of `portable.convolution`; there is something to sum."""
-    products = grad.size * (x.shape[1] // groups) * prod(kernel)
-    values = x.shape[1] // groups * prod(kernel[1:])
-    if (
-        grad.shape[1] >= _MORE_OUTPUTS * groups
-        and values >= _VALUES
-        and small_gemm_convolution.fits_gradient(x, kernel, stride)
-    ):
-        sharing = _sharing(products)
-        return small_gemm_convolution.weight_gradient(x, grad, kernel, stride, padding, dilation, groups, sharing)
-    found: dict[int, Any] = {}
-    settings = dilation, groups
+    def weight_gradient(self, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> Array:
+        stride, padding, _, groups = settings
+        products = grad.size * (x.shape[1] // groups) * prod(kernel)
+        values = x.shape[1] // groups * prod(kernel[1:])
+        many = grad.shape[1] >= _MORE_OUTPUTS * groups and values >= _VALUES
+        if many and small_gemm_convolution.fits_gradient(x, kernel, stride):
+            return small_gemm_convolution.weight_gradient(x, grad, kernel, settings, _sharing(products))
+        if products < _THREADED:
+            return convolution.weight_gradient(np, x, grad, kernel, settings)
+        found: dict[int, Array] = {}
 
-    def images(start: int, stop: int) -> None:
-        part = x[start:stop], grad[start:stop]
-        found[start] = convolution.weight_gradient(xp, *part, kernel, stride, padding, *settings)
+        def images(start: int, stop: int) -> None:
+            found[start] = convolution.weight_gradient(np, x[start:stop], grad[start:stop], kernel, settings)
 
-    def rows(start: int, stop: int) -> None:
-        seen, pads = _from_row(x, start, stride, padding)
-        if seen.size:
-            part = seen, grad[:, :, start:stop]
-            found[start] = convolution.weight_gradient(xp, *part, kernel, stride, pads, *settings)
+        def rows(start: int, stop: int) -> None:
+            seen, pads = _from_row(x, start, stride, padding)
+            if seen.size:
+                part = settings._replace(padding=pads)
+                found[start] = convolution.weight_gradient(np, seen, grad[:, :, start:stop], kernel, part)
 
-    _spread(images, rows, x, grad.shape[2], products)
-    result, *rest = (found[start] for start in sorted(found))
-    for part in rest:
-        result += part
-    return result
+        _spread(images, rows, x, grad.shape[2], products)
+        result, *rest = (found[start] for start in sorted(found))
+        for part in rest:
+            result += part
+        return result
 
 
 def _from_row(x: Any, start: int, stride: Ints, padding: Ints) -> tuple[Any, Ints]:
-    """What windows from a row of the output on read of images, and its padding."""
+    """The part of images that windows from a row of the output on read, and its padding."""
     first = start * stride[0] - padding[0]
     return x[:, :, max(first, 0) :], (max(-first, 0), *padding[1:])
 
@@ -94,7 +97,7 @@ def _spread(
 
 
 def _sharing(products: int) -> small_gemm_convolution.Share:
-    """What shares blocks of images and rows, if there are so many multiplications."""
+    """The function that shares blocks of images and rows among threads, if there are so many multiplications."""
     return share_products if products >= _MANY else _share_nothing
 
 

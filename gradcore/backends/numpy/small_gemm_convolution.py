@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.portable.sliding import overlap, slices
 
 __all__ = ["correlate", "fits", "fits_gradient", "weight_gradient"]
@@ -33,14 +34,14 @@ _UNPACKED, _COLUMNS, _ROWS, _PACKED_ROWS = 1_000_000, 16, 64, 512
 _BLOCK = 1 << 20
 
 
-def fits(x: Any, weight: Any, dilation: Ints, groups: int) -> bool:
-    """Whether `correlate` is made for it: taps below each other without rows between, and no large weight."""
-    dense = x.ndim > 3 and (weight.shape[2] == 1 or dilation[0] == 1)
-    return dense and weight.size // groups * _COLUMNS <= _UNPACKED and _windows_of_floats(x, weight.shape[2:])
+def fits(x: Any, weight: Any, settings: ConvSettings) -> bool:
+    """Whether `correlate` supports it: taps below each other without rows between, and no large weight."""
+    dense = x.ndim > 3 and (weight.shape[2] == 1 or settings.dilation[0] == 1)
+    return dense and weight.size // settings.groups * _COLUMNS <= _UNPACKED and _windows_of_floats(x, weight.shape[2:])
 
 
 def fits_gradient(x: Any, kernel: Ints, stride: Ints) -> bool:
-    """Whether `weight_gradient` is made for it: windows that move by one row."""
+    """Whether `weight_gradient` supports it: windows that move by one row."""
     return x.ndim > 3 and stride[0] == 1 and _windows_of_floats(x, kernel)
 
 
@@ -48,10 +49,9 @@ def _windows_of_floats(x: Any, kernel: Ints) -> bool:
     return bool(x.dtype.char in "fd" and x.size and prod(kernel) > 1)
 
 
-def correlate(
-    x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, out: Any, share: Share
-) -> None:
+def correlate(x: Any, weight: Any, settings: ConvSettings, out: Any, share: Share) -> None:
     """Write windows of `x`, which is zero outside, times `weight` to `out`."""
+    stride, padding, dilation, groups = settings
     outputs, kernel, width = weight.shape[0] // groups, weight.shape[2:], out.shape[3:]
     matrix = np.ascontiguousarray(np.moveaxis(weight, 1, -1)).reshape(groups, 1, outputs, -1)
     # Rows before channels.
@@ -143,13 +143,12 @@ def _multiply(matrix: Any, columns: Any, out: Any) -> None:
         out[...] = place.reshape(out.shape)
 
 
-def weight_gradient(
-    x: Any, grad: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int, share: Share
-) -> Any:
+def weight_gradient(x: Any, grad: Any, kernel: Ints, settings: ConvSettings, share: Share) -> Any:
     """Windows of `x` times `grad`, summed over all positions: `(groups, O / groups, C / groups * K)`.
 
     The numbers of a position, for taps beside each other, are a row here.
     """
+    stride, padding, dilation, groups = settings
     height, *width = grad.shape[2:]
     outputs, channels, length = grad.shape[1] // groups, x.shape[1] // groups, prod(width)
     values = channels * prod(kernel[1:])

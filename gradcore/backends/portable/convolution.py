@@ -11,17 +11,16 @@ shifted and added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from gradcore.backends.kernel_methods import Array, packed
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
 
-__all__ = [
-    "Kernels", "conv", "conv_input", "conv_output_size", "conv_weight", "correlate", "weight_gradient",
-]  # fmt: skip
+__all__ = ["ConvSettings", "Convolution", "conv_output_size", "correlate", "weight_gradient"]
 
 # Measured: positions an image from which 1x1 kernels are best applied image by image; the ratio of input
 # to output channels above which it is better to multiply first than to gather first; the output channels
@@ -29,91 +28,84 @@ __all__ = [
 _POINTWISE, _MULTIPLY_FIRST, _TRANSPOSE = 16, 4, 256
 
 
-def conv(
-    xp: Any,
-    input: Any,
-    weight: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    kernels: Kernels | None = None,
-) -> Any:
-    """Cross-correlate: `out[n, o, t]` is the sum of `input[n, c, s * t + d * k - p] * weight[o, c, k]`."""
-    spatial = tuple(map(conv_output_size, input.shape[2:], weight.shape[2:], stride, padding, dilation))
-    out = xp.empty((input.shape[0], weight.shape[0], *spatial), dtype=input.dtype)
-    (kernels or Kernels()).correlate(xp, input, weight, stride, padding, dilation, groups, out)
-    return out
+class ConvSettings(NamedTuple):
+    """Settings of a convolution: one number for each spatial dim, and the groups of channels."""
+
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    groups: int
 
 
-def conv_input(
-    xp: Any,
-    grad: Any,
-    weight: Any,
-    input_spatial: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    kernels: Kernels | None = None,
-) -> Any:
-    """Adjoint of `conv` with respect to the input: the transposed convolution of `grad` with `weight`.
+class Convolution:
+    """Cross-correlation and its two adjoints."""
 
-    Inputs of one phase receive from the taps of that phase alone: each phase of the result is a
-    convolution of `grad`, with a stride of one, by those taps in reverse.
-    """
-    by_dim = list(map(phases, weight.shape[2:], stride, dilation))
-    channels = weight.shape[1] * groups
-    swapped = _swap_channels(weight, groups)
-    # Between phases that have taps there may be inputs that no window reads.
-    complete = all(len(each) == s for each, s in zip(by_dim, stride, strict=True))
-    out = (xp.empty if complete else xp.zeros)((grad.shape[0], channels, *input_spatial), dtype=grad.dtype)
-    apply = (kernels or Kernels()).correlate
-    for phase in product(*by_dim):
-        places, pads = [], []
-        for each, s, p in zip(phase, stride, padding, strict=True):
-            row = -((each.residue - p) // s)  # the first of the phase that is not padding
-            places.append(slice(row * s + each.residue - p, None, s))
-            pads.append(each.reach - row)
-        taps = swapped[(..., *(each.taps for each in phase))]
-        reverse = taps[(..., *[slice(None, None, -1)] * len(phase))]
-        steps = [each.step for each in phase]
-        apply(xp, grad, reverse, [1] * len(phase), pads, steps, groups, out[(slice(None), slice(None), *places)])
-    return out
+    xp: Any
 
+    @packed(ConvSettings)
+    def conv(self, x: Array, weight: Array, settings: ConvSettings) -> Array:
+        """Cross-correlate: `out[n, o, t]` is the sum of `x[n, c, s * t + d * k - p] * weight[o, c, k]`."""
+        spatial = map(conv_output_size, x.shape[2:], weight.shape[2:], *settings[:3])
+        out = self.xp.empty((x.shape[0], weight.shape[0], *spatial), dtype=x.dtype)
+        self.correlate(x, weight, settings, out)
+        return out
 
-def conv_weight(
-    xp: Any,
-    input: Any,
-    grad: Any,
-    kernel_spatial: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    kernels: Kernels | None = None,
-) -> Any:
-    """Adjoint of `conv` with respect to the weight."""
-    channels, outputs = input.shape[1] // groups, grad.shape[1] // groups
-    if input.size and grad.size:
-        settings = kernel_spatial, stride, padding, dilation, groups
-        result = (kernels or Kernels()).weight_gradient(xp, input, grad, *settings)
-    else:
-        result = xp.zeros((groups, outputs, channels * prod(kernel_spatial)), dtype=input.dtype)
-    return result.reshape(groups * outputs, channels, *kernel_spatial)
+    def conv_output(self, x: Array, weight: Array, size: Sequence[int], *settings: Any) -> Array:
+        """`conv` for an output of that spatial size, which `output_padding` can make smaller."""
+        return self.conv(x, weight, *settings)[(..., *map(slice, size))]
+
+    @packed(ConvSettings)
+    def conv_input(self, grad: Array, weight: Array, size: Sequence[int], settings: ConvSettings) -> Array:
+        """Adjoint of `conv` with respect to the input: the transposed convolution of `grad` with `weight`.
+
+        Inputs of one phase receive from the taps of that phase alone: each phase of the result is a
+        convolution of `grad`, with a stride of one, by those taps in reverse.
+        """
+        stride, padding, dilation, groups = settings
+        by_dim = list(map(phases, weight.shape[2:], stride, dilation))
+        channels = weight.shape[1] * groups
+        swapped = _swap_channels(weight, groups)
+        # Between phases that have taps there may be inputs that no window reads.
+        complete = all(len(each) == s for each, s in zip(by_dim, stride, strict=True))
+        out = (self.xp.empty if complete else self.xp.zeros)((grad.shape[0], channels, *size), dtype=grad.dtype)
+        for phase in product(*by_dim):
+            rows, pads = [], []
+            for each, s, p in zip(phase, stride, padding, strict=True):
+                row = -((each.residue - p) // s)  # the first of the phase that is not padding
+                rows.append(slice(row * s + each.residue - p, None, s))
+                pads.append(each.reach - row)
+            taps = swapped[(..., *(each.taps for each in phase))]
+            reverse = taps[(..., *[slice(None, None, -1)] * len(phase))]
+            of_phase = ConvSettings([1] * len(phase), pads, [each.step for each in phase], groups)
+            self.correlate(grad, reverse, of_phase, out[(slice(None), slice(None), *rows)])
+        return out
+
+    @packed(ConvSettings)
+    def conv_weight(self, x: Array, grad: Array, kernel: Sequence[int], settings: ConvSettings) -> Array:
+        """Adjoint of `conv` with respect to the weight."""
+        channels, outputs = x.shape[1] // settings.groups, grad.shape[1]
+        if not (x.size and grad.size):
+            return self.xp.zeros((outputs, channels, *kernel), dtype=x.dtype)
+        return self.weight_gradient(x, grad, kernel, settings).reshape(outputs, channels, *kernel)
+
+    def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
+        """Write windows of `x`, which is zero outside, times `weight` to `out`, of any spatial size."""
+        correlate(self.xp, x, weight, settings, out)
+
+    def weight_gradient(self, x: Array, grad: Array, kernel: Sequence[int], settings: ConvSettings) -> Array:
+        """Windows of `x` times `grad`, summed over all positions: `(groups, O / groups, C / groups * K)`."""
+        return weight_gradient(self.xp, x, grad, kernel, settings)
 
 
 def correlate(
     xp: Any,
     x: Any,
     weight: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
+    settings: ConvSettings,
     out: Any,
 ) -> None:
     """Write windows of `x`, which is zero outside, times `weight` to `out`, of any spatial size."""
+    stride, padding, _, groups = settings
     if not out.size:
         return
     if not (x.size and weight.size):
@@ -132,7 +124,7 @@ def correlate(
         else:
             out[...] = xp.matmul(matrix, points).reshape(out.shape)
         return
-    windows = Windows(xp, x, kernel, stride, padding, dilation, spatial, outputs)
+    windows = Windows(xp, x, kernel, settings, spatial, outputs)
     multiply_first = prod(kernel) > 1 and _MULTIPLY_FIRST * outputs < channels
     blocks = (_multiply_first if multiply_first else _gather_first)(windows, weight, groups)
     for images, rows, products in blocks:
@@ -197,13 +189,11 @@ def weight_gradient(
     x: Any,
     grad: Any,
     kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
+    settings: ConvSettings,
 ) -> Any:
     """Windows of `x` times `grad`, summed over all positions: `(groups, O / groups, C / groups * K)`."""
-    windows = Windows(xp, x, kernel, stride, padding, dilation, grad.shape[2:], grad.shape[1] // groups)
+    groups = settings.groups
+    windows = Windows(xp, x, kernel, settings, grad.shape[2:], grad.shape[1] // groups)
     result = _sum_of_products(windows, grad, groups)
     if windows.joined and not xp.isfinite(result).all():
         # Values between rows were multiplied by zero, which is wrong where they are infinite.
@@ -229,10 +219,3 @@ def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
         else:
             result += part
     return xp.ascontiguousarray(result.swapaxes(1, 2)) if outputs < _TRANSPOSE else result
-
-
-class Kernels(NamedTuple):
-    """What convolves a batch of images."""
-
-    correlate: Callable[..., None] = correlate
-    weight_gradient: Callable[..., Any] = weight_gradient

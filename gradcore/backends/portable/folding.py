@@ -5,49 +5,62 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
+from gradcore.backends.kernel_methods import Array, packed
 from gradcore.backends.portable.sliding import conv_output_size, overlap
 
-__all__ = ["blocks", "col2im", "im2col"]
+__all__ = ["Blocks", "Folding"]
 
 Ints = Sequence[int]
 
 
-def blocks(size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> tuple[int, ...]:
-    """How many windows there are along each dimension."""
-    return tuple(map(conv_output_size, size, kernel, stride, padding, dilation))
+class Blocks(NamedTuple):
+    """Sliding blocks of images: one number for each spatial dim."""
+
+    kernel: Ints
+    dilation: Ints
+    padding: Ints
+    stride: Ints
+
+    def counts(self, size: Ints) -> tuple[int, ...]:
+        """The number of blocks along each dim of an image."""
+        return tuple(map(conv_output_size, size, self.kernel, self.stride, self.padding, self.dilation))
 
 
-def im2col(xp: Any, x: Any, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
-    """Columns ``(N, C * prod(kernel), windows)`` of images ``(N, C, *size)``, zero outside."""
-    size = x.shape[2:]
-    counts = blocks(size, kernel, dilation, padding, stride)
-    result = xp.zeros((*x.shape[:2], *kernel, *counts), dtype=x.dtype)
-    for tap, inside, read in _taps(size, counts, kernel, dilation, padding, stride):
-        result[(slice(None), slice(None), *tap, *inside)] = x[(..., *read)]
-    return result.reshape(x.shape[0], x.shape[1] * prod(kernel), prod(counts))
+class Folding:
+    """Windows of images as columns."""
 
+    xp: Any
 
-def col2im(xp: Any, x: Any, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
-    """Adjoint of `im2col`: images of that size."""
-    counts = blocks(size, kernel, dilation, padding, stride)
-    channels = x.shape[1] // prod(kernel)
-    columns = x.reshape(x.shape[0], channels, *kernel, *counts)
-    result = xp.zeros((x.shape[0], channels, *size), dtype=x.dtype)
-    for tap, inside, read in _taps(size, counts, kernel, dilation, padding, stride):
-        result[(..., *read)] += columns[(slice(None), slice(None), *tap, *inside)]
-    return result
+    @packed(Blocks)
+    def im2col(self, x: Array, blocks: Blocks) -> Array:
+        """Columns ``(..., C * prod(kernel), windows)`` of images ``(..., C, *size)``, zero outside."""
+        (*lead, channels), size = x.shape[:-2], x.shape[-2:]
+        counts = blocks.counts(size)
+        result = self.xp.zeros((*lead, channels, *blocks.kernel, *counts), dtype=x.dtype)
+        for tap, inside, read in _taps(size, counts, blocks):
+            result[(*[slice(None)] * (len(lead) + 1), *tap, *inside)] = x[(..., *read)]
+        return result.reshape(*lead, channels * prod(blocks.kernel), prod(counts))
+
+    @packed(Blocks)
+    def col2im(self, x: Array, size: Ints, blocks: Blocks) -> Array:
+        """Adjoint of `im2col`: images of that size."""
+        counts, lead = blocks.counts(size), (*x.shape[:-2], x.shape[-2] // prod(blocks.kernel))
+        columns = x.reshape(*lead, *blocks.kernel, *counts)
+        result = self.xp.zeros((*lead, *size), dtype=x.dtype)
+        for tap, inside, read in _taps(size, counts, blocks):
+            result[(..., *read)] += columns[(*[slice(None)] * len(lead), *tap, *inside)]
+        return result
 
 
 def _taps(
-    size: Ints, counts: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
+    size: Ints, counts: Ints, blocks: Blocks
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
     """Each tap of the kernel, the windows in which it is inside the image, and where it is then."""
-    for tap in product(*map(range, kernel)):
+    for tap in product(*map(range, blocks.kernel)):
         pairs = [
-            overlap(k * d - p, s, n, count)
-            for k, d, p, s, n, count in zip(tap, dilation, padding, stride, size, counts, strict=True)
+            overlap(k * d - p, s, n, count) for k, d, p, s, n, count in zip(tap, *blocks[1:], size, counts, strict=True)
         ]
         inside, read = zip(*pairs, strict=True)
         yield tap, inside, read

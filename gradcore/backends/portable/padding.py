@@ -8,47 +8,51 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import Array
 from gradcore.backends.portable.separable import Taps, fold, spread
 
-__all__ = ["constant_pad", "pad_with_own", "pad_with_own_backward"]
+__all__ = ["Padding"]
 
 
-def constant_pad(xp: Any, x: Any, pad: Sequence[int], value: Any) -> Any:
-    """Surround the last dimensions with `value`; negative numbers cut elements off."""
-    shape = list(x.shape)
-    inside: list[slice] = [slice(None)] * x.ndim
-    read: list[slice] = [slice(None)] * x.ndim
-    for i in range(len(pad) // 2):
-        dim, before, after = x.ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
-        size = shape[dim]
-        shape[dim] = size + before + after
-        if shape[dim] < 0:
-            raise RuntimeError(
-                f"The input size {size}, plus negative padding {before} and {after} resulted in a negative output "
-                f"size, which is invalid. Check dimension {dim} of your input."
-            )
-        inside[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
-        read[dim] = slice(max(-before, 0), size - max(-after, 0))
-    full = x[tuple(read)]
-    if list(full.shape) == shape:
-        return full.copy()
-    out = xp.full(shape, value, dtype=x.dtype) if value else xp.zeros(shape, dtype=x.dtype)
-    out[tuple(inside)] = full
-    return out
+class Padding:
+    """Borders around the last dims."""
 
+    xp: Any
 
-def pad_with_own(xp: Any, x: Any, pad: Sequence[int], mode: str) -> Any:
-    """Surround the last dimensions with elements of `x`."""
-    for dim, taps in _by_dim(x.shape, pad, mode):
-        x = fold(xp, xp.add, x, dim, taps)
-    return x
+    def constant_pad_nd(self, x: Array, pad: Sequence[int], value: Any = 0) -> Array:
+        """Surround the last dimensions with `value`; negative numbers cut elements off."""
+        shape = list(x.shape)
+        inside: list[slice] = [slice(None)] * x.ndim
+        read: list[slice] = [slice(None)] * x.ndim
+        for i in range(len(pad) // 2):
+            dim, before, after = x.ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
+            size = shape[dim]
+            shape[dim] = size + before + after
+            if shape[dim] < 0:
+                raise RuntimeError(
+                    f"The input size {size}, plus negative padding {before} and {after} resulted in a negative output "
+                    f"size, which is invalid. Check dimension {dim} of your input."
+                )
+            inside[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
+            read[dim] = slice(max(-before, 0), size - max(-after, 0))
+        full = x[tuple(read)]
+        if list(full.shape) == shape:
+            return full.copy()
+        out = self.xp.full(shape, value, dtype=x.dtype) if value else self.xp.zeros(shape, dtype=x.dtype)
+        out[tuple(inside)] = full
+        return out
 
+    def pad_with_own(self, x: Array, pad: Sequence[int], mode: str) -> Array:
+        """Surround the last dimensions with elements of `x`."""
+        for dim, taps in _by_dim(x.shape, pad, mode):
+            x = fold(self.xp, self.xp.add, x, dim, taps)
+        return x
 
-def pad_with_own_backward(xp: Any, grad: Any, shape: Sequence[int], pad: Sequence[int], mode: str) -> Any:
-    """Adjoint of `pad_with_own`."""
-    for dim, taps in reversed(_by_dim(shape, pad, mode)):
-        grad = spread(xp, grad, dim, taps)
-    return grad
+    def pad_with_own_backward(self, grad: Array, shape: Sequence[int], pad: Sequence[int], mode: str) -> Array:
+        """Adjoint of `pad_with_own`."""
+        for dim, taps in reversed(_by_dim(shape, pad, mode)):
+            grad = spread(self.xp, grad, dim, taps)
+        return grad
 
 
 def _by_dim(shape: Sequence[int], pad: Sequence[int], mode: str) -> list[tuple[int, Taps]]:

@@ -1,8 +1,7 @@
-"""Pooling over windows and adaptive pooling, with one to three spatial dimensions.
+"""Kernels of pooling over windows and of adaptive pooling, with one to three spatial dimensions.
 
-Arrays are batched, `(N, C, *S)`. Maxima and sums are taken dimension by dimension. A maximum can be had
-with its index in the flattened spatial dimensions; as in PyTorch it is the first of equal maxima, and the
-last NaN.
+Maxima and sums are taken dimension by dimension. A maximum comes with its index in the flattened spatial dimensions; as
+in PyTorch it is the first of equal maxima, and the last NaN.
 """
 
 from __future__ import annotations
@@ -10,118 +9,131 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import Array, packed
 from gradcore.backends.portable.separable import Step, Taps, along, fold, on_device, select, spread
 from gradcore.backends.portable.sliding import pool_output_size
 
-__all__ = [
-    "adaptive_avg_pool",
-    "adaptive_avg_pool_backward",
-    "adaptive_max_pool",
-    "avg_pool",
-    "avg_pool_backward",
-    "max_pool",
-    "max_pool_backward",
-    "max_pool_gather",
-    "pool_output_size",
-]
+__all__ = ["AvgPool", "MaxPool", "Pooling", "pool_output_size"]
 
-#: How many elements each window has, along each dimension.
+Ints = Sequence[int]
+
+#: The number of elements of each window, along each dimension.
 Counts = list[np.ndarray]
 
 
-def max_pool(
-    xp: Any,
-    input: Any,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    with_indices: bool = True,
-) -> tuple[Any, Any]:
-    """Return the maximum of each window and, unless not wanted, its index (int64, else None)."""
-    by_dim = [
-        _windows(size, *rest, ceil_mode)
-        for size, *rest in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)
-    ]
-    starts = [np.arange(taps.outputs) * s - p for taps, s, p in zip(by_dim, stride, padding, strict=True)]
-    return _max(xp, input, by_dim, starts, kernel, dilation, with_indices)
+class MaxPool(NamedTuple):
+    """Windows of `max_pool`: one number for each spatial dim."""
+
+    kernel: Ints
+    stride: Ints
+    padding: Ints
+    dilation: Ints
+    ceil_mode: bool
 
 
-def adaptive_max_pool(xp: Any, input: Any, output_size: Sequence[int], with_indices: bool = True) -> tuple[Any, Any]:
-    """Return the maximum of each of `output_size` equal parts, with or without its index."""
-    by_dim = list(map(_parts, input.shape[2:], output_size))
-    starts = [_bounds(taps.inputs, taps.outputs)[0] for taps in by_dim]
-    kernel = [max((step.tap for step in taps.steps), default=0) + 1 for taps in by_dim]
-    return _max(xp, input, by_dim, starts, kernel, [1] * len(kernel), with_indices)
+class AvgPool(NamedTuple):
+    """Windows of `avg_pool`, one number for each spatial dim, and the number by which their sums are divided."""
+
+    kernel: Ints
+    stride: Ints
+    padding: Ints
+    ceil_mode: bool
+    count_include_pad: bool
+    divisor: int | None
+
+    def by_dim(self, sizes: Ints) -> list[Taps]:
+        """The windows over each of the spatial dims of an input."""
+        settings = zip(sizes, self.kernel, self.stride, self.padding, strict=True)
+        return [_windows(size, k, s, p, 1, self.ceil_mode) for size, k, s, p in settings]
 
 
-def max_pool_backward(xp: Any, grad: Any, indices: Any, input_spatial: Sequence[int]) -> Any:
-    """Adjoint of `max_pool_gather`: add `grad` to the elements of the input that were the maxima."""
-    planes = prod(grad.shape[:2])
-    result = xp.zeros(planes * prod(input_spatial), dtype=grad.dtype)
-    xp.add.at(result, _flat(xp, indices, prod(input_spatial)), grad.reshape(-1))
-    return result.reshape(*grad.shape[:2], *input_spatial)
+class Pooling:
+    """Pooling of the last dims; any number of dims may be in front of them."""
 
+    xp: Any
+    check_bounds: Any
+    write_at: Any
 
-def max_pool_gather(xp: Any, input: Any, indices: Any) -> Any:
-    """Take the elements of `input` at the flat spatial `indices` of a maximum."""
-    flat = _flat(xp, indices, prod(input.shape[2:]))
-    return xp.take(input.reshape(-1), flat).reshape(indices.shape)
+    # -- maxima --------------------------------------------------------------------------------------------------
 
+    @packed(MaxPool)
+    def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
+        """The maximum of each window and its index (int64)."""
+        kernel, stride, padding, dilation, ceil_mode = window
+        sizes = zip(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, dilation, strict=True)
+        by_dim = [_windows(*each, ceil_mode) for each in sizes]
+        starts = [np.arange(taps.outputs) * s - p for taps, s, p in zip(by_dim, stride, padding, strict=True)]
+        return _max(self.xp, x, by_dim, starts, kernel, dilation)
 
-def avg_pool(
-    xp: Any,
-    input: Any,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Any:
-    """Return the mean of each window."""
-    sizes = list(zip(input.shape[2:], kernel, stride, padding, strict=True))
-    by_dim = [_windows(size, k, s, p, 1, ceil_mode) for size, k, s, p in sizes]
-    result = _fold_all(xp.add, xp.sum, xp, input, by_dim)
-    return _divide(xp, result, _window_counts(sizes, result.shape[2:], count_include_pad, divisor_override))
+    def adaptive_max_pool(self, x: Array, size: Ints) -> tuple[Array, Array]:
+        """The maximum of each of `size` equal parts and its index (int64)."""
+        by_dim = list(map(_parts, x.shape[x.ndim - len(size) :], size))
+        starts = [_bounds(taps.inputs, taps.outputs)[0] for taps in by_dim]
+        kernel = [max((step.tap for step in taps.steps), default=0) + 1 for taps in by_dim]
+        return _max(self.xp, x, by_dim, starts, kernel, [1] * len(kernel))
 
+    def max_pool_spread(self, x: Array, indices: Array, size: Ints, windows: Ints = ()) -> Array:
+        """Adjoint of `max_pool_gather`: add `x` to the elements of zeros of that size that were the maxima."""
+        lead = x.shape[: x.ndim - len(size)]
+        result = self.xp.zeros(prod(lead) * prod(size), dtype=x.dtype)
+        self.xp.add.at(result, _flat(self.xp, indices, prod(lead), prod(size)), x.reshape(-1))
+        return result.reshape(*lead, *size)
 
-def avg_pool_backward(
-    xp: Any,
-    grad: Any,
-    input_spatial: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Any:
-    """Adjoint of `avg_pool`."""
-    sizes = list(zip(input_spatial, kernel, stride, padding, strict=True))
-    result = _divide(xp, grad, _window_counts(sizes, grad.shape[2:], count_include_pad, divisor_override))
-    for dim, (size, k, s, p) in reversed(list(enumerate(sizes, 2))):
-        result = spread(xp, result, dim, _windows(size, k, s, p, 1, ceil_mode))
-    return result
+    def max_pool_gather(self, x: Array, indices: Array, n: int) -> Array:
+        """The elements of `x` at flat indices of its last `n` dims."""
+        lead, size = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
+        return self.xp.take(x.reshape(-1), _flat(self.xp, indices, prod(lead), prod(size))).reshape(indices.shape)
 
+    def max_unpool(self, x: Array, indices: Array, size: Ints) -> Array:
+        """As `max_pool_spread`, of checked indices; one element wins where several meet."""
+        volume = "x".join(map(str, size))
+        message = f"Found an invalid max index: {{index}} (output volumes are of size {volume})"
+        try:
+            self.check_bounds(indices, prod(size), 0, 0, message)
+        except IndexError as error:
+            raise RuntimeError(str(error)) from None
+        lead, outputs = x.shape[: -len(size)], x.shape[-len(size) :]
+        rows = self.xp.arange(prod(lead)).reshape(-1, 1) * prod(size)
+        result = self.xp.zeros(prod(lead) * prod(size), dtype=x.dtype)
+        self.write_at(result, indices.reshape(prod(lead), prod(outputs)) + rows, x.reshape(prod(lead), prod(outputs)))
+        return result.reshape(*lead, *size)
 
-def adaptive_avg_pool(xp: Any, input: Any, output_size: Sequence[int]) -> Any:
-    """Return the mean of each of `output_size` equal parts."""
-    result = _fold_all(xp.add, xp.sum, xp, input, list(map(_parts, input.shape[2:], output_size)))
-    return _divide(xp, result, _part_counts(input.shape[2:], output_size))
+    # -- means ---------------------------------------------------------------------------------------------------
 
+    @packed(AvgPool)
+    def avg_pool(self, x: Array, window: AvgPool) -> Array:
+        """The mean of each window."""
+        sizes = x.shape[x.ndim - len(window.kernel) :]
+        result = _fold_all(self.xp.add, self.xp.sum, self.xp, x, window.by_dim(sizes))
+        return _divide(self.xp, result, _window_counts(sizes, result.shape[x.ndim - len(sizes) :], window))
 
-def adaptive_avg_pool_backward(xp: Any, grad: Any, input_spatial: Sequence[int]) -> Any:
-    """Adjoint of `adaptive_avg_pool`."""
-    result = _divide(xp, grad, _part_counts(input_spatial, grad.shape[2:]))
-    for dim, (size, out) in reversed(list(enumerate(zip(input_spatial, grad.shape[2:], strict=True), 2))):
-        result = spread(xp, result, dim, _parts(size, out))
-    return result
+    @packed(AvgPool)
+    def avg_pool_spread(self, grad: Array, size: Ints, window: AvgPool) -> Array:
+        """Adjoint of `avg_pool` for an input of that spatial size."""
+        first = grad.ndim - len(size)
+        result = _divide(self.xp, grad, _window_counts(size, grad.shape[first:], window))
+        for dim, taps in reversed(list(enumerate(window.by_dim(size), first))):
+            result = spread(self.xp, result, dim, taps)
+        return result
+
+    def adaptive_avg_pool(self, x: Array, size: Ints) -> Array:
+        """The mean of each of `size` equal parts."""
+        sizes = x.shape[x.ndim - len(size) :]
+        result = _fold_all(self.xp.add, self.xp.sum, self.xp, x, list(map(_parts, sizes, size)))
+        return _divide(self.xp, result, _part_counts(sizes, size))
+
+    def adaptive_avg_pool_spread(self, grad: Array, size: Ints) -> Array:
+        """Adjoint of `adaptive_avg_pool` for an input of that spatial size."""
+        first = grad.ndim - len(size)
+        outputs = grad.shape[first:]
+        result = _divide(self.xp, grad, _part_counts(size, outputs))
+        for dim, taps in reversed(list(enumerate(map(_parts, size, outputs), first))):
+            result = spread(self.xp, result, dim, taps)
+        return result
 
 
 # -- windows ------------------------------------------------------------------------------------------------
@@ -149,20 +161,15 @@ def _bounds(size: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
     return numbers * size // outputs, -(-(numbers + 1) * size // outputs)
 
 
-def _window_counts(
-    sizes: Sequence[tuple[int, int, int, int]],
-    outputs: Sequence[int],
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Counts | float:
-    """What the sum of each window is divided by."""
-    if divisor_override is not None:
-        return float(divisor_override)
+def _window_counts(sizes: Ints, outputs: Ints, window: AvgPool) -> Counts | float:
+    """The divisors of the sums of windows."""
+    if window.divisor is not None:
+        return float(window.divisor)
     counts = []
-    for (size, k, s, p), out in zip(sizes, outputs, strict=True):
+    for size, k, s, p, out in zip(sizes, window.kernel, window.stride, window.padding, outputs, strict=True):
         starts = np.arange(out) * s - p
         ends = np.minimum(starts + k, size + p)
-        if not count_include_pad:
+        if not window.count_include_pad:
             starts, ends = np.maximum(starts, 0), np.minimum(ends, size)
         counts.append(ends - starts)
     return _uniform(counts)
@@ -191,10 +198,11 @@ def _divide(xp: Any, array: Any, counts: Counts | float) -> Any:
 
 def _fold_all(combine: Any, reduce: Any, xp: Any, x: Any, by_dim: Sequence[Taps], empty: Any = 0) -> Any:
     """Combine the taps of all dimensions, those with one output for all inputs by one reduction."""
-    total = tuple(dim for dim, taps in enumerate(by_dim, 2) if taps.total)
+    first = x.ndim - len(by_dim)
+    total = tuple(dim for dim, taps in enumerate(by_dim, first) if taps.total)
     if total:
         x = reduce(x, axis=total, keepdims=True)
-    for dim, taps in enumerate(by_dim, 2):
+    for dim, taps in enumerate(by_dim, first):
         if dim not in total:
             x = fold(xp, combine, x, dim, taps, empty)
     return x
@@ -210,17 +218,15 @@ def _max(
     starts: Sequence[np.ndarray],
     kernel: Sequence[int],
     dilation: Sequence[int],
-    with_indices: bool,
 ) -> tuple[Any, Any]:
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    if not with_indices:
-        return _fold_all(xp.maximum, xp.max, xp, x, by_dim, lowest), None
-    sizes = x.shape[2:]
+    first = x.ndim - len(by_dim)
+    sizes = x.shape[first:]
     code_type = np.min_scalar_type(prod(kernel))
     codes = None
     # From the last dimension to the first, so that of equal maxima the first in memory wins.
     for i in reversed(range(len(sizes))):
-        x, codes = _max_along(xp, x, codes, i + 2, by_dim[i], prod(kernel[i + 1 :]), code_type, lowest)
+        x, codes = _max_along(xp, x, codes, first + i, by_dim[i], prod(kernel[i + 1 :]), code_type, lowest)
     offsets = np.zeros((), np.int64)
     for size, k, d in zip(sizes, kernel, dilation, strict=True):
         offsets = offsets[..., None] * size + np.arange(k) * d
@@ -274,8 +280,7 @@ def _better(xp: Any, best: Any, best_code: Any, value: Any, code: Any) -> tuple[
     return xp.maximum(best, value), xp.maximum(best_code, wins * code)
 
 
-def _flat(xp: Any, indices: Any, size: int) -> Any:
+def _flat(xp: Any, indices: Any, planes: int, size: int) -> Any:
     """Indices in planes of `size` elements as indices of the flattened array."""
-    planes = prod(indices.shape[:2])
     offsets = xp.arange(planes).reshape(planes, 1) * size
-    return (indices.reshape(planes, prod(indices.shape[2:])) + offsets).reshape(-1)
+    return (indices.reshape(planes, indices.size // max(planes, 1)) + offsets).reshape(-1)

@@ -9,91 +9,71 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import Array, packed
 from gradcore.backends.portable.separable import Taps, fold, spread
 
-__all__ = ["interpolate", "interpolate_backward", "interpolated_size", "resampling_taps"]
+__all__ = ["Resampling", "Resizing", "resampling_taps"]
 
-Array = np.ndarray[Any, Any]
-
-
-def interpolated_size(size: int, scale_factor: float) -> int:
-    """Output size for a scale factor."""
-    return int(size * scale_factor)
+Table = np.ndarray[Any, Any]
 
 
-def interpolate(
-    xp: Any,
-    input: Any,
-    size: Sequence[int],
-    scales: Sequence[float | None],
-    mode: str,
-    align_corners: bool = False,
-    antialias: bool = False,
-) -> Any:
-    """Resample the spatial dimensions of `input`, `(N, C, *S)`, to `size`.
+class Resampling(NamedTuple):
+    """Settings of `resample`.
 
-    Parameters
+    Attributes
     ----------
-    xp : module
-        The array library.
-    input : array
-        Real floating-point, float32 or float64.
-    size : sequence of int
-        Spatial sizes of the result.
     scales : sequence of float or None
-        The scale factors that gave the sizes, where they are to be used for the positions as well; None
-        for the ratio of the sizes (as with `recompute_scale_factor`).
+        The scale factors that gave the sizes, where they are to be used for the positions as well; None for the ratio
+        of the sizes (as with `recompute_scale_factor`).
     mode : str
-        ``nearest``, ``nearest-exact``, ``linear``, ``bilinear``, ``trilinear``, ``bicubic`` or
-        ``lanczos``. (``area`` is adaptive average pooling.)
+        ``nearest``, ``nearest-exact``, ``linear``, ``bilinear``, ``trilinear``, ``bicubic`` or ``lanczos``. (``area``
+        is adaptive average pooling.)
     align_corners : bool
         Map the centres of the corner elements to each other, rather than their outer borders.
     antialias : bool
         Widen the filter when the result is smaller; for ``bilinear``, ``bicubic`` and ``lanczos``.
-
-    Returns
-    -------
-    array
-        The result, `(N, C, *size)`.
     """
-    for dim, taps in _by_dim(input.shape[2:], size, scales, mode, align_corners, antialias, input.dtype):
-        input = fold(xp, xp.add, input, dim, taps)
-    return input
+
+    scales: Sequence[float | None]
+    mode: str
+    align_corners: bool = False
+    antialias: bool = False
 
 
-def interpolate_backward(
-    xp: Any,
-    grad: Any,
-    input_spatial: Sequence[int],
-    scales: Sequence[float | None],
-    mode: str,
-    align_corners: bool = False,
-    antialias: bool = False,
-) -> Any:
-    """Adjoint of `interpolate`."""
-    maps = _by_dim(input_spatial, grad.shape[2:], scales, mode, align_corners, antialias, grad.dtype)
-    for dim, taps in reversed(maps):
-        grad = spread(xp, grad, dim, taps)
-    return grad
+class Resizing:
+    """Resampling of the spatial dims of images ``(N, C, *S)`` of float32 or float64."""
+
+    xp: Any
+
+    @packed(Resampling)
+    def resample(self, x: Array, size: Sequence[int], settings: Resampling) -> Array:
+        """The images with another spatial size."""
+        for dim, taps in _by_dim(x.shape[2:], size, settings, x.dtype):
+            x = fold(self.xp, self.xp.add, x, dim, taps)
+        return x
+
+    @packed(Resampling)
+    def resample_backward(self, grad: Array, size: Sequence[int], settings: Resampling) -> Array:
+        """Adjoint of `resample` for images of that size."""
+        for dim, taps in reversed(_by_dim(size, grad.shape[2:], settings, grad.dtype)):
+            grad = spread(self.xp, grad, dim, taps)
+        return grad
 
 
 def _by_dim(
     sizes: Sequence[int],
     outputs: Sequence[int],
-    scales: Sequence[float | None],
-    mode: str,
-    align_corners: bool,
-    antialias: bool,
+    settings: Resampling,
     dtype: Any,
 ) -> list[tuple[int, Taps]]:
     """Dimensions and their maps, such that the intermediate results are small."""
     taps = [
-        resampling_taps(size, out, scale, mode, align_corners, antialias, np.dtype(dtype))
-        for size, out, scale in zip(sizes, outputs, scales, strict=True)
+        resampling_taps(size, out, scale, *settings[1:], np.dtype(dtype))
+        for size, out, scale in zip(sizes, outputs, settings.scales, strict=True)
     ]
     return sorted(enumerate(taps, 2), key=lambda item: item[1].outputs / item[1].inputs)
 
@@ -126,35 +106,35 @@ def _step(size: int, outputs: int, scale: float | None, align_corners: bool, rea
     return real(1.0 / scale) if scale is not None and scale > 0 else real(size) / real(outputs)
 
 
-def _nearest(size: int, outputs: int, step: Any, exact: bool, real: Any) -> Array:
+def _nearest(size: int, outputs: int, step: Any, exact: bool, real: Any) -> Table:
     """Index of the input that holds the centre (`exact`) or the first border of each output."""
     positions = np.maximum(_positions(outputs, step, not exact, real), 0) + real(0.5 if exact else 0)
     # In float32 whatever the data, as in PyTorch, where the index jumps.
-    indices: Array = np.minimum(np.floor(positions.astype(np.float32)).astype(np.int64), size - 1)
+    indices: Table = np.minimum(np.floor(positions.astype(np.float32)).astype(np.int64), size - 1)
     return indices
 
 
-def _positions(outputs: int, step: Any, align_corners: bool, real: Any) -> Array:
+def _positions(outputs: int, step: Any, align_corners: bool, real: Any) -> Table:
     """Where each output lies among the inputs."""
     numbers = np.arange(outputs).astype(real)
-    positions: Array = numbers * step if align_corners else (numbers + real(0.5)) * step - real(0.5)
+    positions: Table = numbers * step if align_corners else (numbers + real(0.5)) * step - real(0.5)
     return positions
 
 
-def _split(positions: Array, size: int) -> tuple[Array, Array]:
+def _split(positions: Table, size: int) -> tuple[Table, Table]:
     """The input at or before each position, and the position's distance from it."""
     before = np.minimum(np.floor(positions).astype(np.int64), size - 1)
     return before, np.clip(positions - before.astype(positions.dtype), 0, 1)
 
 
-def _linear(size: int, outputs: int, step: Any, align_corners: bool, real: Any) -> tuple[Array, Array | None]:
+def _linear(size: int, outputs: int, step: Any, align_corners: bool, real: Any) -> tuple[Table, Table | None]:
     if outputs == size:
         return np.arange(size)[:, None], None
     before, distance = _split(np.maximum(_positions(outputs, step, align_corners, real), 0), size)
     return np.stack([before, np.minimum(before + 1, size - 1)], 1), np.stack([1 - distance, distance], 1)
 
 
-def _cubic(size: int, outputs: int, step: Any, align_corners: bool, real: Any) -> tuple[Array, Array]:
+def _cubic(size: int, outputs: int, step: Any, align_corners: bool, real: Any) -> tuple[Table, Table]:
     before, distance = _split(_positions(outputs, step, align_corners, real), size)
     around = np.arange(-1, 3)
     weights = _cubic_filter(distance[:, None] - around.astype(real), real(-0.75))
@@ -162,8 +142,8 @@ def _cubic(size: int, outputs: int, step: Any, align_corners: bool, real: Any) -
 
 
 def _filtered(
-    size: int, outputs: int, step: Any, width: int, filter: Callable[[Array], Array], real: Any
-) -> tuple[Array, Array]:
+    size: int, outputs: int, step: Any, width: int, filter: Callable[[Table], Table], real: Any
+) -> tuple[Table, Table]:
     """Every input within the filter, which is as wide as the distance of two outputs if that is above one."""
     stretch = max(step, real(1))
     support = real(width * 0.5) * stretch
@@ -178,12 +158,12 @@ def _filtered(
     return np.where(indices < end[:, None], indices, -1), weights / np.where(total == 0, real(1), total)
 
 
-def _triangle_filter(x: Array) -> Array:
-    values: Array = np.maximum(1 - np.abs(x), 0)
+def _triangle_filter(x: Table) -> Table:
+    values: Table = np.maximum(1 - np.abs(x), 0)
     return values
 
 
-def _cubic_filter(x: Array, a: Any) -> Array:
+def _cubic_filter(x: Table, a: Any) -> Table:
     """Cubic convolution with parameter `a`."""
     x = np.abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
@@ -191,12 +171,12 @@ def _cubic_filter(x: Array, a: Any) -> Array:
     return np.where(x <= 1, near, np.where(x < 2, far, 0)).astype(x.dtype)
 
 
-def _lanczos_filter(x: Array) -> Array:
+def _lanczos_filter(x: Table) -> Table:
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0).astype(x.dtype)
 
 
 # Width of the filter in inputs, and the filter.
-_FILTERS: dict[str, tuple[int, Callable[[Array], Array]]] = {
+_FILTERS: dict[str, tuple[int, Callable[[Table], Table]]] = {
     "bilinear": (2, _triangle_filter),
     "bicubic": (4, lambda x: _cubic_filter(x, x.dtype.type(-0.5))),
     "lanczos": (6, _lanczos_filter),

@@ -108,8 +108,10 @@ class Windows:
         The array library.
     x : array
         The batch, `(N, C, *S)`.
-    kernel, stride, padding, dilation : sequence of int
-        The windows. The padding, in front, may be negative; behind there is as much as the windows ask for.
+    kernel : sequence of int
+        The size of a window.
+    settings : ConvSettings
+        The padding, in front, may be negative; behind there is as much as the windows ask for.
     spatial : sequence of int
         How many positions the windows take, which may be any number.
     outputs : int
@@ -121,12 +123,11 @@ class Windows:
         xp: Any,
         x: Any,
         kernel: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
+        settings: Sequence[Any],
         spatial: Sequence[int],
         outputs: int,
     ) -> None:
+        stride, padding, dilation, _ = settings
         self.xp, self.x, self.kernel, self.spatial = xp, x, tuple(kernel), tuple(spatial)
         by_dim = list(map(phases, kernel, stride, dilation))
         self.phases = list(product(*by_dim))

@@ -1,0 +1,112 @@
+"""Decorators of kernels that are methods of backends: for some arguments only, and with settings as one object."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, TypeAlias
+
+__all__ = ["Array", "kernel_for", "packed"]
+
+#: An array of a backend's library.
+Array: TypeAlias = Any
+
+
+def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a kernel take the last of its arguments as one object, a named tuple; it is called with either.
+
+    Parameters
+    ----------
+    settings : type
+        The named tuple's class; the last parameter of the kernel is an instance.
+
+    Examples
+    --------
+    >>> from typing import NamedTuple
+    >>> class Line(NamedTuple):
+    ...     slope: float
+    ...     shift: float
+    >>> class Mine:
+    ...     @packed(Line)
+    ...     def evaluate(self, x, line):
+    ...         return x * line.slope + line.shift
+    >>> Mine().evaluate(2.0, 3.0, 1.0), Mine().evaluate(2.0, Line(3.0, 1.0))
+    (7.0, 7.0)
+    """
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        lead = _leading(method)
+
+        @functools.wraps(method)
+        def kernel(self: Any, *args: Any) -> Any:
+            if args[-1].__class__ is settings:
+                return method(self, *args)
+            return method(self, *args[:lead], settings(*args[lead:]))
+
+        return kernel
+
+    return decorate
+
+
+def kernel_for(supports: Callable[..., Any], settings: type[Any] | None = None) -> Callable[[Callable[..., Any]], Any]:
+    """Override a kernel for the arguments that `supports` accepts; for others the kernel of the next class runs.
+
+    Parameters
+    ----------
+    supports : callable
+        Called with the backend and the kernel's arguments.
+    settings : type, optional
+        As for `packed`.
+
+    Examples
+    --------
+    >>> class Base:
+    ...     def double(self, x):
+    ...         return x + x
+    >>> class Fast(Base):
+    ...     @kernel_for(lambda self, x: isinstance(x, int))
+    ...     def double(self, x):
+    ...         return x << 1
+    >>> Fast().double(3), Fast().double("ab")
+    (6, 'abab')
+    """
+    return lambda method: _Override(method, supports, settings)
+
+
+class _Override:
+    """The descriptor of an override: binds it, its condition and the kernel of the next class once for a backend."""
+
+    def __init__(self, method: Callable[..., Any], supports: Callable[..., Any], settings: type[Any] | None) -> None:
+        self.method, self.supports, self.settings = method, supports, settings
+        functools.update_wrapper(self, method)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def __get__(self, backend: Any, cls: type) -> Any:
+        if backend is None:
+            return self
+        run = self._bind(backend)
+        if next(vars(base)[self.name] for base in cls.__mro__ if self.name in vars(base)) is self:
+            vars(backend)[self.name] = run  # found first from now on; the kernels of bases are not
+        return run
+
+    def _bind(self, backend: Any) -> Callable[..., Any]:
+        kernel, supports = MethodType(self.method, backend), MethodType(self.supports, backend)
+        fallback, settings, lead = getattr(super(self.owner, backend), self.name), self.settings, _leading(self.method)
+
+        def run(*args: Any) -> Any:
+            return kernel(*args) if supports(*args) else fallback(*args)
+
+        def run_packed(*args: Any) -> Any:
+            if args[-1].__class__ is not settings:
+                args = (*args[:lead], settings(*args[lead:]))  # type: ignore[misc]
+            return kernel(*args) if supports(*args) else fallback(*args)
+
+        return run if settings is None else run_packed
+
+
+def _leading(method: Callable[..., Any]) -> int:
+    """The arguments of a kernel in front of its settings."""
+    return method.__code__.co_argcount - 2

@@ -1,0 +1,107 @@
+"""Pooling of small arrays on the CPU: calls cost more than elements, so that cached tables of windows are faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.kernel_methods import Array, kernel_for, packed
+from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
+from gradcore.backends.portable.sliding import pool_output_size
+
+__all__ = ["NumpyPooling"]
+
+Ints = Sequence[int]
+
+#: Elements of an array, and multiplications with the matrix of its means, up to which a table is faster.
+_SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 18
+
+
+def _is_small(backend: Any, x: Array, window: MaxPool) -> bool:
+    return 0 < x.size <= _SMALL and x.dtype.char in "fdbBhilq"
+
+
+class NumpyPooling(Pooling):
+    """Windows of a few elements."""
+
+    @kernel_for(_is_small, MaxPool)
+    def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
+        n = len(window.kernel)
+        size = x.shape[-n:]
+        places, outputs = _windows(size, window)
+        planes = x.reshape(-1, prod(size))
+        best = planes.take(places, 1).argmax(2)
+        indices = places.reshape(-1).take(best + np.arange(0, places.size, places.shape[1]))
+        values = planes.reshape(-1).take(indices + np.arange(0, planes.size, planes.shape[1])[:, None])
+        if x.dtype.kind == "f" and np.isnan(np.add.reduce(values, None)):  # of several NaN the last one counts
+            return super().max_pool(x, window)
+        shape = (*x.shape[:-n], *outputs)
+        return values.reshape(shape), indices.reshape(shape)
+
+    @packed(AvgPool)
+    def avg_pool(self, x: Array, window: AvgPool) -> Array:
+        size = x.shape[-len(window.kernel) :]
+        means = _means(x.dtype, x.size, size, window)
+        result: Array = None if means is None else x.reshape(-1, prod(size)) @ means.matrix
+        if means is None or not np.isfinite(result).all():  # zeros of the matrix times infinity
+            return super().avg_pool(x, window)
+        return result.reshape(*x.shape[: -len(size)], *means.outputs)
+
+    @packed(AvgPool)
+    def avg_pool_spread(self, grad: Array, size: Ints, window: AvgPool) -> Array:
+        n = len(size)
+        means = _means(grad.dtype, prod(grad.shape[:-n]) * prod(size), size, window)
+        result: Array = None if means is None else grad.reshape(-1, prod(grad.shape[-n:])) @ means.matrix.T
+        if means is None or not np.isfinite(result).all():
+            return super().avg_pool_spread(grad, size, window)
+        return result.reshape(*grad.shape[:-n], *size)
+
+
+@lru_cache(maxsize=256)
+def _windows(size: tuple[int, ...], window: MaxPool) -> tuple[Any, tuple[int, ...]]:
+    """The flat indices of the elements of each window, and how many windows there are along each dim.
+
+    In the place of elements outside stands the window's first element that is inside.
+    """
+    places, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    outputs = []
+    for n, k, s, p, d in zip(size, *window[:4], strict=True):
+        outputs.append(pool_output_size(n, k, s, p, d, window.ceil_mode))
+        along = np.arange(outputs[-1])[:, None] * s - p + np.arange(k) * d
+        places = _pairs(places * n, along, np.add)
+        inside = _pairs(inside, (along >= 0) & (along < n), np.logical_and)
+    first = places[np.arange(len(places)), inside.argmax(1)]
+    return np.where(inside, places, first[:, None]), tuple(outputs)
+
+
+def _pairs(x: Any, y: Any, combine: Any) -> Any:
+    """Every row of `x` with every one of `y`, each a combination of every element with every one."""
+    pairs = combine(x[:, None, :, None], y[None, :, None, :])
+    return pairs.reshape(len(x) * len(y), -1)
+
+
+class Means(NamedTuple):
+    """The matrix that makes the means of windows of flattened elements, and how many there are along each dim."""
+
+    matrix: Any
+    outputs: tuple[int, ...]
+
+
+def _means(dtype: Any, elements: int, size: Ints, window: AvgPool) -> Means | None:
+    """The means of windows of an array of so many elements; None where a matrix is not worth it."""
+    if dtype.char not in "fd" or not 0 < elements <= _SMALL or elements * prod(size) > _MULTIPLICATIONS:
+        return None
+    return _matrix_of_means(dtype, tuple(size), window)
+
+
+@lru_cache(maxsize=64)
+def _matrix_of_means(dtype: Any, size: tuple[int, ...], window: AvgPool) -> Means:
+    volume = prod(size)
+    images = Pooling()
+    images.xp = np
+    means = images.avg_pool(np.eye(volume, dtype=dtype).reshape(volume, 1, *size), window)
+    return Means(means.reshape(volume, -1), means.shape[2:])
