@@ -38,11 +38,11 @@ def _grouped(self: Any, groups: int) -> tuple[int, int, int, int]:
 
 @native_group_norm.vjp("self", "weight", "bias")
 def _(F, grads, self, weight, mean, var, groups, eps, needs):
-    return F.group_norm_backward(*with_zeros(F, grads, self), self, weight, mean, var, groups, eps, needs)
+    return F.group_norm_backward(*with_zeros(F, grads, self), self, weight, mean, var, eps, needs, groups)
 
 
 @composite(function=False, method=False)
-def group_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, groups: int, eps: float, needs: Needs):
+def group_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, eps: float, needs: Needs, groups: int):
     """The gradients of `native_group_norm`."""
     shape = _grouped(self, groups)
     batch, _, channels, points = shape

@@ -69,11 +69,11 @@ def native_layer_norm(self, weight=None, bias=None, ndims: int = 1, eps: float =
 
 @native_layer_norm.vjp("self", "weight", "bias")
 def _(F, grads, self, weight, mean, var, ndims, eps, needs):
-    return F.layer_norm_backward(*with_zeros(F, grads, self), self, weight, mean, var, ndims, eps, needs)
+    return F.layer_norm_backward(*with_zeros(F, grads, self), self, weight, mean, var, eps, needs, ndims)
 
 
 @composite(function=False, method=False)
-def layer_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, ndims: int, eps: float, needs: Needs):
+def layer_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, eps: float, needs: Needs, ndims: int):
     """The gradients of `native_layer_norm`."""
     lead, last = self.shape[: self.ndim - ndims], self.shape[self.ndim - ndims :]
     rows, width = prod(lead), prod(last)

@@ -163,7 +163,7 @@ def test_layer_norm(shape: tuple[int, ...], dtype: str, affine: bool, needs: tup
         weight, bias = (draw(shape[-ndims:], dtype, i) for i in (2, 3)) if affine else (None, None)
         found, expected = (F.native_layer_norm(x, weight, bias, ndims, 1e-5) for F in (FAST, SLOW))
         agree(found, expected, TOLERANCE[dtype])
-        saved = (x, weight, *expected[1:], ndims, 1e-5, needs)
+        saved = (x, weight, *expected[1:], 1e-5, needs, ndims)
         agree(*(F.layer_norm_backward(grad, None, None, *saved) for F in (FAST, SLOW)), 10 * TOLERANCE[dtype])
 
 

@@ -49,14 +49,14 @@ def softmax(backend: Any) -> Any:
 def layer_norm(backend: Any) -> Any:
     x, weight = matrix(0), matrix(1)[0]
     y, mean, var = backend.native_layer_norm(x, weight, None, 1, 1e-5)
-    grads = backend.layer_norm_backward(y, None, None, x, weight, mean, var, 1, 1e-5, (True, True, True))
+    grads = backend.layer_norm_backward(y, None, None, x, weight, mean, var, 1e-5, (True, True, True), 1)
     return np.concatenate([y, grads[0], *(g[None] for g in grads[1:])])
 
 
 def group_norm(backend: Any) -> Any:
     x = matrix(0).reshape(10, 30, 10, 100)
     y, mean, var = backend.native_group_norm(x, None, None, 3, 1e-5)
-    return backend.group_norm_backward(y, None, None, x, None, mean, var, 3, 1e-5, (True, True, True))[0]
+    return backend.group_norm_backward(y, None, None, x, None, mean, var, 1e-5, (True, True, True), 3)[0]
 
 
 def step(backend: Any) -> Any:

@@ -128,7 +128,7 @@ def test_layer_norm(
     found = compiled.native_layer_norm(x, weight, bias, ndims, 1e-5)
     expected = SLOW.native_layer_norm(x, weight, bias, ndims, 1e-5)
     agree(found, expected, TOLERANCE[dtype])
-    rest = None, None, x, weight, *expected[1:], ndims, 1e-5, needs
+    rest = None, None, x, weight, *expected[1:], 1e-5, needs, ndims
     agree(compiled.layer_norm_backward(grad, *rest), SLOW.layer_norm_backward(grad, *rest), TOLERANCE[dtype])
     assert set(ran) == {"layer_norm", "layer_norm_backward"}
 
@@ -148,7 +148,7 @@ def test_normalization_of_channels(
     def both(backend: Backend) -> tuple[Any, Any]:
         forward = getattr(backend, f"native_{kind}_norm")(x, weight, bias, *groups, 1e-5)
         back = getattr(backend, f"{kind}_norm_backward")
-        return forward, back(grad, None, None, x, weight, *forward[1:], *groups, 1e-5, needs)
+        return forward, back(grad, None, None, x, weight, *forward[1:], 1e-5, needs, *groups)
 
     for found, expected in zip(both(compiled), both(SLOW), strict=True):
         agree(found, expected, TOLERANCE[dtype] * 4)
@@ -174,7 +174,7 @@ def test_any_layout(compiled: Any, change: Any) -> None:
     agree(compiled.softmax_product(t, x, 2), SLOW.softmax_product(t, x, 2), 1e-5)
     found, expected = (b.native_layer_norm(x, None, None, 1, 1e-5) for b in (compiled, SLOW))
     agree(found, expected, 1e-5)
-    rest = None, None, x, None, *expected[1:], 1, 1e-5, (True, True, True)
+    rest = None, None, x, None, *expected[1:], 1e-5, (True, True, True), 1
     agree(compiled.layer_norm_backward(t, *rest), SLOW.layer_norm_backward(t, *rest), 1e-5)
 
 

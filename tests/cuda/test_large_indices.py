@@ -132,7 +132,7 @@ def test_large_layer_norm_backward(backend: Any) -> None:
     mean[-1], var[-1] = wide.mean(), wide.var()
     statistics = StrictArray(mean, 0), StrictArray(var, 0)
     weight = StrictArray(np.ones(n, "float16"), 0)
-    arguments = grad, None, None, x, weight, *statistics, 1, 1e-5, (True, True, True)
+    arguments = grad, None, None, x, weight, *statistics, 1e-5, (True, True, True), 1
     to_x, to_weight, to_bias = (each._a for each in backend.layer_norm_backward(*arguments))
     c = (wide - wide.mean()) / np.sqrt(wide.var() + 1e-5)
     close(to_x[-1], (g - g.mean() - c * (g * c).mean()) / np.sqrt(wide.var() + 1e-5))

@@ -110,7 +110,7 @@ def test_layer_norm(backend: Any, dtype: str, affine: bool) -> None:
         for extra in ((None, None), (drawn(dtype, *mean.shape), drawn(dtype, *mean.shape, seed=5))):
             arrays = (drawn(dtype, *shape, seed=3), *extra, x, parameters[0], mean, var)
             for needs in ((True, affine, affine), (False, affine, affine), (True, False, False)):
-                compare(backend, "layer_norm_backward", arrays, ndims, 0.1, needs)
+                compare(backend, "layer_norm_backward", arrays, 0.1, needs, ndims)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -138,7 +138,7 @@ def test_group_norm(backend: Any, dtype: str, affine: bool) -> None:
         mean, var = (a.astype(x.dtype) for a in wide[1:])
         for extra in ((None, None), (drawn(dtype, *mean.shape), drawn(dtype, *mean.shape, seed=5))):
             arrays = (drawn(dtype, *shape, seed=3), *extra, x, parameters[0], mean, var)
-            compare(backend, "group_norm_backward", arrays, groups, 0.1, (True, affine, affine))
+            compare(backend, "group_norm_backward", arrays, 0.1, (True, affine, affine), groups)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import Array, kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.row_blocks import rows_of
+from gradcore.backends.portable.normalization import NormGradients, Triple
 
 __all__ = ["CompiledRows"]
-
-Triple = tuple[Any, Any, Any]
 
 #: Elements from which a kernel is faster than NumPy's functions, and that are worth a thread.
 _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
@@ -38,6 +38,50 @@ class _Work(ctypes.Structure):
         ("parts", ctypes.c_int64), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("inner", ctypes.c_int64),
         ("cycle", ctypes.c_int64), ("number", ctypes.c_double),
     )  # fmt: skip
+
+
+Condition = Callable[..., bool]
+
+
+def _takes_rows(kernel: str) -> Condition:
+    return lambda backend, x, dim: _fits(kernel, x, dim)
+
+
+def _takes_pair(kernel: str) -> Condition:
+    return lambda backend, t, y, dim: _fits(kernel, y, dim) and _alike(t, y)
+
+
+def _takes_scale(backend: Any, rows: Array, scale: Array) -> bool:
+    return _usual("scaled_rows", rows.shape[1], rows, scale) and len(scale) == len(rows)
+
+
+def _takes_layer(backend: Any, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> bool:
+    return _usual("layer_norm", prod(x.shape[x.ndim - ndims :]), x, weight, bias)
+
+
+def _takes_images(kernel: str) -> Condition:
+    return lambda backend, x, weight, bias, *settings: _usual(kernel, prod(x.shape[2:]), x, weight, bias)
+
+
+def _takes_statistics(backend: Any, x: Array, *arrays: Any) -> bool:
+    return _usual("batch_norm", prod(x.shape[2:]), x, *arrays[:-1])
+
+
+def _takes_layer_gradients(backend: Any, given: NormGradients) -> bool:
+    x = given.x
+    width = prod(x.shape[x.ndim - given.count :])
+    return given.of_result_alone and _usual("layer_norm_backward", width, x, given.grad, given.weight)
+
+
+def _takes_group_gradients(backend: Any, given: NormGradients) -> bool:
+    grad, _, _, x, *parameters = given.arrays
+    return given.of_result_alone and _usual("group_norm_backward", prod(x.shape[2:]), x, grad, *parameters)
+
+
+def _takes_batch_gradients(backend: Any, given: NormGradients) -> bool:
+    x = given.x
+    points = prod(x.shape[2:])
+    return given.of_result_alone and _usual("batch_norm_backward", points, x, given.grad, given.weight)
 
 
 class CompiledRows(NumpyBackend):
@@ -68,21 +112,20 @@ class CompiledRows(NumpyBackend):
 
     # -- softmax ---------------------------------------------------------------------------------------------
 
-    def softmax_along(self, x: Any, dim: int) -> Any:
-        return self._of_rows("softmax", x) if _fits("softmax", x, dim) else super().softmax_along(x, dim)
+    @kernel_for(_takes_rows("softmax"))
+    def softmax_along(self, x: Array, dim: int) -> Array:
+        return self._of_rows("softmax", x)
 
-    def log_softmax_along(self, x: Any, dim: int) -> Any:
-        fits = _fits("log_softmax", x, dim)
-        return self._of_rows("log_softmax", x) if fits else super().log_softmax_along(x, dim)
+    @kernel_for(_takes_rows("log_softmax"))
+    def log_softmax_along(self, x: Array, dim: int) -> Array:
+        return self._of_rows("log_softmax", x)
 
-    def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
-        if not _fits("softmax_backward", y, dim) or not _alike(t, y):
-            return super().softmax_product(t, y, dim)
+    @kernel_for(_takes_pair("softmax_backward"))
+    def softmax_product(self, t: Array, y: Array, dim: int) -> Array:
         return self._of_rows("softmax_backward", t, y)
 
-    def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
-        if not _fits("log_softmax_backward", y, dim) or not _alike(t, y):
-            return super().log_softmax_transposed(t, y, dim)
+    @kernel_for(_takes_pair("log_softmax_backward"))
+    def log_softmax_transposed(self, t: Array, y: Array, dim: int) -> Array:
         return self._of_rows("log_softmax_backward", t, y)
 
     def _of_rows(self, name: str, *arrays: Any) -> Any:
@@ -90,16 +133,14 @@ class CompiledRows(NumpyBackend):
         self._run(name, rows[0].shape, *rows, out)
         return out
 
-    def row_powers(self, rows: Any) -> Triple:
-        if not _fits("row_powers", rows, 1):
-            return super().row_powers(rows)
+    @kernel_for(lambda self, rows: _fits("row_powers", rows, 1))
+    def row_powers(self, rows: Array) -> Triple:
         powers, (top, total) = np.empty(rows.shape, rows.dtype), np.empty((2, len(rows)), rows.dtype)
         self._run("row_powers", rows.shape, rows, powers, top, total)
         return powers, top, total
 
-    def scaled_rows(self, rows: Any, scale: Any) -> Any:
-        if not _usual("scaled_rows", rows.shape[1], rows, scale) or len(scale) != len(rows):
-            return super().scaled_rows(rows, scale)
+    @kernel_for(_takes_scale)
+    def scaled_rows(self, rows: Array, scale: Array) -> Array:
         out = _like(rows)
         self._run("scaled_rows", rows.shape, rows_of(rows), np.ascontiguousarray(scale), out)
         return out
@@ -115,10 +156,9 @@ class CompiledRows(NumpyBackend):
 
     # -- normalization over the last dims --------------------------------------------------------------------
 
-    def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
+    @kernel_for(_takes_layer)
+    def native_layer_norm(self, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> Triple:
         lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
-        if not _usual("layer_norm", prod(last), x, weight, bias):
-            return super().native_layer_norm(x, weight, bias, ndims, eps)
         rows = _matrix(x, prod(last))
         out, (mean, var) = _like(x), np.empty((2, len(rows)), x.dtype)
         factors, terms = _vector(weight, 1, rows.shape[1], x.dtype), _vector(bias, 0, rows.shape[1], x.dtype)
@@ -126,23 +166,11 @@ class CompiledRows(NumpyBackend):
         kept = lead + (1,) * ndims
         return out, mean.reshape(kept), var.reshape(kept)
 
-    def layer_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        ndims: int,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
+    @kernel_for(_takes_layer_gradients, NormGradients)
+    def layer_norm_backward(self, given: NormGradients) -> Triple:
+        grad, _, _, x, weight, mean, var, eps, needs, ndims = given
         last = x.shape[x.ndim - ndims :]
         width = prod(last)
-        if (grad_mean, grad_var) != (None, None) or not _usual("layer_norm_backward", width, x, grad, weight):
-            return super().layer_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, ndims, eps, needs)
         rows, grads = _matrix(x, width), _matrix(grad, width)
         factors, means, variances = _vector(weight, 1, width, x.dtype), *(np.ascontiguousarray(a) for a in (mean, var))
         out, parts = _like(x), min(max(rows.size // _PART, 1), len(rows))
@@ -157,20 +185,18 @@ class CompiledRows(NumpyBackend):
 
     # -- normalization of channels ---------------------------------------------------------------------------
 
-    def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
+    @kernel_for(_takes_images("group_norm"))
+    def native_group_norm(self, x: Array, weight: Array, bias: Array, groups: int, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
-        if not _usual("group_norm", points, x, weight, bias):
-            return super().native_group_norm(x, weight, bias, groups, eps)
         rows = _matrix(x, channels // groups * points)
         out, (mean, var) = _like(x), np.empty((2, batch, groups), x.dtype)
         given = rows, _vector(weight, 1, channels, x.dtype), _vector(bias, 0, channels, x.dtype), out, mean, var
         self._run("group_norm", rows.shape, *given, inner=points, cycle=groups, number=eps)
         return out, mean, var
 
-    def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
+    @kernel_for(_takes_images("batch_norm"))
+    def native_batch_norm(self, x: Array, weight: Array, bias: Array, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
-        if not _usual("batch_norm", points, x, weight, bias):
-            return super().native_batch_norm(x, weight, bias, eps)
         planes, count = _matrix(x, points), batch * points
         mean = self._moments(planes, np.zeros(batch * channels, x.dtype))[0].reshape(batch, channels).sum(0) / count
         var = self._moments(planes, np.tile(mean, batch))[1].reshape(batch, channels).sum(0) / count
@@ -178,29 +204,15 @@ class CompiledRows(NumpyBackend):
         center, scale = (np.tile(a, (batch, 1)) for a in (mean, scale))
         return self._line(x, center, scale, weight, bias), mean, var
 
-    def batch_norm_given(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
-        if not _usual("batch_norm", prod(x.shape[2:]), x, weight, bias, mean, var):
-            return super().batch_norm_given(x, mean, var, weight, bias, eps)
+    @kernel_for(_takes_statistics)
+    def batch_norm_given(self, x: Array, mean: Array, var: Array, weight: Array, bias: Array, eps: float) -> Array:
         center, scale = (np.tile(a, (len(x), 1)) for a in (mean, 1 / np.sqrt(var + x.dtype.type(eps))))
         return self._line(x, center, scale, weight, bias)
 
-    def group_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        groups: int,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
+    @kernel_for(_takes_group_gradients, NormGradients)
+    def group_norm_backward(self, given: NormGradients) -> Triple:
+        grad, _, _, x, weight, mean, var, eps, needs, groups = given
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
-        given = grad_mean, grad_var
-        if given != (None, None) or not _usual("group_norm_backward", points, x, grad, weight, mean, var):
-            return super().group_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, groups, eps, needs)
         rows, grads = (_matrix(a, channels // groups * points) for a in (x, grad))
         means, variances = (np.ascontiguousarray(a) for a in (mean, var))
         out, (to_weight, to_bias) = _like(x), np.empty((2, batch, channels), x.dtype)
@@ -212,22 +224,10 @@ class CompiledRows(NumpyBackend):
             np.add.reduce(to_bias, 0) if needs[2] else None,
         )
 
-    def batch_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
+    @kernel_for(_takes_batch_gradients, NormGradients)
+    def batch_norm_backward(self, given: NormGradients) -> Triple:
+        grad, _, _, x, weight, mean, var, eps, needs, _ = given
         batch, points = len(x), prod(x.shape[2:])
-        given = grad_mean, grad_var
-        if given != (None, None) or not _usual("batch_norm_backward", points, x, grad, weight):
-            return super().batch_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, eps, needs)
         r = 1 / np.sqrt(var + x.dtype.type(eps))
         center = np.tile(mean, (batch, 1))
         total, product = (a.sum(0) for a in self._products(grad, x, center))

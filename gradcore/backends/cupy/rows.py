@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels, dense, elements, rows_of
-from gradcore.backends.portable.cross_entropy import Targets
-from gradcore.backends.portable.normalization import Normalization, Triple
+from gradcore.backends.kernel_methods import Array, kernel_for
+from gradcore.backends.portable.cross_entropy import LossGradients, Targets
+from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 from gradcore.backends.portable.reductions import Reductions
 
 __all__ = ["CudaRows"]
@@ -45,8 +46,33 @@ class _Parts(NamedTuple):
     launch: tuple[Any, Any]
 
 
+def _takes_one(backend: CudaRows, x: Array, dim: int) -> bool:
+    return backend.takes("softmax", x)
+
+
+def _takes_pair(backend: CudaRows, t: Array, y: Array, dim: int) -> bool:
+    return backend.takes("softmax", t, y) and t.shape == y.shape
+
+
+def _takes_norm(backend: CudaRows, x: Array, weight: Array, bias: Array, *settings: Any) -> bool:
+    return backend.takes("normalization", x, weight, bias)
+
+
+def _takes_gradients(backend: CudaRows, given: NormGradients) -> bool:
+    return backend.takes("normalization", *given.arrays)
+
+
+def _takes_loss(backend: CudaRows, x: Array, target: Array, weight: Array, *settings: Any) -> bool:
+    return backend.takes("cross_entropy", x, weight) and target.dtype.name in _TARGETS
+
+
+def _takes_loss_gradient(backend: CudaRows, given: LossGradients) -> bool:
+    arrays = given.powers, given.grad, given.weight, given.total_weight
+    return given.of_loss_alone and backend.takes("cross_entropy", *arrays) and given.target.dtype.name in _TARGETS
+
+
 class CudaRows(CudaKernels, Reductions, Normalization, Targets):
-    """Kernels of rows; arrays that they do not take go the way of every backend."""
+    """Kernels of rows; unsupported arrays fall back to the portable ones."""
 
     xp: Any
     check_watched: Any
@@ -57,20 +83,20 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     # -- softmax -------------------------------------------------------------------------------------------------
 
-    def softmax_along(self, x: Any, dim: int) -> Any:
-        return self._softmax(x, dim, False) if self.takes("softmax", x) else super().softmax_along(x, dim)
+    @kernel_for(_takes_one)
+    def softmax_along(self, x: Array, dim: int) -> Array:
+        return self._softmax(x, dim, False)
 
-    def log_softmax_along(self, x: Any, dim: int) -> Any:
-        return self._softmax(x, dim, True) if self.takes("softmax", x) else super().log_softmax_along(x, dim)
+    @kernel_for(_takes_one)
+    def log_softmax_along(self, x: Array, dim: int) -> Array:
+        return self._softmax(x, dim, True)
 
-    def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
-        if not self.takes("softmax", t, y) or t.shape != y.shape:
-            return super().softmax_product(t, y, dim)
+    @kernel_for(_takes_pair)
+    def softmax_product(self, t: Array, y: Array, dim: int) -> Array:
         return self._softmax(t, dim, False, y)
 
-    def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
-        if not self.takes("softmax", t, y) or t.shape != y.shape:
-            return super().log_softmax_transposed(t, y, dim)
+    @kernel_for(_takes_pair)
+    def log_softmax_transposed(self, t: Array, y: Array, dim: int) -> Array:
         return self._softmax(t, dim, True, y)
 
     def _softmax(self, x: Any, dim: int, logarithm: bool, y: Any = None) -> Any:
@@ -92,17 +118,15 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     # -- layers and groups ---------------------------------------------------------------------------------------
 
-    def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
-        if not self.takes("normalization", x, weight, bias):
-            return super().native_layer_norm(x, weight, bias, ndims, eps)
+    @kernel_for(_takes_norm)
+    def native_layer_norm(self, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> Triple:
         lead = x.shape[: x.ndim - ndims]
         out, mean, var = self._normalized(x, weight, bias, prod(lead), 1, 1, eps)
         kept = lead + (1,) * ndims
         return out, mean.reshape(kept), var.reshape(kept)
 
-    def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
-        if not self.takes("normalization", x, weight, bias):
-            return super().native_group_norm(x, weight, bias, groups, eps)
+    @kernel_for(_takes_norm)
+    def native_group_norm(self, x: Array, weight: Array, bias: Array, groups: int, eps: float) -> Triple:
         batch = x.shape[0]
         out, mean, var = self._normalized(x, weight, bias, batch * groups, groups, prod(x.shape[2:]), eps)
         return out, mean.reshape(batch, groups), var.reshape(batch, groups)
@@ -117,47 +141,21 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel(*rows_of(rows, width), (*arrays, *sizes, np.float64(eps)))
         return out, mean, var
 
-    def layer_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        ndims: int,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
-        arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
-        if not self.takes("normalization", *arrays):
-            return super().layer_norm_backward(*arrays, ndims, eps, needs)
+    @kernel_for(_takes_gradients, NormGradients)
+    def layer_norm_backward(self, given: NormGradients) -> Triple:
+        grad, _, _, x, _, mean, var, eps, needs, ndims = given
         lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
-        to_x = self._normalized_backward(arrays, prod(lead), 1, 1, eps) if needs[0] else None
+        to_x = self._normalized_backward(given.arrays, prod(lead), 1, 1, eps) if needs[0] else None
         if not needs[1] and not needs[2]:
             return to_x, None, None
         of_weight, of_bias = self._layer_parameters(grad, x, mean, var, prod(lead), prod(last), eps)
         return to_x, of_weight.reshape(last) if needs[1] else None, of_bias.reshape(last) if needs[2] else None
 
-    def group_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        groups: int,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
-        arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
-        if not self.takes("normalization", *arrays):
-            return super().group_norm_backward(*arrays, groups, eps, needs)
+    @kernel_for(_takes_gradients, NormGradients)
+    def group_norm_backward(self, given: NormGradients) -> Triple:
+        grad, _, _, x, _, mean, var, eps, needs, groups = given
         points = prod(x.shape[2:])
-        to_x = self._normalized_backward(arrays, x.shape[0] * groups, groups, points, eps) if needs[0] else None
+        to_x = self._normalized_backward(given.arrays, x.shape[0] * groups, groups, points, eps) if needs[0] else None
         if not needs[1] and not needs[2]:
             return to_x, None, None
         total, product = self._channel_sums(grad, x, mean, var, groups, eps)
@@ -192,9 +190,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     # -- root mean squares ---------------------------------------------------------------------------------------
 
-    def fused_rms_norm(self, x: Any, weight: Any, ndims: int, eps: float) -> tuple[Any, Any]:
-        if not self.takes("normalization", x, weight):
-            return super().fused_rms_norm(x, weight, ndims, eps)
+    @kernel_for(lambda self, x, weight, *settings: self.takes("normalization", x, weight))
+    def fused_rms_norm(self, x: Array, weight: Array, ndims: int, eps: float) -> tuple[Array, Array]:
         xp, lead = self.xp, x.shape[: x.ndim - ndims]
         rows = prod(lead)
         out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, x.dtype)
@@ -203,12 +200,11 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel(*rows_of(rows, x.size // rows), (dense(xp, x), dense(xp, weight), out, scale, *sizes, np.float64(eps)))
         return out, scale
 
+    @kernel_for(lambda self, *arguments: self.takes("normalization", *arguments[:5]))
     def rms_norm_backward(
-        self, grad: Any, grad_scale: Any, x: Any, weight: Any, scale: Any, ndims: int, needs: Sequence[bool]
-    ) -> tuple[Any, Any]:
+        self, grad: Array, grad_scale: Array, x: Array, weight: Array, scale: Array, ndims: int, needs: Sequence[bool]
+    ) -> tuple[Array, Array]:
         arrays = (grad, grad_scale, x, weight, scale)
-        if not self.takes("normalization", *arrays):
-            return super().rms_norm_backward(*arrays, ndims, needs)
         rows, to_x, to_weight = prod(x.shape[: x.ndim - ndims]), None, None
         width = x.size // rows
         if needs[0]:
@@ -223,9 +219,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     # -- channels ------------------------------------------------------------------------------------------------
 
-    def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
-        if not self.takes("normalization", x, weight, bias):
-            return super().native_batch_norm(x, weight, bias, eps)
+    @kernel_for(_takes_norm)
+    def native_batch_norm(self, x: Array, weight: Array, bias: Array, eps: float) -> Triple:
         mean, var, scale, shift = self.xp.empty((4, x.shape[1]), x.dtype)
         moments = self._parts_of_channels("channel_moments", (x,))
         sizes = map(np.int64, (*moments.sizes, moments.chunk))
@@ -234,21 +229,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel(*moments.launch, (*moments.sums, *arrays, *sizes, np.float64(eps)))
         return self._scaled(x, scale, shift), mean, var
 
-    def batch_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
-        arrays = (grad, grad_mean, grad_var, x, weight, mean, var)
-        if not self.takes("normalization", *arrays):
-            return super().batch_norm_backward(*arrays, eps, needs)
+    @kernel_for(_takes_gradients, NormGradients)
+    def batch_norm_backward(self, given: NormGradients) -> Triple:
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = given
         sums = self._parts_of_channels("channel_products", (grad, x, mean, var), np.int64(0), np.float64(eps))
         of_weight, of_bias, scale, slope, shift = results = self.xp.empty((5, x.shape[1]), x.dtype)
         read = [dense(self.xp, a) for a in (grad_mean, grad_var, weight, var)]
@@ -262,9 +245,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
             )
         return result, of_weight if needs[1] else None, of_bias if needs[2] else None
 
-    def batch_norm_given(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
-        if not self.takes("normalization", x, mean, var, weight, bias):
-            return super().batch_norm_given(x, mean, var, weight, bias, eps)
+    @kernel_for(lambda self, *arguments: self.takes("normalization", *arguments[:-1]))
+    def batch_norm_given(self, x: Array, mean: Array, var: Array, weight: Array, bias: Array, eps: float) -> Array:
         scale, shift = self.xp.empty((2, x.shape[1]), x.dtype)
         read = [dense(self.xp, a) for a in (mean, var, weight, bias)]
         kernel = self._rows_kernel("normalization", "channel_scales", x)
@@ -299,11 +281,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     # -- cross entropy -------------------------------------------------------------------------------------------
 
-    def softmax_nll(
-        self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
-    ) -> tuple[Any, Any, Any, Any]:
-        if not self.takes("cross_entropy", x, weight) or target.dtype.name not in _TARGETS:
-            return super().softmax_nll(x, target, weight, reduction, ignore_index)
+    @kernel_for(_takes_loss)
+    def softmax_nll(self, x: Array, target: Array, weight: Array, reduction: str, ignore_index: int) -> Any:
         xp, dim = self.xp, min(x.ndim, 2) - 1
         classes, points = x.shape[dim], prod(x.shape[2:])
         rows = x.size // classes
@@ -324,27 +303,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         loss = losses.sum()
         return loss / weight_sum if reduction == "mean" else loss, weight_sum, powers, total
 
-    def softmax_nll_backward(
-        self,
-        grad: Any,
-        grad_powers: Any,
-        grad_total: Any,
-        target: Any,
-        weight: Any,
-        total_weight: Any,
-        powers: Any,
-        total: Any,
-        reduction: str,
-        ignore_index: int,
-    ) -> Any:
-        settings = (target, weight, total_weight, powers, total, reduction, ignore_index)
-        plain = grad is not None and grad_powers is None and grad_total is None
-        if (
-            not plain
-            or not self.takes("cross_entropy", powers, grad, weight, total_weight)
-            or target.dtype.name not in _TARGETS
-        ):
-            return super().softmax_nll_backward(grad, grad_powers, grad_total, *settings)
+    @kernel_for(_takes_loss_gradient, LossGradients)
+    def softmax_nll_backward(self, given: LossGradients) -> Array:
+        grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = given
         xp, dim = self.xp, min(powers.ndim, 2) - 1
         divisor = total_weight if reduction == "mean" else None
         out = xp.empty(powers.shape, powers.dtype)

@@ -6,15 +6,15 @@ memory. For channels they were not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import Array, kernel_for, packed
 from gradcore.backends.numpy.products_in_threads import blas_alone
 from gradcore.backends.numpy.row_blocks import in_blocks, number_of_blocks, ones, row_sums
-from gradcore.backends.portable.normalization import Normalization, Triple
+from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 
 __all__ = ["NumpyNormalization"]
 
@@ -22,12 +22,15 @@ __all__ = ["NumpyNormalization"]
 _LARGE = 1 << 17
 
 
+def _takes_layer(backend: Any, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> bool:
+    return _usual(x, weight, bias)
+
+
 class NumpyNormalization(Normalization):
     """Normalization of arrays of float32 and float64."""
 
-    def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
-        if not _usual(x, weight, bias):
-            return super().native_layer_norm(x, weight, bias, ndims, eps)
+    @kernel_for(_takes_layer)
+    def native_layer_norm(self, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> Triple:
         lead, width = x.shape[: x.ndim - ndims], prod(x.shape[x.ndim - ndims :])
         rows = np.ascontiguousarray(x).reshape(-1, width)
         scale, shift = (None if each is None else each.reshape(width) for each in (weight, bias))
@@ -48,22 +51,12 @@ class NumpyNormalization(Normalization):
         kept = lead + (1,) * ndims
         return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
 
-    def layer_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        ndims: int,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
-        if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
+    @packed(NormGradients)
+    def layer_norm_backward(self, given: NormGradients) -> Triple:
+        grad, _, _, x, weight, mean, var, eps, needs, ndims = given
+        if not given.of_result_alone or not _usual(x, grad, weight):
             with blas_alone(x.size):
-                return super().layer_norm_backward(grad, grad_mean, grad_var, x, weight, mean, var, ndims, eps, needs)
+                return super().layer_norm_backward(given)
         last = x.shape[x.ndim - ndims :]
         width = prod(last)
         rows, grads = (np.ascontiguousarray(a).reshape(-1, width) for a in (x, grad))
@@ -99,7 +92,7 @@ class NumpyNormalization(Normalization):
 
 
 def _usual(*arrays: Any) -> bool:
-    """Whether the kernels above are made for it: many floats of one dtype."""
+    """Whether the kernels above support these arrays: many floats of one dtype."""
     dtype = arrays[0].dtype
     if dtype.kind != "f" or dtype.itemsize < 4 or arrays[0].size < _LARGE:
         return False

@@ -10,12 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import Array, kernel_for
 from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
-from gradcore.backends.portable.cross_entropy import Targets
+from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 
 __all__ = ["NumpyTargets"]
 
 _sum: Any = np.add.reduce
+
+
+def _has_no_weights(backend: Any, given: LossGradients) -> bool:
+    """Whether a matrix of scores has no weights, and no target is ignored."""
+    unweighted = given.weight is None and given.of_loss_alone and given.powers.ndim == 2
+    return unweighted and bool(given.total_weight == len(given.target))
 
 
 class NumpyTargets(Targets):
@@ -63,30 +70,9 @@ class NumpyTargets(Targets):
         in_blocks(work, rows)
         return powers, top, total
 
-    def softmax_nll_backward(
-        self,
-        grad: Any,
-        grad_powers: Any,
-        grad_total: Any,
-        target: Any,
-        weight: Any,
-        total_weight: Any,
-        powers: Any,
-        total: Any,
-        reduction: str,
-        ignore_index: int,
-    ) -> Any:
-        if (
-            weight is not None
-            or grad is None
-            or grad_powers is not None
-            or grad_total is not None
-            or powers.ndim != 2
-            or total_weight != len(target)  # some are ignored
-        ):
-            return super().softmax_nll_backward(
-                grad, grad_powers, grad_total, target, weight, total_weight, powers, total, reduction, ignore_index
-            )
+    @kernel_for(_has_no_weights, LossGradients)
+    def softmax_nll_backward(self, given: LossGradients) -> Array:
+        grad, _, _, target, _, total_weight, powers, total, reduction, _ = given
         if reduction == "mean":
             grad = grad / total_weight
         result = self.scaled_rows(powers, grad.reshape(-1, 1) / total)

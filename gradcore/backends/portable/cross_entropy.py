@@ -6,9 +6,31 @@ Scores have the shape ``(batch, classes, *)`` or ``(classes,)``, targets the sam
 from __future__ import annotations
 
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-__all__ = ["Targets"]
+from gradcore.backends.kernel_methods import Array, packed
+
+__all__ = ["LossGradients", "Targets"]
+
+
+class LossGradients(NamedTuple):
+    """Arguments of the backward of `softmax_nll`: upstream gradients, its other arguments, and its results."""
+
+    grad: Array
+    grad_powers: Array
+    grad_total: Array
+    target: Array
+    weight: Array
+    total_weight: Array
+    powers: Array
+    total: Array
+    reduction: str
+    ignore_index: int
+
+    @property
+    def of_loss_alone(self) -> bool:
+        """Whether no other result than the loss has a gradient."""
+        return self.grad is not None and self.grad_powers is None and self.grad_total is None
 
 
 class Targets:
@@ -83,24 +105,12 @@ class Targets:
             losses = self._without_ignored(losses, ignored) * weights
         return _reduced(losses, weights, reduction)
 
-    def softmax_nll_backward(
-        self,
-        grad: Any,
-        grad_powers: Any,
-        grad_total: Any,
-        target: Any,
-        weight: Any,
-        total_weight: Any,
-        powers: Any,
-        total: Any,
-        reduction: str,
-        ignore_index: int,
-    ) -> Any:
+    @packed(LossGradients)
+    def softmax_nll_backward(self, given: LossGradients) -> Array:
         """The formula of that name, in place."""
-        if grad is None or grad_powers is not None or grad_total is not None:
-            grads = grad, grad_powers, grad_total
-            settings = target, weight, total_weight, powers, total, reduction, ignore_index
-            return self.bodies["softmax_nll_backward"](self, *grads, *settings)
+        if not given.of_loss_alone:
+            return self.bodies["softmax_nll_backward"](self, *given)
+        grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = given
         known, ignored = self._known_classes(target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
         if reduction == "mean":
             grad = grad / total_weight

@@ -8,16 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Normalization"]
+from gradcore.backends.kernel_methods import Array, packed
+
+__all__ = ["NormGradients", "Normalization", "Triple"]
 
 # From rows of this length on, a product of each pair of rows is faster than a product of matrices and a sum.
 _LONG = 32
 
 Triple = tuple[Any, Any, Any]
+
+
+class NormGradients(NamedTuple):
+    """Arguments of the backward of a normalization.
+
+    Attributes
+    ----------
+    grad, grad_mean, grad_var : array
+        Upstream gradients of the result, the mean and the variance; the latter two may be None.
+    x, weight, mean, var : array
+        The input, its weight (None without), and its statistics.
+    eps : float
+    needs : sequence of bool
+        Whether the gradients by input, weight and bias are wanted.
+    count : int
+        The normalized dims of a layer, or the groups of channels.
+    """
+
+    grad: Array
+    grad_mean: Array
+    grad_var: Array
+    x: Array
+    weight: Array
+    mean: Array
+    var: Array
+    eps: float
+    needs: Sequence[bool]
+    count: int = 0
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays, in the order in which kernels take them."""
+        return self[:7]
+
+    @property
+    def of_result_alone(self) -> bool:
+        """Whether the mean and the variance have no gradient."""
+        return self.grad_mean is None and self.grad_var is None
 
 
 class Normalization:
@@ -119,19 +159,9 @@ class Normalization:
 
     # -- gradients -------------------------------------------------------------------------------------------
 
-    def layer_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        ndims: int,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
+    @packed(NormGradients)
+    def layer_norm_backward(self, given: NormGradients) -> Triple:
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = given
         xp, last = self.xp, x.shape[x.ndim - ndims :]
         rows, width = prod(x.shape[: x.ndim - ndims]), prod(last)
         grad = grad.reshape(rows, width)
@@ -169,19 +199,9 @@ class Normalization:
         result += flat * of_scale.reshape(rows, 1)
         return result.reshape(x.shape), to_weight
 
-    def group_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        groups: int,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
+    @packed(NormGradients)
+    def group_norm_backward(self, given: NormGradients) -> Triple:
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, groups = given
         batch, channels, points = x.shape[0], x.shape[1] // groups, prod(x.shape[2:])
         shape, of_group = (batch, groups, channels, points), (batch, groups, 1)
         grad = grad.reshape(shape)
@@ -204,18 +224,9 @@ class Normalization:
         result = _affine(self.xp, grad, scale, c, slope, shift)
         return result.reshape(x.shape), to_weight, to_bias
 
-    def batch_norm_backward(
-        self,
-        grad: Any,
-        grad_mean: Any,
-        grad_var: Any,
-        x: Any,
-        weight: Any,
-        mean: Any,
-        var: Any,
-        eps: float,
-        needs: Sequence[bool],
-    ) -> Triple:
+    @packed(NormGradients)
+    def batch_norm_backward(self, given: NormGradients) -> Triple:
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = given
         shape, dims, column = _channels(x)
         grad = grad.reshape(shape)
         c = x.reshape(shape) - mean.reshape(column)
