@@ -40,9 +40,9 @@ def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., 
 
         @functools.wraps(method)
         def kernel(self: Any, *args: Any) -> Any:
-            if args[-1].__class__ is settings:
-                return method(self, *args)
-            return method(self, *args[:lead], settings(*args[lead:]))
+            if len(args) > lead + 1:
+                args = (*args[:lead], _pack(settings, args[lead:]))
+            return method(self, *args)
 
         return kernel
 
@@ -100,11 +100,16 @@ class _Override:
             return kernel(*args) if supports(*args) else fallback(*args)
 
         def run_packed(*args: Any) -> Any:
-            if args[-1].__class__ is not settings:
-                args = (*args[:lead], settings(*args[lead:]))  # type: ignore[misc]
+            if len(args) > lead + 1:
+                args = (*args[:lead], _pack(settings, args[lead:]))
             return kernel(*args) if supports(*args) else fallback(*args)
 
         return run if settings is None else run_packed
+
+
+def _pack(settings: Any, values: tuple[Any, ...]) -> Any:
+    """The named tuple of these values, made without a call of Python where there are no defaults."""
+    return tuple.__new__(settings, values) if len(values) == len(settings._fields) else settings(*values)
 
 
 def _leading(method: Callable[..., Any]) -> int:

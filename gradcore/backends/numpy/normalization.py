@@ -53,8 +53,8 @@ class NumpyNormalization(Normalization):
 
     @packed(NormGradients)
     def layer_norm_backward(self, given: NormGradients) -> Triple:
-        grad, _, _, x, weight, mean, var, eps, needs, ndims = given
-        if not given.of_result_alone or not _usual(x, grad, weight):
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = given
+        if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
             with blas_alone(x.size):
                 return super().layer_norm_backward(given)
         last = x.shape[x.ndim - ndims :]

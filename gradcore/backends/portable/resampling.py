@@ -71,9 +71,11 @@ def _by_dim(
     dtype: Any,
 ) -> list[tuple[int, Taps]]:
     """Dimensions and their maps, such that the intermediate results are small."""
+    scales, mode, align_corners, antialias = settings
+    dtype = np.dtype(dtype)
     taps = [
-        resampling_taps(size, out, scale, *settings[1:], np.dtype(dtype))
-        for size, out, scale in zip(sizes, outputs, settings.scales, strict=True)
+        resampling_taps(size, out, scale, mode, align_corners, antialias, dtype)
+        for size, out, scale in zip(sizes, outputs, scales, strict=True)
     ]
     return sorted(enumerate(taps, 2), key=lambda item: item[1].outputs / item[1].inputs)
 
