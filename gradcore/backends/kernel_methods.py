@@ -36,13 +36,11 @@ def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., 
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
-        lead = _leading(method)
+        pack = _packer(method, settings)
 
         @functools.wraps(method)
         def kernel(self: Any, *args: Any) -> Any:
-            if len(args) > lead + 1:
-                args = (*args[:lead], _pack(settings, args[lead:]))
-            return method(self, *args)
+            return method(self, *pack(*args))
 
         return kernel
 
@@ -94,24 +92,36 @@ class _Override:
 
     def _bind(self, backend: Any) -> Callable[..., Any]:
         kernel, supports = MethodType(self.method, backend), MethodType(self.supports, backend)
-        fallback, settings, lead = getattr(super(self.owner, backend), self.name), self.settings, _leading(self.method)
+        fallback = getattr(super(self.owner, backend), self.name)
 
         def run(*args: Any) -> Any:
             return kernel(*args) if supports(*args) else fallback(*args)
 
+        if self.settings is None:
+            return run
+        pack = _packer(self.method, self.settings)
+
         def run_packed(*args: Any) -> Any:
-            if len(args) > lead + 1:
-                args = (*args[:lead], _pack(settings, args[lead:]))
+            args = pack(*args)
             return kernel(*args) if supports(*args) else fallback(*args)
 
-        return run if settings is None else run_packed
+        return run_packed
 
 
-def _pack(settings: Any, values: tuple[Any, ...]) -> Any:
-    """The named tuple of these values, made without a call of Python where there are no defaults."""
-    return tuple.__new__(settings, values) if len(values) == len(settings._fields) else settings(*values)
+def _packer(method: Callable[..., Any], settings: Any) -> Callable[..., tuple[Any, ...]]:
+    """A function of a kernel's arguments that returns them with the last ones as one object."""
+    lead = method.__code__.co_argcount - 2  # arguments in front of the settings
+    defaults = tuple(settings._field_defaults.values())
+    least = len(settings._fields) - len(defaults)
+    new = tuple.__new__  # the class itself is called through a function of Python
 
+    def pack_all(*values: Any) -> tuple[Any, ...]:
+        return values if len(values) == 1 else (new(settings, values + defaults[len(values) - least :]),)
 
-def _leading(method: Callable[..., Any]) -> int:
-    """The arguments of a kernel in front of its settings."""
-    return method.__code__.co_argcount - 2
+    def pack_rest(*args: Any) -> tuple[Any, ...]:
+        if len(args) == lead + 1:
+            return args
+        values = args[lead:]
+        return *args[:lead], new(settings, values + defaults[len(values) - least :])
+
+    return pack_rest if lead else pack_all

@@ -21,8 +21,10 @@ _sum: Any = np.add.reduce
 
 def _has_no_weights(backend: Any, given: LossGradients) -> bool:
     """Whether a matrix of scores has no weights, and no target is ignored."""
-    unweighted = given.weight is None and given.of_loss_alone and given.powers.ndim == 2
-    return unweighted and bool(given.total_weight == len(given.target))
+    grad, grad_powers, grad_total, target, weight, total_weight, powers, _, _, _ = given
+    if grad is None or grad_powers is not None or grad_total is not None or weight is not None:
+        return False
+    return powers.ndim == 2 and bool(total_weight == len(target))
 
 
 class NumpyTargets(Targets):

@@ -72,7 +72,6 @@ def _by_dim(
 ) -> list[tuple[int, Taps]]:
     """Dimensions and their maps, such that the intermediate results are small."""
     scales, mode, align_corners, antialias = settings
-    dtype = np.dtype(dtype)
     taps = [
         resampling_taps(size, out, scale, mode, align_corners, antialias, dtype)
         for size, out, scale in zip(sizes, outputs, scales, strict=True)
