@@ -10,21 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.kernel_methods import Array, kernel_for
+from gradcore.backends.kernel_methods import Array, packed
 from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 
 __all__ = ["NumpyTargets"]
 
 _sum: Any = np.add.reduce
-
-
-def _has_no_weights(backend: Any, given: LossGradients) -> bool:
-    """Whether a matrix of scores has no weights, and no target is ignored."""
-    grad, grad_powers, grad_total, target, weight, total_weight, powers, _, _, _ = given
-    if grad is None or grad_powers is not None or grad_total is not None or weight is not None:
-        return False
-    return powers.ndim == 2 and bool(total_weight == len(target))
 
 
 class NumpyTargets(Targets):
@@ -72,9 +64,12 @@ class NumpyTargets(Targets):
         in_blocks(work, rows)
         return powers, top, total
 
-    @kernel_for(_has_no_weights, LossGradients)
+    @packed(LossGradients)
     def softmax_nll_backward(self, given: LossGradients) -> Array:
-        grad, _, _, target, _, total_weight, powers, total, reduction, _ = given
+        grad, grad_powers, grad_total, target, weight, total_weight, powers, total, reduction, _ = given
+        alone = grad is not None and grad_powers is None and grad_total is None
+        if not alone or weight is not None or powers.ndim != 2 or total_weight != len(target):  # some are ignored
+            return super().softmax_nll_backward(given)
         if reduction == "mean":
             grad = grad / total_weight
         result = self.scaled_rows(powers, grad.reshape(-1, 1) / total)

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from gradcore.backends.kernel_methods import Array, packed
+from gradcore.backends.kernel_methods import Array
 from gradcore.backends.portable.separable import Taps, fold, spread
 
-__all__ = ["Resampling", "Resizing", "resampling_taps"]
+__all__ = ["Resizing", "resampling_taps"]
 
 Table = np.ndarray[Any, Any]
 
 
-class Resampling(NamedTuple):
-    """Settings of `resample`.
+class Resizing:
+    """Resampling of the spatial dims of images ``(N, C, *S)`` of float32 or float64.
 
-    Attributes
-    ----------
+    The settings are:
+
     scales : sequence of float or None
         The scale factors that gave the sizes, where they are to be used for the positions as well; None for the ratio
         of the sizes (as with `recompute_scale_factor`).
@@ -38,40 +38,31 @@ class Resampling(NamedTuple):
         Widen the filter when the result is smaller; for ``bilinear``, ``bicubic`` and ``lanczos``.
     """
 
-    scales: Sequence[float | None]
-    mode: str
-    align_corners: bool = False
-    antialias: bool = False
-
-
-class Resizing:
-    """Resampling of the spatial dims of images ``(N, C, *S)`` of float32 or float64."""
-
     xp: Any
 
-    @packed(Resampling)
-    def resample(self, x: Array, size: Sequence[int], settings: Resampling) -> Array:
+    def resample(self, x: Array, size: Sequence[int], *settings: Any) -> Array:
         """The images with another spatial size."""
-        for dim, taps in _by_dim(x.shape[2:], size, settings, x.dtype):
+        for dim, taps in _by_dim(x.dtype, x.shape[2:], size, *settings):
             x = fold(self.xp, self.xp.add, x, dim, taps)
         return x
 
-    @packed(Resampling)
-    def resample_backward(self, grad: Array, size: Sequence[int], settings: Resampling) -> Array:
+    def resample_backward(self, grad: Array, size: Sequence[int], *settings: Any) -> Array:
         """Adjoint of `resample` for images of that size."""
-        for dim, taps in reversed(_by_dim(size, grad.shape[2:], settings, grad.dtype)):
+        for dim, taps in reversed(_by_dim(grad.dtype, size, grad.shape[2:], *settings)):
             grad = spread(self.xp, grad, dim, taps)
         return grad
 
 
 def _by_dim(
+    dtype: Any,
     sizes: Sequence[int],
     outputs: Sequence[int],
-    settings: Resampling,
-    dtype: Any,
+    scales: Sequence[float | None],
+    mode: str,
+    align_corners: bool = False,
+    antialias: bool = False,
 ) -> list[tuple[int, Taps]]:
     """Dimensions and their maps, such that the intermediate results are small."""
-    scales, mode, align_corners, antialias = settings
     taps = [
         resampling_taps(size, out, scale, mode, align_corners, antialias, dtype)
         for size, out, scale in zip(sizes, outputs, scales, strict=True)
