@@ -77,7 +77,7 @@ class _Override:
 
     def __init__(self, method: Callable[..., Any], supports: Callable[..., Any], settings: type[Any] | None) -> None:
         self.method, self.supports, self.settings = method, supports, settings
-        functools.update_wrapper(self, method)
+        self.__doc__, self.__name__ = method.__doc__, method.__name__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.owner, self.name = owner, name

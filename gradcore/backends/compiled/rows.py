@@ -69,7 +69,7 @@ def _takes_statistics(backend: Any, x: Array, *arrays: Any) -> bool:
 
 def _takes_layer_gradients(backend: Any, given: NormGradients) -> bool:
     x = given.x
-    width = prod(x.shape[x.ndim - given.count :])
+    width = prod(x.shape[x.ndim - given.size :])
     return given.of_result_alone and _usual("layer_norm_backward", width, x, given.grad, given.weight)
 
 
@@ -175,8 +175,8 @@ class CompiledRows(NumpyBackend):
         factors, means, variances = _vector(weight, 1, width, x.dtype), *(np.ascontiguousarray(a) for a in (mean, var))
         out, parts = _like(x), min(max(rows.size // _PART, 1), len(rows))
         to_weight, to_bias = np.empty((2, parts, *last), x.dtype)
-        given = grads, rows, factors, means, variances, out, to_weight, to_bias
-        self._run("layer_norm_backward", rows.shape, *given, number=eps, parts=parts)
+        arrays = grads, rows, factors, means, variances, out, to_weight, to_bias
+        self._run("layer_norm_backward", rows.shape, *arrays, number=eps, parts=parts)
         return (
             out if needs[0] else None,
             np.add.reduce(to_weight, 0) if needs[1] else None,

@@ -56,7 +56,7 @@ class NumpyNormalization(Normalization):
         grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = given
         if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
             with blas_alone(x.size):
-                return super().layer_norm_backward(given)
+                return super().layer_norm_backward(given)  # type: ignore[no-any-return]
         last = x.shape[x.ndim - ndims :]
         width = prod(last)
         rows, grads = (np.ascontiguousarray(a).reshape(-1, width) for a in (x, grad))

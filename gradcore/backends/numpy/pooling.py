@@ -38,7 +38,7 @@ class NumpyPooling(Pooling):
         indices = places.reshape(-1).take(best + np.arange(0, places.size, places.shape[1]))
         values = planes.reshape(-1).take(indices + np.arange(0, planes.size, planes.shape[1])[:, None])
         if x.dtype.kind == "f" and np.isnan(np.add.reduce(values, None)):  # of several NaN the last one counts
-            return super().max_pool(x, window)
+            return super().max_pool(x, window)  # type: ignore[no-any-return]
         shape = (*x.shape[:-n], *outputs)
         return values.reshape(shape), indices.reshape(shape)
 

@@ -34,7 +34,7 @@ class NormGradients(NamedTuple):
     eps : float
     needs : sequence of bool
         Whether the gradients by input, weight and bias are wanted.
-    count : int
+    size : int
         The normalized dims of a layer, or the groups of channels.
     """
 
@@ -47,7 +47,7 @@ class NormGradients(NamedTuple):
     var: Array
     eps: float
     needs: Sequence[bool]
-    count: int = 0
+    size: int = 0
 
     @property
     def arrays(self) -> tuple[Array, ...]:
