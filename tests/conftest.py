@@ -1,6 +1,8 @@
 """What every test shares."""
 
 import os
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,9 +22,16 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+#: Of a function with more cases than this, one in `SHARE` is run where no path is given.
+MANY, SHARE = 24, 4
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where tensors are made; see devices.py")
     parser.addoption("--sample", default=1, type=int, help="with --device cuda, one of so many tests")
+    parser.addoption("--whole", action="store_true", help="all generated cases, also where no path is given")
+    parser.addoption("--rest", action="store_true", help="the generated cases that are no part of the sample")
+    parser.addoption("--seed", default=0, type=int, help="draws another sample of generated cases")
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
@@ -37,6 +46,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("device") == "cuda":
         devices.choose(config, items)
+    elif config.getoption("rest") or (config.args == config.getini("testpaths") and not config.getoption("whole")):
+        _sample(config, items)
+
+
+def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect three quarters of the cases of each function with many; with ``--rest`` everything else."""
+    of = [item.nodeid.partition("[")[0] for item in items]
+    counts = Counter(of)
+    left_out = [
+        counts[function] > MANY and zlib.crc32(f"{config.getoption('seed')}{item.nodeid}".encode()) % SHARE != 0
+        for item, function in zip(items, of, strict=True)
+    ]
+    chosen = config.getoption("rest")
+    config.hook.pytest_deselected(items=[item for item, out in zip(items, left_out, strict=True) if out != chosen])
+    items[:] = [item for item, out in zip(items, left_out, strict=True) if out == chosen]
 
 
 @pytest.fixture(autouse=True)
