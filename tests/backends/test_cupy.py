@@ -20,7 +20,7 @@ import gradcore as gc
 from gradcore.backends.cupy import indexing as cupy_indexing
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.random import philox
-from gradcore.random import log_standard_gamma
+from gradcore.random.functions import log_standard_gamma
 from tests.strict import api
 from tests.strict.device import COUNTS
 
