@@ -1,4 +1,4 @@
-"""What users build on is enough: `nn`, `distributions`, `func` and `utils` import nothing private."""
+"""What users build on is enough: `nn`, `distributions`, `func`, `utils` and `viz` import nothing private."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from gradcore.autograd.graph import Node
 from tests.test_public_names import INTERNAL
 
 ROOT = Path(gc.__file__).parent
-PACKAGES = ("distributions", "func", "nn", "utils")
+PACKAGES = ("distributions", "func", "nn", "utils", "viz")
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
-#: Internal modules without tensors and engine: how errors, paths and namespaces of lazy functions are made.
+#: Internal modules that are made for the packages above: helpers without tensors, and interfaces to the engine.
 HELPERS = {
-    "gradcore.dispatch.settings", "gradcore.dtypes", "gradcore.errors", "gradcore.foreach", "gradcore.namespaces",
-    "gradcore.paths", "gradcore.to", "gradcore.tracebacks", "gradcore.transforms", "gradcore.typing",
+    "gradcore.dispatch.settings", "gradcore.dtypes", "gradcore.errors", "gradcore.foreach", "gradcore.inspection",
+    "gradcore.namespaces", "gradcore.paths", "gradcore.to", "gradcore.tracebacks", "gradcore.transforms",
+    "gradcore.typing",
 }  # fmt: skip
 #: Public modules whose packages are not.
 PUBLIC = {

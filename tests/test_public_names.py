@@ -18,10 +18,10 @@ import gradcore as gc
 #: Modules of which gradcore is made; all others are for users.
 INTERNAL = {
     "assertions", "config", "creation", "determinism", "diagnostics", "dispatch", "dtypes", "flags", "foreach",
-    "indexing", "inplace_views", "installation", "interop", "layouts", "legacy_types", "locks", "methods",
-    "namespaces", "operators", "ops", "paths", "pickling", "predicates", "printing", "representation", "setitem",
-    "sharing", "size", "storage", "stubs", "subclasses", "symbolic", "tensor", "to", "tracebacks", "transforms",
-    "typing",
+    "indexing", "inplace_views", "inspection", "installation", "interop", "layouts", "legacy_types", "locks",
+    "methods", "namespaces", "operators", "ops", "paths", "pickling", "predicates", "printing", "representation",
+    "setitem", "sharing", "size", "storage", "stubs", "subclasses", "symbolic", "tensor", "to", "tracebacks",
+    "transforms", "typing",
 }  # fmt: skip
 #: Packages whose modules are for users; those of others are of which they are made.
 PACKAGES = ("amp", "autograd", "backends", "cuda", "distributions", "nn", "nn.utils", "optim", "signal", "utils")

@@ -8,14 +8,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import GradientEdge
-from gradcore.autograd.op_node import OpNode
+from gradcore.inspection import (
+    Saved,
+    device_of,
+    edges_of,
+    freed,
+    gradient_edge,
+    operation_of,
+    reachable,
+    result_shapes,
+    roots,
+    saved_values,
+    storage,
+)
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text
 from gradcore.viz.source_lines import SourceLine, of_node
-from gradcore.viz.traversal import Saved, freed, reachable, roots, saved_values, storage
 
 __all__ = ["Description", "Vertex", "describe"]
 
@@ -111,9 +121,10 @@ def title_of(node: Any) -> str:
     called = (getattr(node, "_metadata", None) or {}).get("called", "")
     if called and not called.startswith("__"):
         return str(called)
-    if isinstance(node, OpNode):
+    op = operation_of(node)
+    if op is not None:
         # Operations with a number and with a tensor are one function for users.
-        return str(node.op.name).removesuffix("_").removesuffix("_number").removesuffix("_tensor")
+        return str(op.name).removesuffix("_").removesuffix("_number").removesuffix("_tensor")
     name = type(node).__name__
     return name.removesuffix("Backward") if hasattr(node, "_forward_cls") else re.sub(r"Backward\d+$", "", name)
 
@@ -125,7 +136,8 @@ def kind_of(node: Any) -> str:
     if hasattr(node, "_forward_cls"):
         return "function"
     written = title_of(node).endswith("_") or node._inner is not None
-    return "view" if written or (isinstance(node, OpNode) and node.op.view) else "operation"
+    op = operation_of(node)
+    return "view" if written or (op is not None and op.view) else "operation"
 
 
 def saved_text(value: Saved) -> str:
@@ -183,16 +195,15 @@ class _Each(_Writer):
     """A vertex for each node."""
 
     def fill(self, nodes: list[Any]) -> None:
-        shapes = _shapes(nodes)
+        shapes = result_shapes(nodes)
         for node in nodes:
             self.of[node] = self.add(self.vertex(node, shapes.get(node)))
         for number, (node, output) in self.results:
             self.edges[self.of[node], number, f"output {output}" if output else ""] += 1
         for node in nodes:
-            for edge in node._edges:
-                if edge is not None:
-                    label = f"output {edge[1]}" if edge[1] else ""
-                    self.edges[self.of[edge[0]], self.of[node], label] += 1
+            for source, output in edges_of(node):
+                label = f"output {output}" if output else ""
+                self.edges[self.of[source], self.of[node], label] += 1
 
     def vertex(self, node: Any, shape: Any) -> Vertex:
         kind = kind_of(node)
@@ -202,8 +213,8 @@ class _Each(_Writer):
             details = {"node": node.name(), "bytes": bytes_text(t.nbytes), "device": str(t.device)}
             return Vertex(kind, name, [_of_tensor(t), *_device(t.device)], [], details)
         facts = [shape_text(*shape)] if shape else []
-        facts += _device(node._device)
-        details = {"node": node.name(), "device": str(node._device)}
+        facts += _device(device_of(node))
+        details = {"node": node.name(), "device": str(device_of(node))}
         line = of_node(node)
         if line is not None:
             facts.append(str(line))
@@ -218,41 +229,6 @@ class _Each(_Writer):
             of = "" if value.leaf is None else f" (the leaf {self.names.get(id(value.leaf), '')})".replace(" )", ")")
             details[f"saved {value.name}"] = f"{saved_text(value)}, {bytes_text(value.array.nbytes)}{of}"
         return Vertex(kind, title_of(node), facts, saved, details)
-
-
-def _shapes(nodes: list[Any]) -> dict[Any, tuple[Any, str]]:
-    """The shapes and dtypes of the nodes' results, as far as they can be told; nodes come before their inputs."""
-    found: dict[Any, tuple[Any, str]] = {}
-    for node in nodes:
-        notes = (getattr(node, "_metadata", None) or {}).get("results", {})
-        if 0 in notes:
-            found[node] = notes[0]
-        elif isinstance(node, OpNode) and node.results and type(node.results) is list and node.results[0]:
-            array = node.results[0][0]
-            found[node] = getattr(array, "shape", ()), str(getattr(array, "dtype", "")).removeprefix("torch.")
-        elif getattr(node, "_outputs", None) and node._outputs[0] is not None:
-            found[node] = node._outputs[0][0], str(node._outputs[0][1]).removeprefix("torch.")
-        if isinstance(node, OpNode):
-            for edge, shape in zip(node._edges, _of_inputs(node), strict=False):
-                if edge is not None and shape is not None and edge[0]._n_outputs == 1:
-                    found.setdefault(edge[0], shape)
-    return found
-
-
-def _of_inputs(node: Any) -> list[tuple[Any, str] | None]:
-    """For each edge, the shape and dtype of the input, where the node still knows it."""
-    if node.metas is not None:
-        return [None if m is None or m[0] is None else (m[0], str(m[1])) for m in node.metas]
-    if node.saved is None or node.op.sequences:
-        return []
-    inputs: list[tuple[Any, str] | None] = []
-    for position in node.op.tensors:
-        value = node.saved[position] if position < len(node.saved) else None
-        if isinstance(value, Tensor):
-            inputs.append((tuple(value.shape), str(value.dtype).removeprefix("torch.")))
-        else:
-            inputs.append(None)
-    return inputs
 
 
 class _Groups(_Writer):
@@ -275,9 +251,8 @@ class _Groups(_Writer):
             self.edges[self.of[node], number, ""] += 1
         for node in nodes:
             own = self.of[node]
-            for edge in node._edges:
-                if edge is not None:
-                    self.edges[self.of[edge[0]], own, ""] += 1
+            for source, _ in edges_of(node):
+                self.edges[self.of[source], own, ""] += 1
         for number, size in saved.items():
             if size:
                 self.vertices[number].saved.append(f"{bytes_text(size)} saved")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from gradcore.inspection import freed, reachable, roots, saved_values, storage
 from gradcore.viz.markup import escape
 from gradcore.viz.source_lines import SourceLine, of_node
-from gradcore.viz.traversal import freed, reachable, roots, saved_values, storage
 
 __all__ = ["MemoryReport", "MemoryRow", "bytes_text", "memory"]
 

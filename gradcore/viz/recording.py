@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Self
 
-from gradcore.autograd.edges import gradient_edge
-from gradcore.autograd.modes import local
-from gradcore.autograd.variables import tick
+from gradcore.autograd.graph import current_graph_task
+from gradcore.inspection import edges_of, gradient_edge, next_sequence_nr
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
@@ -47,14 +46,14 @@ class record(TorchFunctionMode):
         return super().__enter__()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        first = tick()
+        first = next_sequence_nr()
         start = time.perf_counter()
         result = func(*args, **(kwargs or {}))
         seconds = time.perf_counter() - start
         name = getattr(func, "__name__", "")
         for t in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             edge = gradient_edge(t) if isinstance(t, Tensor) else None
-            if edge is not None and edge[0]._seq > first and not edge[0].is_accumulator:
+            if edge is not None and edge[0]._sequence_nr() > first and not edge[0].is_accumulator:
                 self._note(edge, t, name, first, seconds)
         return result
 
@@ -65,19 +64,19 @@ class record(TorchFunctionMode):
         if "line" in notes:
             return
         notes["line"], notes["called"] = here(), name
-        notes["in backward"] = local.state.task is not None
+        notes["in backward"] = current_graph_task() is not None
         if self.times:
             notes["forward"] = seconds
             _measure_backward(node)
         # One call may record several nodes: they all come from this line.
         waiting = [node]
         while waiting:
-            for below in waiting.pop()._edges:
-                if below is not None and below[0]._seq > first and not below[0].is_accumulator:
-                    others = below[0].metadata
+            for source, _ in edges_of(waiting.pop()):
+                if source._sequence_nr() > first and not source.is_accumulator:
+                    others = source.metadata
                     if "line" not in others:
                         others["line"] = notes["line"]
-                        waiting.append(below[0])
+                        waiting.append(source)
 
 
 def _measure_backward(node: Any) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import defaultdict
-from operator import attrgetter
+from operator import methodcaller
 from typing import Any, NamedTuple, Self
 
-from gradcore.autograd.edges import gradient_edge
+from gradcore.inspection import edges_of, gradient_edge, saved_values, storage
 from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text
 from gradcore.viz.source_lines import SourceLine, here
-from gradcore.viz.traversal import saved_values, storage
 
 __all__ = ["KeptGraphs", "watch_graphs"]
 
@@ -148,10 +147,9 @@ def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
     """
     own: list[Any] = []
     shared: list[Any] = []
-    for edge in node._edges:
-        if edge is not None:
-            outside = edge[0].is_accumulator or edge[0]._seq < first
-            (shared if outside else own).append(edge[0])
+    for source, _ in edges_of(node):
+        outside = source.is_accumulator or source._sequence_nr() < first
+        (shared if outside else own).append(source)
     return own, shared
 
 
@@ -161,7 +159,7 @@ def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
     Rounds of a loop share leaves, or what was there before the first of them: graphs that share nothing with another
     one do not count. Nor do nodes that were computed with further, as what came of that is alive.
     """
-    first = min(node._seq for node in alive)
+    first = min(node._sequence_nr() for node in alive)
     group: dict[Any, int] = {}
     parent: list[int] = []
 
@@ -173,7 +171,7 @@ def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
     used: set[Any] = set()
     borders: dict[Any, set[int]] = defaultdict(set)
     for start in everything:
-        if start in group or start._seq < first:
+        if start in group or start._sequence_nr() < first:
             continue
         number = len(parent)
         parent.append(number)
@@ -210,11 +208,11 @@ def _added_up(alive: list[Any]) -> tuple[int, list[Any]]:
 
 def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
     steps = set(nodes)
-    first = min(node._seq for node in nodes)
+    first = min(node._sequence_nr() for node in nodes)
     count = 0
     seen: set[Any] = set()
     borders: set[Any] = set()
-    for node in sorted(nodes, key=attrgetter("_seq")):
+    for node in sorted(nodes, key=methodcaller("_sequence_nr")):
         own, shared = _below(node, first)
         stack = [n for n in own if n not in steps]
         if len(stack) == len(own) or not (stack or shared):

@@ -1,4 +1,7 @@
-"""Walks through graphs: their nodes, and the memory that these keep. Nothing here recurses."""
+"""Reading graphs: nodes and edges, what they were recorded of, and the memory that they keep. Nothing here recurses.
+
+This is the interface that `gradcore.viz` is made of: it knows nodes by it alone.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,30 @@ from typing import Any, NamedTuple
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import GradientEdge
 from gradcore.autograd.messages import FREED
+from gradcore.autograd.node import Node
 from gradcore.autograd.op_node import OpNode, Packed
 from gradcore.autograd.saved import Kept
+from gradcore.autograd.variables import tick
+from gradcore.ops.table import Op
 from gradcore.tensor import Tensor
+from gradcore.typing import Device
 from gradcore.utils._pytree import tree_leaves
 from gradcore.utils.recomputation import Frame
 
-__all__ = ["Saved", "freed", "reachable", "roots", "saved_values", "storage"]
+__all__ = [
+    "Saved",
+    "device_of",
+    "edges_of",
+    "freed",
+    "gradient_edge",
+    "next_sequence_nr",
+    "operation_of",
+    "reachable",
+    "result_shapes",
+    "roots",
+    "saved_values",
+    "storage",
+]
 
 
 def roots(tensors: Any) -> list[Any]:
@@ -44,11 +64,69 @@ def reachable(nodes: Iterable[Any]) -> list[Any]:
     seen = set(nodes)
     stack = list(seen)
     while stack:
-        for edge in stack.pop()._edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                stack.append(edge[0])
+        for source, _ in edges_of(stack.pop()):
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
     return sorted(seen, key=attrgetter("_seq"), reverse=True)
+
+
+def edges_of(node: Node) -> Iterator[tuple[Node, int]]:
+    """The nodes that a node sends gradients to, each with the number of its output."""
+    return (edge for edge in node._edges if edge is not None)
+
+
+def next_sequence_nr() -> int:
+    """A number that is larger than those of all nodes so far, and smaller than those of later ones."""
+    return tick()
+
+
+def device_of(node: Node) -> Device:
+    """The device of a node's results."""
+    return node._device  # type: ignore[no-any-return]
+
+
+def operation_of(node: Node) -> Op | None:
+    """The operation of the table that recorded a node; None of custom functions, leaves and writes through views."""
+    return node.op if isinstance(node, OpNode) else None
+
+
+# -- shapes ---------------------------------------------------------------------------------------------------------
+
+
+def result_shapes(nodes: list[Any]) -> dict[Any, tuple[Any, str]]:
+    """The shapes and dtypes of the nodes' results, as far as they are known; nodes come before their inputs."""
+    found: dict[Any, tuple[Any, str]] = {}
+    for node in nodes:
+        notes = (getattr(node, "_metadata", None) or {}).get("results", {})
+        if 0 in notes:
+            found[node] = notes[0]
+        elif isinstance(node, OpNode) and node.results and type(node.results) is list and node.results[0]:
+            array = node.results[0][0]
+            found[node] = getattr(array, "shape", ()), str(getattr(array, "dtype", "")).removeprefix("torch.")
+        elif getattr(node, "_outputs", None) and node._outputs[0] is not None:
+            found[node] = node._outputs[0][0], str(node._outputs[0][1]).removeprefix("torch.")
+        if isinstance(node, OpNode):
+            for edge, shape in zip(node._edges, _input_shapes(node), strict=False):
+                if edge is not None and shape is not None and edge[0]._n_outputs == 1:
+                    found.setdefault(edge[0], shape)
+    return found
+
+
+def _input_shapes(node: Any) -> list[tuple[Any, str] | None]:
+    """For each edge, the shape and dtype of the input, where the node still knows it."""
+    if node.metas is not None:
+        return [None if m is None or m[0] is None else (m[0], str(m[1])) for m in node.metas]
+    if node.saved is None or node.op.sequences:
+        return []
+    inputs: list[tuple[Any, str] | None] = []
+    for position in node.op.tensors:
+        value = node.saved[position] if position < len(node.saved) else None
+        if isinstance(value, Tensor):
+            inputs.append((tuple(value.shape), str(value.dtype).removeprefix("torch.")))
+        else:
+            inputs.append(None)
+    return inputs
 
 
 # -- saved values ---------------------------------------------------------------------------------------------------
