@@ -32,12 +32,12 @@ class _MatrixOptimizer(Optimizer):
         Parameters
         ----------
         closure : callable, optional
-            Computes the loss again, with its gradients, and returns it.
+            Reevaluates the loss and its gradients, and returns the loss.
 
         Returns
         -------
         object
-            What `closure` returned.
+            The result of `closure`.
         """
         loss = None
         if closure is not None:

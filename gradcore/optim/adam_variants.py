@@ -100,18 +100,7 @@ def _decay(group: dict[str, Any]) -> dict[str, Any]:
 
 @with_options(betas=OPTIONS["betas"]._replace(description="Decay rates of the first moment and of the infinity norm."))
 class Adamax(ElementwiseOptimizer):
-    """Adamax: `Adam` with the infinity norm of the gradients for the second moment.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
-    >>> optimizer = gc.optim.Adamax([p])
-    >>> p.square().sum().backward()
-    >>> optimizer.step()
-    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
-    True
-    """
+    """Adamax: `Adam` with the infinity norm of the gradients for the second moment."""
 
     formula = staticmethod(adamax)
 
@@ -144,18 +133,7 @@ class Adamax(ElementwiseOptimizer):
     momentum_decay=Option("Momentum decay coefficient.", non_negative("momentum_decay value")),
 )
 class NAdam(ElementwiseOptimizer):
-    """NAdam: `Adam` with Nesterov momentum.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
-    >>> optimizer = gc.optim.NAdam([p])
-    >>> p.square().sum().backward()
-    >>> optimizer.step()
-    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
-    True
-    """
+    """NAdam: `Adam` with Nesterov momentum."""
 
     formula = staticmethod(nadam)
 
@@ -195,18 +173,7 @@ class NAdam(ElementwiseOptimizer):
 
 @with_options("lr betas eps weight_decay maximize foreach capturable")
 class RAdam(ElementwiseOptimizer):
-    """RAdam: `Adam` whose step sizes are adaptive once the variance of the second moment is tractable.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
-    >>> optimizer = gc.optim.RAdam([p])
-    >>> p.square().sum().backward()
-    >>> optimizer.step()
-    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
-    True
-    """
+    """RAdam: `Adam` whose step sizes are adaptive once the variance of the second moment is tractable."""
 
     formula = staticmethod(radam)
 

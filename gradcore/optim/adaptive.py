@@ -84,18 +84,7 @@ def adadelta(
     ),
 )
 class Adagrad(ElementwiseOptimizer):
-    """Adagrad: gradients divided by the root of the sum of all squared gradients.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
-    >>> optimizer = gc.optim.Adagrad([p])
-    >>> p.square().sum().backward()
-    >>> optimizer.step()
-    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
-    True
-    """
+    """Adagrad: gradients divided by the root of the sum of all squared gradients."""
 
     formula = staticmethod(adagrad)
 
@@ -131,18 +120,7 @@ class Adagrad(ElementwiseOptimizer):
     centered=Option("Divide by the standard deviation of the gradients instead of their root mean square."),
 )
 class RMSprop(ElementwiseOptimizer):
-    """RMSprop: gradients divided by the root of a running mean of their squares.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
-    >>> optimizer = gc.optim.RMSprop([p])
-    >>> p.square().sum().backward()
-    >>> optimizer.step()
-    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
-    True
-    """
+    """RMSprop: gradients divided by the root of a running mean of their squares."""
 
     formula = staticmethod(rmsprop)
 
@@ -177,18 +155,7 @@ def _check_rho(rho: float) -> None:
     rho=Option("Decay rate of the running averages of squared gradients and squared updates.", _check_rho),
 )
 class Adadelta(ElementwiseOptimizer):
-    """Adadelta: step sizes adapted to running averages of squared gradients and squared updates.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
-    >>> optimizer = gc.optim.Adadelta([p])
-    >>> p.square().sum().backward()
-    >>> optimizer.step()
-    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
-    True
-    """
+    """Adadelta: step sizes adapted to running averages of squared gradients and squared updates."""
 
     formula = staticmethod(adadelta)
 

@@ -94,12 +94,12 @@ class ElementwiseOptimizer(Optimizer):
         Parameters
         ----------
         closure : callable, optional
-            Computes the loss again, with its gradients, and returns it.
+            Reevaluates the loss and its gradients, and returns the loss.
 
         Returns
         -------
         object
-            What `closure` returned.
+            The result of `closure`.
         """
         loss = None
         if closure is not None:
@@ -210,7 +210,7 @@ def _initial(tensor: Any, p: Any, value: float) -> Any:
 
 
 def _constant(value: Any) -> Any:
-    """A number that a state begins with or holds, by which nothing is differentiated."""
+    """The number of an initial value or a state, which has no gradient."""
     if isinstance(value, Tensor) and is_differentiated(value):
         raise RuntimeError(
             "the optimizer keeps its learning rate in its state, as a number without a derivative: it cannot require "

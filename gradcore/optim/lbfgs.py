@@ -83,17 +83,17 @@ class LBFGS(Optimizer):
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take up to `max_iter` steps of the method.
+        """Take up to `max_iter` iterations.
 
         Parameters
         ----------
         closure : callable
-            Computes the loss, with its gradients, and returns it.
+            Reevaluates the loss and its gradients, and returns the loss.
 
         Returns
         -------
         object
-            What `closure` returned first.
+            The first result of `closure`.
         """
         if closure is None:
             raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")

@@ -1,4 +1,4 @@
-"""A search along a line for a step that satisfies the strong Wolfe conditions."""
+"""Line search for the strong Wolfe conditions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Point(NamedTuple):
 
 
 def _cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
-    """Where the cubic through two points, with their slopes, is smallest; within bounds."""
+    """The minimizer of the cubic through two points with their slopes, clamped to bounds."""
     low, high = bounds or sorted((a.step, b.step))
     d = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step)
     square = d * d - a.slope * b.slope
@@ -40,7 +40,7 @@ def _cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None
 def strong_wolfe(
     evaluate: Callable[[float], Point], start: Point, step: float, size: float, most: int
 ) -> tuple[Point, int]:
-    """Find a step at which the loss has fallen enough, and the slope has become flat enough.
+    """Find a step of sufficient decrease and small enough slope.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def strong_wolfe(
 
 
 def _bracket(evaluate: Callable[[float], Point], start: Point, step: float, most: int) -> tuple[list[Point], int, bool]:
-    """Two points with a good step between them, or one good point; how many were evaluated, and whether it is one."""
+    """Bracket a step: two points, or one that satisfies the conditions; with the evaluations, and whether it is one."""
     before, point, count = start, evaluate(step), 1
     while count - 1 < most:
         fell = point.loss <= start.loss + SUFFICIENT * point.step * start.slope
@@ -96,7 +96,7 @@ def _bracket(evaluate: Callable[[float], Point], start: Point, step: float, most
 
 
 def _next_step(ends: list[Point], stuck: bool) -> tuple[float, bool]:
-    """The minimum of the cubic, kept away from the ends if it has been near them twice; and whether it is near."""
+    """The cubic's minimizer, moved away from the ends if it was near them twice; and whether it is near them."""
     step = _cubic_minimum(ends[0], ends[1])
     low, high = sorted(p.step for p in ends)
     margin = 0.1 * (high - low)

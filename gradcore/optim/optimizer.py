@@ -1,4 +1,4 @@
-"""What every optimiser is: groups of parameters with options, a state for each parameter, and hooks."""
+"""The base class of optimisers: parameter groups with options, the state of each parameter, and hooks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def register_optimizer_step_post_hook(hook: Hook) -> RemovableHandle:
 
 
 def _with_hooks(step: Step) -> Step:
-    """`step`, between its hooks."""
+    """`step` with its pre- and post-hooks."""
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **named: Any) -> Any:
@@ -86,16 +86,16 @@ class Optimizer(ShortErrors):
     Parameters
     ----------
     params : iterable of Tensor, of (str, Tensor) or of dict
-        What is optimised; dicts are groups, with the parameters under ``'params'`` and options of their own.
+        Parameters to optimize; dicts are groups, with the parameters under ``'params'`` and options of their own.
     defaults : dict
-        The options of groups that do not give them.
+        Default options of groups.
 
     Attributes
     ----------
     param_groups : list of dict
         The groups; their options may be changed between steps.
     state : dict
-        What the optimiser remembers of each parameter.
+        State of each parameter.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class Optimizer(ShortErrors):
     tensor([0.8000, 1.6000], requires_grad=True)
     """
 
-    #: Whether a step was taken since a scheduler began to watch.
+    #: Whether a step was taken since a scheduler was attached, and whether one is.
     _opt_called = False
     _watched = False
 
@@ -144,7 +144,7 @@ class Optimizer(ShortErrors):
             self.add_param_group(group)
 
     def _prepare(self) -> None:
-        """Make what is not part of a pickle."""
+        """Set up what pickles do not hold."""
         self._hooks: dict[str, dict[int, Hook]] = {name: {} for name in _HOOKS}
         cls: Any = type(self)
         if not getattr(cls.step, "hooked", False):
@@ -166,7 +166,7 @@ class Optimizer(ShortErrors):
         return "\n".join([*lines, ")"])
 
     def _watch_steps(self) -> None:
-        """Begin to note whether a step was taken, if nobody has begun yet."""
+        """Start to track whether a step was taken, for the first scheduler."""
         if not self._watched:
             self._watched, self._opt_called = True, False
 
@@ -178,22 +178,22 @@ class Optimizer(ShortErrors):
         Parameters
         ----------
         closure : callable, optional
-            Computes the loss again, with its gradients, and returns it.
+            Reevaluates the loss and its gradients, and returns the loss.
 
         Returns
         -------
         object
-            What `closure` returned.
+            The result of `closure`.
         """
         raise NotImplementedError
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients of all parameters, or fill them with zeros.
+        """Reset the gradients of all parameters: to None, or to zeros.
 
         Parameters
         ----------
         set_to_none : bool
-            False: keep the gradients' memory, and fill it with zeros.
+            If False, fill the gradients with zeros instead.
         """
         for group in self.param_groups:
             for p in group["params"]:
@@ -211,12 +211,12 @@ class Optimizer(ShortErrors):
     # -- groups ---------------------------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own.
+        """Add a parameter group.
 
         Parameters
         ----------
         param_group : dict
-            ``'params'``, and options that differ from the defaults.
+            Parameters under ``'params'``, and options other than the defaults.
 
         Raises
         ------
@@ -263,12 +263,12 @@ class Optimizer(ShortErrors):
     # -- states ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The states and the options, with parameters as numbers; the tensors are not copied.
+        """The state and the options, with parameters as indices; tensors are not copied.
 
         Returns
         -------
         dict
-            ``'state'`` (by the parameter's number) and ``'param_groups'``, as PyTorch's.
+            ``'state'`` (by the parameter's index) and ``'param_groups'``, as PyTorch's.
         """
         for hook in self._hooks["state_dict_pre"].values():
             hook(self)
@@ -279,13 +279,13 @@ class Optimizer(ShortErrors):
         return out
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over the states and the options of `state_dict`.
+        """Load the state and the options of a state dict.
 
         Parameters
         ----------
         state_dict : dict
-            What `state_dict` returned, for as many parameters in as many groups. Tensors go to the parameters' devices
-            and dtypes.
+            A result of `state_dict` for groups of the same sizes. Tensors are moved to the devices and dtypes of the
+            parameters.
 
         Raises
         ------
@@ -344,7 +344,7 @@ def _type_name(value: Any) -> str:
 
 
 def _unpack(group: dict[str, Any]) -> None:
-    """Make the parameters of a group a list, and put names that came with them beside them."""
+    """Make the parameters of a group a list, with the names of named parameters in a list beside it."""
     params = group["params"]
     if isinstance(params, set):
         raise TypeError(

@@ -8,9 +8,19 @@ from typing import Any, NamedTuple, TypeVar
 
 from gradcore.tensor import Tensor
 
-__all__ = ["OPTIONS", "Option", "arguments", "checked", "non_negative", "valid_lr", "with_options"]
+__all__ = ["OPTIONS", "Option", "arguments", "checked", "non_negative", "valid_lr", "with_options", "with_sections"]
 
 C = TypeVar("C", bound=type)
+_EXAMPLE = """Examples
+--------
+>>> import gradcore as gc
+>>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
+>>> optimizer = gc.optim.{name}([p])
+>>> p.square().sum().backward()
+>>> optimizer.step()
+>>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
+True"""
+_RAISES = "Raises\n------\nValueError\n    If an option is out of its range."
 
 
 class Option(NamedTuple):
@@ -95,7 +105,10 @@ def with_options(order: str = "", **own: Option) -> Callable[[C], C]:
         cls.option_table = {**getattr(cls, "option_table", OPTIONS), **own}
         cls.option_order = (*order.split(), *getattr(cls, "option_order", ()))
         if cls.__doc__ is not None:  # as it is with python -OO
-            cls.__doc__ = _documented(cls)
+            descriptions = {name: option.description for name, option in cls.option_table.items()}
+            ours = cls.__module__.startswith("gradcore.optim.") and "\n    Examples\n" not in cls.__doc__
+            examples = [_EXAMPLE.format(name=cls.__name__)] if ours else []
+            cls.__doc__ = with_sections(cls, descriptions, _RAISES, *examples)
         return cls
 
     return declare
@@ -117,15 +130,15 @@ def checked(namespace: dict[str, Any]) -> dict[str, Any]:
     return {**{name: options[name] for name in cls.option_order if name in options}, **options}
 
 
-def _documented(cls: Any) -> str:
-    """The class's docstring with the sections of parameters and errors before its first section."""
+def with_sections(cls: Any, descriptions: dict[str, str], *others: str) -> str:
+    """The docstring of a class with the section of its constructor's parameters, and others, before the examples."""
     entries = []
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         annotated = parameter.annotation is not parameter.empty
         kind = inspect.formatannotation(parameter.annotation).strip("'") if annotated else "object"
         kind = kind.replace("ParamsT", "iterable").replace(" | ", " or ")
         default = "" if parameter.default is parameter.empty else f", default {parameter.default!r}"
-        entries.append(f"{name} : {kind}{default}\n    {cls.option_table[name].description}\n")
-    head, line, rest = inspect.cleandoc(cls.__doc__).partition("\n\nExamples\n")
-    raises = "Raises\n------\nValueError\n    If an option is out of its range."
-    return f"{head}\n\nParameters\n----------\n{''.join(entries)}\n{raises}{line}{rest}\n"
+        entries.append(f"{name} : {kind}{default}\n    {descriptions[name]}")
+    head, line, examples = inspect.cleandoc(cls.__doc__).partition("\n\nExamples\n")
+    sections = ["Parameters\n----------\n" + "\n".join(entries), *others]
+    return "\n\n".join([head, *sections]) + f"{line}{examples}\n"

@@ -72,18 +72,7 @@ def _check_etas(etas: tuple[float, float]) -> None:
     step_sizes=Option("Smallest and largest step size."),
 )
 class Rprop(ElementwiseOptimizer):
-    """Rprop: steps along the signs of gradients, with an adaptive step size for each element; for full batches.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
-    >>> optimizer = gc.optim.Rprop([p])
-    >>> p.square().sum().backward()
-    >>> optimizer.step()
-    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
-    True
-    """
+    """Rprop: steps along the signs of gradients, with an adaptive step size for each element; for full batches."""
 
     formula = staticmethod(rprop)
 
@@ -116,18 +105,7 @@ class Rprop(ElementwiseOptimizer):
     t0=Option("Step at which averaging starts."),
 )
 class ASGD(ElementwiseOptimizer):
-    """Averaged stochastic gradient descent: the state ``ax`` is the average of a parameter over the steps.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> p = gc.nn.Parameter(gc.tensor([1.0, -2.0]))
-    >>> optimizer = gc.optim.ASGD([p])
-    >>> p.square().sum().backward()
-    >>> optimizer.step()
-    >>> bool((p.abs() < gc.tensor([1.0, 2.0])).all())
-    True
-    """
+    """Averaged stochastic gradient descent: the state ``ax`` is the average of a parameter over the steps."""
 
     formula = staticmethod(asgd)
 

@@ -1,4 +1,4 @@
-"""The layout of an optimiser's checkpoint: parameters are numbers, in the order of the groups."""
+"""The layout of an optimiser's checkpoint: parameters are indices, in the order of the groups."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def unpack(
 
 
 def _fit(value: Any, param: Tensor, key: Any = None) -> Any:
-    """A state on the device and in the dtype of its parameter; the count of steps stays as it is."""
+    """A state on the device and in the dtype of its parameter; the step count is left alone."""
     if isinstance(value, Tensor):
         if key == "step":
             return value

@@ -32,7 +32,7 @@ Averages = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
 
 
 def _each(average: Average) -> Averages:
-    """What makes one average, for all tensors of a list, in place; integers are copied."""
+    """An averaging function of one tensor as one of lists of tensors, in place; integers are copied."""
 
     @no_grad()
     def update(averages: Sequence[Tensor], values: Sequence[Tensor], num_averaged: Any) -> None:
@@ -141,7 +141,7 @@ def get_swa_multi_avg_fn() -> Averages:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are the average of those that the model has had.
+    """A copy of a model whose parameters are averages over its training.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class AveragedModel(Module):
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model with the averaged parameters computes."""
+        """Call the model with the averaged parameters."""
         return self.module(*args, **kwargs)
 
     def _averaged(self, model: Module) -> Iterable[Tensor]:
@@ -198,7 +198,7 @@ class AveragedModel(Module):
 
     @no_grad()
     def update_parameters(self, model: Module) -> None:
-        """Count the model's parameters as they are now."""
+        """Update the average with the current parameters of a model."""
         averages = [p.detach() for p in self._averaged(self.module)]
         values = [p.detach().to(mean.device) for p, mean in zip(self._averaged(model), averages, strict=True)]
         if not int(self.n_averaged):
@@ -215,7 +215,7 @@ class AveragedModel(Module):
 
 @no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the statistics of a model's batch norms anew: an average has had none of its own.
+    """Recompute the running statistics of a model's batch norms, which an averaged model does not have.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """Goes over to a fixed learning rate, at which weights are averaged.
+    """Anneals the learning rate to a constant, at which weights are averaged.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _share(self, step: int) -> float:
-        """How much of the learning rate is the last one after so many steps."""
+        """The share of `swa_lr` in the learning rate after that number of steps."""
         t = min(1.0, max(0.0, step / max(1, self.anneal_epochs)))
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 

@@ -1,15 +1,17 @@
-"""What every scheduler is: it sets the learning rates of an optimiser's groups, once for each of its steps."""
+"""The base class of learning-rate schedulers, which set the learning rates of an optimiser's groups at each step."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from gradcore.optim.flat_state import value_of
 from gradcore.optim.optimizer import Optimizer
+from gradcore.optim.options import with_sections
 from gradcore.tensor import Tensor
 
-__all__ = ["LRScheduler"]
+__all__ = ["LRScheduler", "documented"]
 
 Rate = Any  # a float, or a tensor of one element
 
@@ -26,19 +28,51 @@ ORDER_WARNING = (
 )
 
 
+S = TypeVar("S", bound=type)
+_DESCRIPTIONS = {
+    "optimizer": "Optimizer whose learning rates are set.",
+    "last_epoch": "Number of steps taken before; -1 to begin.",
+}
+_EXAMPLE = """Examples
+--------
+>>> import gradcore as gc
+>>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
+>>> scheduler = gc.optim.lr_scheduler.{call}
+>>> rates = []
+>>> for _ in range(4):
+...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+...     optimizer.step()
+...     scheduler.step()
+>>> rates
+{rates}"""
+
+
+def documented(example: str = "", **descriptions: str) -> Callable[[S], S]:
+    """Complete a scheduler's docstring: with its parameters, and an example, ``"call -> rates of four steps"``."""
+
+    def complete(cls: Any) -> Any:
+        if cls.__doc__ is not None:  # as it is with python -OO
+            call, _, rates = example.partition(" -> ")
+            sections = [_EXAMPLE.format(call=call, rates=rates)] if example else []
+            cls.__doc__ = with_sections(cls, {**_DESCRIPTIONS, **descriptions}, *sections)
+        return cls
+
+    return complete
+
+
 def check_optimizer(optimizer: Any) -> None:
-    """Refuse what is not an optimiser."""
+    """Raise an error for anything but an optimiser."""
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
 
 
 def current(optimizer: Optimizer, key: str = "lr") -> list[Rate]:
-    """An option of all groups, as it is now."""
+    """The current value of an option, for each group."""
     return [g[key].clone() if isinstance(g[key], Tensor) else g[key] for g in optimizer.param_groups]
 
 
 def put(group: dict[str, Any], key: str, value: Rate) -> None:
-    """Set an option; a tensor stays the same tensor."""
+    """Set an option of a group; tensors are filled in place."""
     if isinstance(group[key], Tensor):
         group[key].fill_(value_of(value))
     else:
@@ -46,7 +80,7 @@ def put(group: dict[str, Any], key: str, value: Rate) -> None:
 
 
 def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """A setting for every group, which was given once for all or as a list."""
+    """One value for each group, from one for all or a list."""
     count = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
         value = [value] * count
@@ -64,16 +98,16 @@ class LRScheduler:
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates are set.
+        Optimizer whose learning rates are set.
     last_epoch : int
-        The number of steps that were taken before; -1 to begin.
+        Number of steps taken before; -1 to begin.
 
     Raises
     ------
     TypeError
-        If it is given something else than an optimiser.
+        If `optimizer` is not an optimiser.
     KeyError
-        If it is to go on, and the groups do not say where they began.
+        If `last_epoch` is given, and the groups have no ``initial_lr``.
 
     Examples
     --------
@@ -120,19 +154,19 @@ class LRScheduler:
             self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimiser."""
+        """The state, without the optimiser."""
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Load a result of `state_dict`."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:
-        """The learning rates that were set last, one a group."""
+        """The current learning rate of each group."""
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:
-        """The learning rates of step `last_epoch`, one a group; called by `step`."""
+        """The learning rate of each group at step `last_epoch`; called by `step`."""
         raise NotImplementedError
 
     def _check_call(self) -> None:
@@ -162,7 +196,7 @@ class LRScheduler:
         self._set(closed or self.get_lr)
 
     def _set(self, rates: Any) -> None:
-        """Set the learning rates that a method of this scheduler returns."""
+        """Set the learning rates that `rates` returns."""
         self._get_lr_called_within_step = True
         try:
             values = rates()

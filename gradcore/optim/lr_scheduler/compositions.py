@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.optim.lr_scheduler.base import LRScheduler, current, put
+from gradcore.optim.lr_scheduler.base import LRScheduler, current, documented, put
 from gradcore.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from gradcore.optim.optimizer import Optimizer
 
@@ -41,29 +41,22 @@ class Composition(LRScheduler):
         return optimizer
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimiser, with the states of the schedulers in it."""
+        """The state, without the optimiser, with the states of the schedulers."""
         return {**super().state_dict(), "_schedulers": [s.state_dict() for s in self._schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Load a result of `state_dict`."""
         super().load_state_dict({key: value for key, value in state_dict.items() if key != "_schedulers"})
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             scheduler.load_state_dict(state)
 
 
+@documented(
+    schedulers="Schedulers in their order.",
+    milestones="Steps at which the next scheduler takes over.",
+)
 class SequentialLR(Composition):
-    """One scheduler after another.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    schedulers : list of LRScheduler
-        In their order.
-    milestones : list of int
-        The steps at which the next one takes over.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
+    """Schedulers one after another.
 
     Examples
     --------
@@ -122,15 +115,12 @@ def _step_back(scheduler: Any) -> None:
             _step_back(s)
 
 
+@documented(
+    schedulers="Schedulers that all step, in this order.",
+    optimizer="Optimizer of the schedulers.",
+)
 class ChainedScheduler(Composition):
     """Several schedulers at once.
-
-    Parameters
-    ----------
-    schedulers : sequence of LRScheduler
-        All step, in their order.
-    optimizer : Optimizer, optional
-        Whose learning rates are set: that of the schedulers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Schedulers that go up and down: cosines, one cycle, many cycles."""
+"""Cyclical schedulers: cosine annealing, one cycle, many cycles."""
 
 from __future__ import annotations
 
@@ -7,39 +7,33 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, check_optimizer, current, for_each_group, put
+from gradcore.optim.lr_scheduler.base import (
+    LRScheduler,
+    Rate,
+    check_optimizer,
+    current,
+    documented,
+    for_each_group,
+    put,
+)
 from gradcore.optim.optimizer import Optimizer
 
 __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
 
 
+def _annealed(scheduler: Any, height: float) -> list[Rate]:
+    """Learning rates between `eta_min` (height 0) and the initial ones (height 2)."""
+    least = scheduler.eta_min
+    return [least + (base - least) * height / 2 for base in scheduler.base_lrs]
+
+
+@documented(
+    "CosineAnnealingLR(optimizer, T_max=4) -> [1.0, 0.854, 0.5, 0.146]",
+    T_max="Number of steps from the initial rate to `eta_min`.",
+    eta_min="Least learning rate.",
+)
 class CosineAnnealingLR(LRScheduler):
-    """Falls along half a cosine in `T_max` steps, and rises again.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    T_max : int
-        The number of steps from the top to the bottom.
-    eta_min : float
-        The learning rate at the bottom.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore
-    >>> optimizer = gradcore.optim.SGD([gradcore.zeros(1, requires_grad=True)], lr=1.0)
-    >>> scheduler = gradcore.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
-    >>> rates = []
-    >>> for _ in range(5):
-    ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [1.0, 0.854, 0.5, 0.146, 0.0]
-    """
+    """Anneals the learning rate along half a cosine in `T_max` steps, and back."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
@@ -62,39 +56,17 @@ class CosineAnnealingLR(LRScheduler):
         return [factor * (lr - self.eta_min) + self.eta_min for lr in rates]
 
     def _get_closed_form_lr(self) -> list[Rate]:
-        height = self._height(self.last_epoch)
-        return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
+        return _annealed(self, self._height(self.last_epoch))
 
 
+@documented(
+    "CosineAnnealingWarmRestarts(optimizer, T_0=2) -> [1.0, 0.5, 1.0, 0.5]",
+    T_0="Number of steps until the first restart.",
+    T_mult="Factor of the period after each restart.",
+    eta_min="Least learning rate.",
+)
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Falls along half a cosine, and begins again at the top.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    T_0 : int
-        The number of steps of the first fall.
-    T_mult : int
-        By how much each fall is longer than the one before.
-    eta_min : float
-        The learning rate at the bottom.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [1.0, 0.5, 1.0, 0.5]
-    """
+    """Anneals the learning rate along half a cosine, with restarts."""
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
@@ -111,8 +83,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def get_lr(self) -> list[Rate]:
         self._check_call()
-        height = 1 + math.cos(math.pi * self.T_cur / self.T_i)
-        return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
+        return _annealed(self, 1 + math.cos(math.pi * self.T_cur / self.T_i))
 
     def step(self, epoch: float | None = None) -> None:
         """Set the next learning rates, or those of `epoch`, which may lie between two steps."""
@@ -171,49 +142,23 @@ def _line(start: Rate, end: Rate, share: float) -> Rate:
     return (end - start) * share + start
 
 
+@documented(
+    "OneCycleLR(optimizer, max_lr=1.0, total_steps=4, cycle_momentum=False) -> [0.04, 0.812, 0.283, 0.0]",
+    max_lr="Largest learning rate, for all groups or for each.",
+    total_steps="Number of steps; by default ``epochs * steps_per_epoch``.",
+    epochs="Number of epochs, if `total_steps` is not given.",
+    steps_per_epoch="Number of steps in an epoch, if `total_steps` is not given.",
+    pct_start="Share of the steps in which the learning rate increases.",
+    anneal_strategy='Shape of the annealing: "cos" or "linear".',
+    cycle_momentum="Cycle the momentum inversely to the learning rate.",
+    base_momentum="Least momentum, for all groups or for each.",
+    max_momentum="Largest momentum, for all groups or for each.",
+    div_factor="`max_lr` divided by the initial learning rate.",
+    final_div_factor="The initial learning rate divided by the last one.",
+    three_phase="Decrease to the initial learning rate as fast as it increased, and then further.",
+)
 class OneCycleLR(MomentumCycle):
-    """Rises to `max_lr` and falls far below the beginning, once.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    max_lr : float or list of float
-        The highest learning rate, for all groups or for each.
-    total_steps : int, optional
-        The number of steps; or else `epochs` times `steps_per_epoch`.
-    epochs, steps_per_epoch : int, optional
-        Another way to give the number of steps.
-    pct_start : float
-        The share of the steps that rise.
-    anneal_strategy : {'cos', 'linear'}
-        Along half a cosine or along a line.
-    cycle_momentum : bool
-        Move the momentum too, the other way.
-    base_momentum, max_momentum : float or list of float
-        Its bounds.
-    div_factor : float
-        `max_lr` over the first learning rate.
-    final_div_factor : float
-        The first learning rate over the last one.
-    three_phase : bool
-        Fall to the first learning rate as fast as it rose, and then further.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=4, cycle_momentum=False)
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [0.04, 0.812, 0.283, 0.0]
-    """
+    """Increases the learning rate to `max_lr` and decreases it far below the initial one, once."""
 
     def __init__(
         self,
@@ -297,45 +242,25 @@ def _phases(steps: int, share: float, three: bool) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+@documented(
+    "CyclicLR(optimizer, 0.0, 1.0, step_size_up=2, cycle_momentum=False) -> [0.0, 0.5, 1.0, 0.5]",
+    base_lr="Least learning rate, for all groups or for each.",
+    max_lr="Largest learning rate, for all groups or for each.",
+    step_size_up="Number of steps in which the rate increases.",
+    step_size_down="Number of steps in which it decreases; by default as many.",
+    mode=(
+        'Amplitude of the cycles: "triangular" (constant), "triangular2" (halved each cycle) or "exp_range" (times '
+        "`gamma` each step)."
+    ),
+    gamma='Factor of "exp_range".',
+    scale_fn="Function for the amplitude, which replaces `mode`.",
+    scale_mode='Argument of `scale_fn`: the number of the "cycle" or of "iterations".',
+    cycle_momentum="Cycle the momentum inversely to the learning rate.",
+    base_momentum="Least momentum, for all groups or for each.",
+    max_momentum="Largest momentum, for all groups or for each.",
+)
 class CyclicLR(MomentumCycle):
-    """Goes up and down between two learning rates, in straight lines.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    base_lr, max_lr : float or list of float
-        The bounds, for all groups or for each.
-    step_size_up, step_size_down : int
-        The numbers of steps that rise and fall.
-    mode : {'triangular', 'triangular2', 'exp_range'}
-        All cycles alike, each half as high as the one before, or falling by `gamma` with each step.
-    gamma : float
-        For ``'exp_range'``.
-    scale_fn : callable, optional
-        How high the cycle, or the step, is; takes the place of `mode`.
-    scale_mode : {'cycle', 'iterations'}
-        What `scale_fn` is given: the number of the cycle or of the step.
-    cycle_momentum : bool
-        Move the momentum too, the other way.
-    base_momentum, max_momentum : float or list of float
-        Its bounds.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.CyclicLR(optimizer, 0.0, 1.0, step_size_up=2, cycle_momentum=False)
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [0.0, 0.5, 1.0, 0.5]
-    """
+    """Cycles the learning rate linearly between two bounds."""
 
     def __init__(
         self,
@@ -395,13 +320,13 @@ class CyclicLR(MomentumCycle):
         return [low + (high - low) * height for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimiser; of a function only what an object with ``__call__`` holds."""
+        """The state, without the optimiser; of `scale_fn`, the attributes of an object but not a function."""
         state, function = super().state_dict(), self._scale_fn_custom
         plain = function is None or isinstance(function, types.FunctionType)
         return {**state, "_scale_fn_custom": None if plain else function.__dict__.copy()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Load a result of `state_dict`."""
         super().load_state_dict({key: value for key, value in state_dict.items() if key != "_scale_fn_custom"})
         if state_dict["_scale_fn_custom"] is not None:
             self._scale_fn_custom.__dict__.update(state_dict["_scale_fn_custom"])

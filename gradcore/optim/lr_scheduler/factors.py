@@ -1,4 +1,4 @@
-"""Schedulers that multiply: each step's learning rate is the last one times a factor, so that they can be combined."""
+"""Schedulers in chainable form: each learning rate is the last one times a factor, so that they can be combined."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current
+from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current, documented
 from gradcore.optim.optimizer import Optimizer
 
 __all__ = [
@@ -27,11 +27,11 @@ class Factors(LRScheduler):
     """The base of schedulers whose factor is the same for all groups."""
 
     def step_factor(self, epoch: int) -> float:
-        """What the learning rate of the step before is multiplied with."""
+        """The factor of the last learning rate."""
         raise NotImplementedError
 
     def factor_so_far(self, epoch: int) -> float:
-        """What the first learning rate is multiplied with."""
+        """The factor of the initial learning rate."""
         raise NotImplementedError
 
     def get_lr(self) -> list[Rate]:
@@ -44,33 +44,13 @@ class Factors(LRScheduler):
         return [lr * factor for lr in self.base_lrs]
 
 
+@documented(
+    "StepLR(optimizer, step_size=2, gamma=0.5) -> [1.0, 1.0, 0.5, 0.5]",
+    step_size="Period of the decay, in steps.",
+    gamma="Factor of the decay.",
+)
 class StepLR(Factors):
-    """Multiplies by `gamma` every `step_size` steps.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    step_size : int
-        After how many steps.
-    gamma : float
-        The factor.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore
-    >>> optimizer = gradcore.optim.SGD([gradcore.zeros(1, requires_grad=True)], lr=1.0)
-    >>> scheduler = gradcore.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
-    >>> rates = []
-    >>> for _ in range(6):
-    ...     rates += scheduler.get_last_lr()
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
-    """
+    """Decays the learning rate by `gamma` every `step_size` steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
@@ -83,33 +63,13 @@ class StepLR(Factors):
         return self.gamma ** (epoch // self.step_size)
 
 
+@documented(
+    "MultiStepLR(optimizer, milestones=[1, 3]) -> [1.0, 0.1, 0.1, 0.01]",
+    milestones="Steps at which the rate decays; one that is given twice counts twice.",
+    gamma="Factor of the decay.",
+)
 class MultiStepLR(Factors):
-    """Multiplies by `gamma` at given steps.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    milestones : iterable of int
-        The steps; one that is given twice counts twice.
-    gamma : float
-        The factor.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3])
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [1.0, 0.1, 0.1, 0.01]
-    """
+    """Decays the learning rate by `gamma` at given steps."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -124,33 +84,13 @@ class MultiStepLR(Factors):
         return self.gamma ** bisect_right(sorted(self.milestones.elements()), epoch)
 
 
+@documented(
+    "ConstantLR(optimizer, factor=0.5, total_iters=2) -> [0.5, 0.5, 1.0, 1.0]",
+    factor="Factor of the learning rate until `total_iters`, between 0 and 1.",
+    total_iters="Number of steps with the factor.",
+)
 class ConstantLR(Factors):
-    """Multiplies by `factor` for the first steps.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    factor : float
-        The factor, between 0 and 1.
-    total_iters : int
-        For how many steps.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [0.5, 0.5, 1.0, 1.0]
-    """
+    """Multiplies the learning rate by a constant for the first steps."""
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -169,33 +109,14 @@ class ConstantLR(Factors):
         return 1 if epoch >= self.total_iters else self.factor
 
 
+@documented(
+    "LinearLR(optimizer, start_factor=0.5, total_iters=2) -> [0.5, 0.75, 1.0, 1.0]",
+    start_factor="Factor of the learning rate at the first step.",
+    end_factor="Factor of the learning rate at the last step.",
+    total_iters="Number of steps from one factor to the other.",
+)
 class LinearLR(Factors):
-    """Goes in a straight line from one factor to another.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    start_factor, end_factor : float
-        What the first learning rate is multiplied with at the beginning and at the end.
-    total_iters : int
-        In how many steps.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [0.5, 0.75, 1.0, 1.0]
-    """
+    """Changes the factor of the learning rate linearly."""
 
     def __init__(
         self,
@@ -225,31 +146,12 @@ class LinearLR(Factors):
         return self.start_factor + rise * min(self.total_iters, epoch) / self.total_iters
 
 
+@documented(
+    "ExponentialLR(optimizer, gamma=0.5) -> [1.0, 0.5, 0.25, 0.125]",
+    gamma="Factor of the decay.",
+)
 class ExponentialLR(Factors):
-    """Multiplies by `gamma` every step.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    gamma : float
-        The factor.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [1.0, 0.5, 0.25, 0.125]
-    """
+    """Decays the learning rate by `gamma` every step."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -262,33 +164,13 @@ class ExponentialLR(Factors):
         return self.gamma**epoch
 
 
+@documented(
+    "PolynomialLR(optimizer, total_iters=4) -> [1.0, 0.75, 0.5, 0.25]",
+    total_iters="Number of steps until the rate is 0.",
+    power="Exponent of the polynomial.",
+)
 class PolynomialLR(Factors):
-    """Falls to 0 as a power of the steps that are left.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    total_iters : int
-        In how many steps.
-    power : float
-        The exponent.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [1.0, 0.75, 0.5, 0.25]
-    """
+    """Decays the learning rate to 0 by a polynomial."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
@@ -305,7 +187,7 @@ class PolynomialLR(Factors):
 
 
 class Lambdas(LRScheduler):
-    """The base of schedulers by functions, one a group."""
+    """The base of schedulers by functions, one for each group."""
 
     def __init__(
         self,
@@ -322,74 +204,36 @@ class Lambdas(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimiser; of functions only what objects with ``__call__`` hold."""
+        """The state, without the optimiser; of callables, the attributes of objects but not functions."""
         held = [None if isinstance(f, types.FunctionType) else f.__dict__.copy() for f in self.lr_lambdas]
         return {**super().state_dict(), "lr_lambdas": held}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Load a result of `state_dict`."""
         super().load_state_dict({key: value for key, value in state_dict.items() if key != "lr_lambdas"})
         for function, held in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
             if held is not None:
                 function.__dict__.update(held)
 
 
+@documented(
+    "LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch)) -> [1.0, 0.5, 0.333, 0.25]",
+    lr_lambda="Function from the number of steps to the factor: one for all groups, or a list.",
+)
 class LambdaLR(Lambdas):
-    """Multiplies the first learning rate by a function of the number of steps.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    lr_lambda : callable or list of callable
-        From the number of steps to the factor; one for all groups or one for each.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [1.0, 0.5, 0.333, 0.25]
-    """
+    """Multiplies the initial learning rate by a function of the number of steps."""
 
     def get_lr(self) -> list[Rate]:
         self._check_call()
         return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
 
+@documented(
+    "MultiplicativeLR(optimizer, lambda epoch: 0.5) -> [1.0, 0.5, 0.25, 0.125]",
+    lr_lambda="Function from the number of steps to the factor: one for all groups, or a list.",
+)
 class MultiplicativeLR(Lambdas):
-    """Multiplies the last learning rate by a function of the number of steps.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    lr_lambda : callable or list of callable
-        From the number of steps to the factor; one for all groups or one for each.
-    last_epoch : int
-        The number of steps that were taken before; -1 to begin.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> optimizer = gc.optim.SGD([gc.nn.Parameter(gc.ones(1))], lr=1.0)
-    >>> scheduler = gc.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
-    >>> rates = []
-    >>> for _ in range(4):
-    ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
-    ...     optimizer.step()
-    ...     scheduler.step()
-    >>> rates
-    [1.0, 0.5, 0.25, 0.125]
-    """
+    """Multiplies the last learning rate by a function of the number of steps."""
 
     def __init__(
         self,

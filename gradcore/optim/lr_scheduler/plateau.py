@@ -6,35 +6,24 @@ import math
 import warnings
 from typing import Any, SupportsFloat
 
-from gradcore.optim.lr_scheduler.base import EPOCH_WARNING, LRScheduler, check_optimizer, current, put
+from gradcore.optim.lr_scheduler.base import EPOCH_WARNING, LRScheduler, check_optimizer, current, documented, put
 from gradcore.optim.optimizer import Optimizer
 
 __all__ = ["ReduceLROnPlateau"]
 
 
+@documented(
+    mode='Whether the metric is better when smaller ("min") or larger ("max").',
+    factor="Factor of the reduction, below 1.",
+    patience="Number of steps without improvement before a reduction.",
+    threshold="Least change that is an improvement.",
+    threshold_mode='Whether `threshold` is relative ("rel") or absolute ("abs").',
+    cooldown="Number of steps after a reduction before the next ones count.",
+    min_lr="Lower bound of the learning rate, for all groups or for each.",
+    eps="Least change of a learning rate that is made.",
+)
 class ReduceLROnPlateau(LRScheduler):
-    """Multiplies by `factor` when a metric has not become better for a while.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Whose learning rates are set.
-    mode : {'min', 'max'}
-        Whether smaller or larger is better.
-    factor : float
-        The factor, below 1.
-    patience : int
-        How many steps without progress are waited for.
-    threshold : float
-        How much better counts as better.
-    threshold_mode : {'rel', 'abs'}
-        Whether that is a share of the best value or a difference.
-    cooldown : int
-        How many steps after a reduction do not count.
-    min_lr : float or list of float
-        No learning rate goes below.
-    eps : float
-        Smaller changes are not made.
+    """Reduces the learning rate when a metric has stopped improving.
 
     Examples
     --------
