@@ -90,6 +90,8 @@ class Backend(
     bodies: ClassVar[dict[str, Callable[..., Any]]] = {}
     #: Parameters of the elementwise operations, by the name of their kernel.
     elementwise: ClassVar[dict[str, tuple[str, ...]]] = {}
+    #: Kernels of which an element takes half a nanosecond, or many times that.
+    slow: ClassVar[set[str]] = set()
     #: Elements from which derivative formulas of elementwise operations are evaluated by `large`.
     LARGE: ClassVar[int] = 1 << 15
     #: Whether elementwise formulas become kernels: `fused_forward` and `fused_gradients` are there.

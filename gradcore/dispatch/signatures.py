@@ -26,29 +26,12 @@ __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", 
 #: NumPy's names for parameters, which PyTorch takes, too.
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
-#: Further names that PyTorch takes for parameters of single operations.
-FURTHER_NAMES: dict[str, dict[str, str]] = {
-    **{name: {"sections": "indices_or_sections", "indices": "indices_or_sections"} for name in ("hsplit", "vsplit",
-       "dsplit")},
-    "isin": {"element": "elements", "test_element": "test_elements"},
-    "linalg_lstsq": {"input": "A", "b": "B"},
-    "linalg_tensorsolve": {"input": "A", "other": "B"},
-    "split": {"split_size": "split_size_or_sections"},
-    "tensor_split": {
-        "sections": "indices_or_sections", "indices": "indices_or_sections",
-        "tensor_indices_or_sections": "indices_or_sections",
-    },
-    "tensordot": {"axes": "dims"},
-    "view": {"dtype": "size"},
-    "where": {"input": "self"},
-}  # fmt: skip
-
 
 def _other_names(op: Op) -> dict[str, str]:
     """Names of parameters beside the declared ones; a matrix is called both A and input."""
     first = op.names[0] if op.names else ""
     further = {"input": "A"} if first == "A" else {"x": first} if op.path.startswith("special.") else {}
-    return {**NUMPY_NAMES, **further, **FURTHER_NAMES.get(op.name, {})}
+    return {**NUMPY_NAMES, **further, **op.also}
 
 
 class _Required:

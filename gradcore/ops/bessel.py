@@ -18,7 +18,7 @@ def _by_argument(F, result, self):
     return F.where(zero, 0.5, result / F.where(zero, 1, self))
 
 
-@elementwise(lambda F, t, self: t * F.i1(self), promotion=_REAL, aliases=("special.i0",))
+@elementwise(lambda F, t, self: t * F.i1(self), promotion=_REAL, aliases=("special.i0",), slow=True)
 def i0(self):
     """The modified Bessel function of the first kind and order 0.
 
@@ -34,6 +34,7 @@ def i0(self):
     promotion=_REAL,
     path="special.i0e",
     node="SpecialI0EBackward0",
+    slow=True,
 )
 def i0e(self):
     """``exp(-abs(self)) * i0(self)``.
@@ -50,6 +51,7 @@ def i0e(self):
     promotion=_REAL,
     path="special.i1",
     node="SpecialI1Backward0",
+    slow=True,
 )
 def i1(self):
     """The modified Bessel function of the first kind and order 1.
@@ -66,6 +68,7 @@ def i1(self):
     promotion=_REAL,
     path="special.i1e",
     node="SpecialI1EBackward0",
+    slow=True,
 )
 def i1e(self):
     """``exp(-abs(self)) * i1(self)``.
@@ -107,6 +110,7 @@ def airy_slope(self):
     lambda F, t, self: -t * F.bessel_j1(self),
     promotion=_REAL,
     path="special.bessel_j0",
+    slow=True,
 )
 def bessel_j0(self):
     """The Bessel function of the first kind and order 0.
@@ -122,6 +126,7 @@ def bessel_j0(self):
     lambda F, t, self, result: t * (F.bessel_j0(self) - _by_argument(F, result, self)),
     promotion=_REAL,
     path="special.bessel_j1",
+    slow=True,
 )
 def bessel_j1(self):
     """The Bessel function of the first kind and order 1.
@@ -138,6 +143,7 @@ def bessel_j1(self):
     promotion=_REAL,
     path="special.bessel_y0",
     domain=(0.2, 5),
+    slow=True,
 )
 def bessel_y0(self):
     """The Bessel function of the second kind and order 0.
@@ -154,6 +160,7 @@ def bessel_y0(self):
     promotion=_REAL,
     path="special.bessel_y1",
     domain=(0.2, 5),
+    slow=True,
 )
 def bessel_y1(self):
     """The Bessel function of the second kind and order 1.

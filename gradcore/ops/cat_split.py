@@ -273,6 +273,7 @@ def _sections(size, split, dim):
         case(floats(3), 5),
     ],
     saved=lambda node: {"split_size" if node == "SplitBackward0" else "split_sizes": "split_size_or_sections"},
+    also={"split_size": "split_size_or_sections"},
 )
 def split(K, tensor, split_size_or_sections: Ints, dim: int = 0):
     """Views of the pieces of a dim: of one size (the last may be smaller), or of the sizes in a sequence.
@@ -405,7 +406,14 @@ def _bounds(size, split):
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-@composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 3), dim=1), case(floats(3), (2, 5, -1))])
+@composite(
+    samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 3), dim=1), case(floats(3), (2, 5, -1))],
+    also={
+        "sections": "indices_or_sections",
+        "indices": "indices_or_sections",
+        "tensor_indices_or_sections": "indices_or_sections",
+    },
+)
 def tensor_split(F, self, indices_or_sections: Tensor | Ints, dim: int = 0):
     """Views of the pieces of a dim: so many of nearly one size, or those between the given indices.
 
@@ -450,7 +458,10 @@ def _split_along(F, self, name, split, dim, least):
     return F.tensor_split(self, split, dim)
 
 
-@composite(samples=lambda: [case(floats(4), 2), case(floats(2, 4), (1, 3))])
+@composite(
+    samples=lambda: [case(floats(4), 2), case(floats(2, 4), (1, 3))],
+    also={"sections": "indices_or_sections", "indices": "indices_or_sections"},
+)
 def hsplit(F, self, indices_or_sections: Ints):
     """Views of the pieces of the second dim, of vectors of their only one.
 
@@ -464,7 +475,9 @@ def hsplit(F, self, indices_or_sections: Ints):
     return _split_along(F, self, "hsplit", indices_or_sections, 0 if self.ndim == 1 else 1, 1)
 
 
-@composite(samples=lambda: [case(floats(4, 2), 2)])
+@composite(
+    samples=lambda: [case(floats(4, 2), 2)], also={"sections": "indices_or_sections", "indices": "indices_or_sections"}
+)
 def vsplit(F, self, indices_or_sections: Ints):
     """Views of the pieces of the first dim.
 
@@ -476,7 +489,10 @@ def vsplit(F, self, indices_or_sections: Ints):
     return _split_along(F, self, "vsplit", indices_or_sections, 0, 2)
 
 
-@composite(samples=lambda: [case(floats(1, 2, 4), 2)])
+@composite(
+    samples=lambda: [case(floats(1, 2, 4), 2)],
+    also={"sections": "indices_or_sections", "indices": "indices_or_sections"},
+)
 def dsplit(F, self, indices_or_sections: Ints):
     """Views of the pieces of the third dim.
 

@@ -13,7 +13,7 @@ from gradcore.ops.table import composite, elementwise, general, times
 # -- exponentials and logarithms -----------------------------------------------------------------------------
 
 
-@elementwise(times("result"), promotion="float", autocast="float32:cuda")
+@elementwise(times("result"), promotion="float", autocast="float32:cuda", slow=True)
 def exp(self):
     """Exponential of every element.
 
@@ -24,7 +24,7 @@ def exp(self):
     """
 
 
-@elementwise(lambda F, t, result: t * result * math.log(2), promotion="float", aliases=("special.exp2",))
+@elementwise(lambda F, t, result: t * result * math.log(2), promotion="float", aliases=("special.exp2",), slow=True)
 def exp2(self):
     """Two to the power of every element.
 
@@ -36,7 +36,11 @@ def exp2(self):
 
 
 @elementwise(
-    lambda F, t, result: t * (result + 1), promotion="float", aliases=("special.expm1",), autocast="float32:cuda"
+    lambda F, t, result: t * (result + 1),
+    promotion="float",
+    aliases=("special.expm1",),
+    autocast="float32:cuda",
+    slow=True,
 )
 def expm1(self):
     """``exp(self) - 1``, accurate near zero.
@@ -48,7 +52,7 @@ def expm1(self):
     """
 
 
-@elementwise(lambda F, t, self: t / self, promotion="float", domain=(0.1, 3), autocast="float32:cuda")
+@elementwise(lambda F, t, self: t / self, promotion="float", domain=(0.1, 3), autocast="float32:cuda", slow=True)
 def log(self):
     """Natural logarithm.
 
@@ -59,7 +63,9 @@ def log(self):
     """
 
 
-@elementwise(lambda F, t, self: t / (self * math.log(2)), promotion="float", domain=(0.1, 3), autocast="float32:cuda")
+@elementwise(
+    lambda F, t, self: t / (self * math.log(2)), promotion="float", domain=(0.1, 3), autocast="float32:cuda", slow=True
+)
 def log2(self):
     """Logarithm to base 2.
 
@@ -70,7 +76,9 @@ def log2(self):
     """
 
 
-@elementwise(lambda F, t, self: t / (self * math.log(10)), promotion="float", domain=(0.1, 3), autocast="float32:cuda")
+@elementwise(
+    lambda F, t, self: t / (self * math.log(10)), promotion="float", domain=(0.1, 3), autocast="float32:cuda", slow=True
+)
 def log10(self):
     """Logarithm to base 10.
 
@@ -87,6 +95,7 @@ def log10(self):
     domain=(-0.9, 3),
     aliases=("special.log1p",),
     autocast="float32:cuda",
+    slow=True,
 )
 def log1p(self):
     """``log(1 + self)``, accurate near zero.

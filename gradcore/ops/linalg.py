@@ -331,7 +331,7 @@ def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, un
 @composite(path="linalg.tensorsolve", method=False, samples=lambda: [
     case(floats(2, 3, 6, form="distinct"), floats(2, 3)),
     case(floats(3, 6, 2, form="distinct"), floats(3, 2), dims=(1,)),
-], autocast="float32:cpu")  # fmt: skip
+], autocast="float32:cpu", also={"input": "A", "other": "B"})  # fmt: skip
 def linalg_tensorsolve(F, A, B, dims: Dims = None):
     """The solution `X` of ``tensordot(A, X, X.ndim) = B``, after moving the dims `dims` of `A` to the end.
 

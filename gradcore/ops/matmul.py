@@ -360,7 +360,7 @@ def inner(F, self, other):
 @composite(method=False, samples=lambda: [
     case(floats(2, 3, 4), floats(3, 4, 2)), case(floats(2, 3), floats(4, 2), dims=([0], [1])),
     case(floats(2, 3), floats(4), dims=0), case(floats(2, 3, 4), floats(4, 2, 3), dims=([2, 0], [0, 1])),
-], autocast="widest:cuda")  # fmt: skip
+], autocast="widest:cuda", also={"axes": "dims"})  # fmt: skip
 def tensordot(F, a, b, dims: Pairs = 2):
     """The sums of products over the last `dims` of `a` and the first of `b`, or over a pair of lists of dims.
 

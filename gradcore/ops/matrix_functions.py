@@ -384,6 +384,7 @@ def _(F, grads, A, B, solution):
     fields="solution residuals rank singular_values",
     samples=_lstsq_cases,
     autocast="float32:cpu",
+    also={"input": "A", "b": "B"},
 )
 def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = None):
     """The solution of ``A @ X = B`` with the least sum of squares, and of several of these the shortest.

@@ -79,7 +79,10 @@ def view_dtype(K, self, dtype: Any):
 
 
 @composite(
-    function=False, layout_dependent=True, samples=lambda: [case(floats(2, 6), (3, 4)), case(floats(2, 6), (-1,))]
+    function=False,
+    layout_dependent=True,
+    samples=lambda: [case(floats(2, 6), (3, 4)), case(floats(2, 6), (-1,))],
+    also={"dtype": "size"},
 )
 def view(F, self, size: Sizes | dtype):
     """The same memory in another shape (one size may be -1), or read as another dtype."""

@@ -37,7 +37,7 @@ def _choices() -> list[Case]:
     ]
 
 
-@composite(method=False, samples=_choices)
+@composite(method=False, samples=_choices, also={"input": "self"})
 def where(F, condition, self=None, other=None):
     """The first where the condition holds, else `other`; the condition alone: the indices where it holds.
 

@@ -313,7 +313,9 @@ def is_in(K, self, among, invert: bool = False):
 
 
 @composite(
-    method=False, samples=lambda: [case(ints(3, 4), ints(2)), case(ints(5), ints(3), invert=True), case(ints(4), 2)]
+    method=False,
+    samples=lambda: [case(ints(3, 4), ints(2)), case(ints(5), ints(3), invert=True), case(ints(4), 2)],
+    also={"element": "elements", "test_element": "test_elements"},
 )
 def isin(F, elements, test_elements, *, assume_unique: bool = False, invert: bool = False):
     """Whether each element is among the test elements (or is not, if `invert`).

@@ -107,6 +107,7 @@ def ndtr(K, self):
     domain=(0.1, 0.9),
     path="special.ndtri",
     node="SpecialNdtriBackward0",
+    slow=True,
 )
 def ndtri(self):
     """The inverse of `ndtr`.
@@ -123,6 +124,7 @@ def ndtri(self):
     promotion="float -complex",
     path="special.log_ndtr",
     node="SpecialLogNdtrBackward0",
+    slow=True,
 )
 def log_ndtr(self):
     """The logarithm of `ndtr`, accurate in the tails.
@@ -142,6 +144,7 @@ def log_ndtr(self):
     promotion="float -complex",
     domain=(0.3, 4),
     aliases=("special.gammaln",),
+    slow=True,
 )
 def lgamma(self):
     """The logarithm of the magnitude of the gamma function.
@@ -158,6 +161,7 @@ def lgamma(self):
     promotion="float -complex",
     domain=(0.3, 4),
     aliases=("special.digamma", "special.psi"),
+    slow=True,
 )
 def digamma(self):
     """The derivative of `lgamma`.

@@ -184,6 +184,8 @@ class Op:
     samples: Any = None
     #: Positions of tensors that keep their own dtype (a condition, say); declared by name.
     keeps_dtype: frozenset[int] = frozenset()
+    #: Whether an element takes long enough for arrays to be shared among threads.
+    slow: bool = False
     #: Whether the function takes the tensors of its first parameter as separate arguments, too.
     varargs: bool = False
     #: Whether there are as many outputs as the call asks for.
@@ -191,6 +193,11 @@ class Op:
     view: bool = False
     #: Outputs that stay in float32 where operands are float16 or bfloat16: sums that halves may not hold.
     wide: tuple[str, ...] = ()
+
+    @_Option
+    def also(self) -> dict[str, str]:
+        """Further names of parameters: ``{"split_size": "split_size_or_sections"}``. NumPy's hold everywhere."""
+        return {}
 
     @_Option
     def broadcasts(self) -> bool:
@@ -447,6 +454,8 @@ def _declare(
         Backend.bodies[op.kernel] = op.body
     if op.data_dependent:
         Backend.reading.add(op.kernel)
+    if op.slow:
+        Backend.slow.add(op.kernel)
     if kind == "elementwise":
         Backend.elementwise[op.kernel] = op.names
     return op

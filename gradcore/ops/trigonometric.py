@@ -9,7 +9,7 @@ from gradcore.ops.table import elementwise
 # -- angles --------------------------------------------------------------------------------------------------
 
 
-@elementwise(lambda F, t, self: t * F.cos(self), promotion="float")
+@elementwise(lambda F, t, self: t * F.cos(self), promotion="float", slow=True)
 def sin(self):
     """Sine of every element.
 
@@ -20,7 +20,7 @@ def sin(self):
     """
 
 
-@elementwise(lambda F, t, self: -t * F.sin(self), promotion="float")
+@elementwise(lambda F, t, self: -t * F.sin(self), promotion="float", slow=True)
 def cos(self):
     """Cosine of every element.
 
@@ -32,7 +32,11 @@ def cos(self):
 
 
 @elementwise(
-    lambda F, t, result: t * (1 + result * result), promotion="float", domain=(-1.3, 1.3), autocast="float32:cuda"
+    lambda F, t, result: t * (1 + result * result),
+    promotion="float",
+    domain=(-1.3, 1.3),
+    autocast="float32:cuda",
+    slow=True,
 )
 def tan(self):
     """Tangent of every element.
@@ -50,6 +54,7 @@ def tan(self):
     domain=(-0.9, 0.9),
     aliases=("arcsin",),
     autocast="float32:cuda",
+    slow=True,
 )
 def asin(self):
     """Inverse sine, between -pi/2 and pi/2.
@@ -67,6 +72,7 @@ def asin(self):
     domain=(-0.9, 0.9),
     aliases=("arccos",),
     autocast="float32:cuda",
+    slow=True,
 )
 def acos(self):
     """Inverse cosine, between 0 and pi.
@@ -78,7 +84,7 @@ def acos(self):
     """
 
 
-@elementwise(lambda F, t, self: t / (self * self + 1), promotion="float", aliases=("arctan",))
+@elementwise(lambda F, t, self: t / (self * self + 1), promotion="float", aliases=("arctan",), slow=True)
 def atan(self):
     """Inverse tangent, between -pi/2 and pi/2.
 
@@ -178,7 +184,7 @@ def hypot(self, other):
 # -- hyperbolic functions ------------------------------------------------------------------------------------
 
 
-@elementwise(lambda F, t, self: t * F.cosh(self), promotion="float", autocast="float32:cuda")
+@elementwise(lambda F, t, self: t * F.cosh(self), promotion="float", autocast="float32:cuda", slow=True)
 def sinh(self):
     """Hyperbolic sine of every element.
 
@@ -189,7 +195,7 @@ def sinh(self):
     """
 
 
-@elementwise(lambda F, t, self: t * F.sinh(self), promotion="float", autocast="float32:cuda")
+@elementwise(lambda F, t, self: t * F.sinh(self), promotion="float", autocast="float32:cuda", slow=True)
 def cosh(self):
     """Hyperbolic cosine of every element.
 
@@ -200,7 +206,9 @@ def cosh(self):
     """
 
 
-@elementwise(lambda F, t, result: F.tanh_backward(t, result), promotion="float", aliases=("nn.functional.tanh",))
+@elementwise(
+    lambda F, t, result: F.tanh_backward(t, result), promotion="float", aliases=("nn.functional.tanh",), slow=True
+)
 def tanh(self):
     """Hyperbolic tangent of every element.
 
@@ -223,7 +231,7 @@ def tanh_backward(K, grad_output, output):
     return grad_output * (1 - output * output)
 
 
-@elementwise(lambda F, t, self: t * F.rsqrt(self * self + 1), promotion="float", aliases=("arcsinh",))
+@elementwise(lambda F, t, self: t * F.rsqrt(self * self + 1), promotion="float", aliases=("arcsinh",), slow=True)
 def asinh(self):
     """Inverse hyperbolic sine.
 
@@ -234,7 +242,7 @@ def asinh(self):
     """
 
 
-@elementwise(promotion="float", domain=(1.2, 3), aliases=("arccosh",))
+@elementwise(promotion="float", domain=(1.2, 3), aliases=("arccosh",), slow=True)
 def acosh(self):
     """Inverse hyperbolic cosine.
 
@@ -252,7 +260,9 @@ def _(F, t, self):
     return t * F.rsqrt(self * self - 1)
 
 
-@elementwise(lambda F, t, self: t / (1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arctanh",))
+@elementwise(
+    lambda F, t, self: t / (1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arctanh",), slow=True
+)
 def atanh(self):
     """Inverse hyperbolic tangent.
 

@@ -27,7 +27,7 @@ def draw(dtype: str) -> Any:
     return np.random.default_rng(0).uniform(0.1, 0.9, (30, 41)).astype(dtype)
 
 
-@pytest.mark.parametrize("name", sorted(threaded_ufuncs.SLOW))
+@pytest.mark.parametrize("name", sorted(CPU.backend.slow))
 def test_every_function(name: str) -> None:
     if not hasattr(CPU.backend, name):
         pytest.fail(f"there is no {name}")

@@ -23,7 +23,7 @@ from gradcore.backends.numpy.reductions import NumpyReductions
 from gradcore.backends.numpy.softmax import NumpySoftmax
 from gradcore.backends.numpy.sorting import NumpySorting
 from gradcore.backends.numpy.targets import NumpyTargets
-from gradcore.backends.numpy.threaded_ufuncs import SLOW, in_threads
+from gradcore.backends.numpy.threaded_ufuncs import in_threads
 from gradcore.backends.portable.elementwise import Elementwise
 from gradcore.backends.random import philox
 
@@ -75,7 +75,7 @@ class NumpyBackend(
         """
         plain = super().kernel_of(name)
         formula = _SEVERAL_STEPS.get(name) or getattr(plain, "func", None)  # of a body, without this backend
-        if name in SLOW and isinstance(plain, np.ufunc) and self._tiles:
+        if name in self.slow and isinstance(plain, np.ufunc) and self._tiles:
             return in_threads(plain)
         if name not in self.elementwise or formula is None or not self._tiles:
             return plain

@@ -9,14 +9,7 @@ import numpy as np
 
 from gradcore.backends.numpy import threads
 
-__all__ = ["SLOW", "in_threads"]
-
-#: Kernels that take half a nanosecond for an element, or many times that.
-SLOW = frozenset({
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
-    "cos", "cosh", "digamma", "exp", "exp2", "expm1", "i0", "i0e", "i1", "i1e", "lgamma", "log", "log10", "log1p",
-    "log2", "log_ndtr", "ndtri", "sin", "sinh", "tan", "tanh",
-})  # fmt: skip
+__all__ = ["in_threads"]
 
 #: Elements that are worth a thread, and those that are computed at a time.
 _WORTH_A_THREAD, _PART = 1 << 18, 1 << 19
