@@ -35,6 +35,7 @@ from gradcore.backends.portable.resampling import Resizing
 from gradcore.backends.portable.sorting import Sorting
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
+from gradcore.backends.kernel_rules import BatchRule
 
 __all__ = ["Backend", "Kernels"]
 
@@ -90,6 +91,9 @@ class Backend(
     bodies: ClassVar[dict[str, Callable[..., Any]]] = {}
     #: Parameters of the elementwise operations, by the name of their kernel.
     elementwise: ClassVar[dict[str, tuple[str, ...]]] = {}
+    #: Rules that operations without bodies declare for their kernels, see `gradcore.backends.kernel_rules`.
+    declared_batch_rules: ClassVar[dict[str, BatchRule]] = {}
+    declared_shape_rules: ClassVar[dict[str, Callable[..., Any]]] = {}
     #: Kernels of which an element takes half a nanosecond, or many times that.
     slow: ClassVar[set[str]] = set()
     #: Elements from which derivative formulas of elementwise operations are evaluated by `large`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.backends.kernel_rules import leading
 from gradcore.ops.samples import Case, case, complexes, floats
 from gradcore.ops.table import composite, elementwise, linear
 
@@ -17,7 +18,7 @@ def _samples() -> list[Case]:
 # -- parts, which share memory with the number ---------------------------------------------------------------
 
 
-@linear(lambda F, grad: F.view_as_complex(F.contiguous(grad)), view=True, samples=_complex_samples)
+@linear(lambda F, grad: F.view_as_complex(F.contiguous(grad)), view=True, samples=_complex_samples, batch=leading(0))
 def view_as_real(self):
     """Complex numbers as pairs of real ones, in a last dim of size 2; a view.
 
@@ -40,6 +41,7 @@ def view_as_real(self):
     layout_dependent=True,
     samples=lambda: [case(floats(3, 2)), case(floats(2)), case(floats(0, 2))],
     autocast="float32:cpu",
+    batch=leading(0),
 )
 def view_as_complex(self):
     """Pairs of real numbers, in a last dim of size 2, as complex ones; a view.

@@ -6,6 +6,7 @@ vectors); a complex loss that does depend on a phase is refused.
 
 from __future__ import annotations
 
+from gradcore.backends.kernel_rules import all_samples
 from gradcore.ops.matrix_checks import check_floating, check_matrix, check_square
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, constant, general
@@ -52,7 +53,12 @@ def _check_phase(F, x, name, vectors):
         )
 
 
-@constant(constant="rounding errors, of which only the size is looked at", **_PRIVATE)
+@constant(
+    constant="rounding errors, of which only the size is looked at",
+    **_PRIVATE,
+    batch=all_samples,
+    shaped=lambda x, text: x,
+)
 def assert_small(self, text: str):
     """The tensor itself, if its elements are no larger than rounding makes them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.backends.kernel_rules import all_samples, leading
 from gradcore.ops.matrix_checks import check_square
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, constant, general, linear
@@ -73,7 +74,12 @@ def det(F, self):
     return F.linalg_det(self)
 
 
-@general(lambda F, grad, self: F.hermitian(F.adjugate_change(self, F.hermitian(grad))), **_PRIVATE)
+@general(
+    lambda F, grad, self: F.hermitian(F.adjugate_change(self, F.hermitian(grad))),
+    **_PRIVATE,
+    batch=leading(2),
+    shaped=lambda a: a,
+)
 def adjugate(self):
     """The transposed cofactors of square matrices: polynomials, so singular matrices are no exception."""
 
@@ -81,7 +87,7 @@ def adjugate(self):
 adjugate.jvp("self")(lambda F, t, self: F.adjugate_change(self, t))
 
 
-@constant(constant="results are bools", **_PRIVATE)
+@constant(constant="results are bools", **_PRIVATE, batch=all_samples, shaped=lambda a: True)
 def is_regular(self):
     """Whether all matrices of a batch are far enough from singular ones for their inverses to be accurate."""
 

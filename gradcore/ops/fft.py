@@ -7,6 +7,7 @@ half may be left out, because the other half is its mirror image) and back.
 from __future__ import annotations
 
 from gradcore import dtypes
+from gradcore.backends.kernel_rules import along
 from gradcore.ops.annotations import Dims, Ints
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim
@@ -26,6 +27,7 @@ _SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
     node="FftC2CBackward0",
     **_PRIVATE,
     saved={"dim": "dims", "norm": None},
+    batch=along(1),
 )
 def fft_c2c(self, dims: tuple[int, ...], norm: str, forward: bool):
     """The transform, or the inverse one if not `forward`, of complex numbers along dims."""
@@ -40,6 +42,7 @@ def fft_c2c(self, dims: tuple[int, ...], norm: str, forward: bool):
     node="FftR2CBackward0",
     **_PRIVATE,
     saved={"dim": "dims", "norm": None},
+    batch=along(1),
 )
 def fft_r2c(self, dims: tuple[int, ...], norm: str, onesided: bool):
     """The transform of real numbers, of which the last dim has only the first half if `onesided`."""
@@ -59,6 +62,7 @@ def half_weighted(F, self, dim: int, n: int, weight: float):
     node="FftC2RBackward0",
     **_PRIVATE,
     saved={"dim": "dims", "norm": None, "last": None},
+    batch=along(1),
 )
 def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
     """The inverse of the onesided transform to real numbers, `last` of them along the last of the dims."""

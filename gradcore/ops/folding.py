@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from gradcore.backends.kernel_rules import images
 from gradcore.ops.annotations import Ints, Sizes, Steps
 from gradcore.ops.samples import case, floats
 from gradcore.ops.spatial import each
@@ -26,6 +27,7 @@ from gradcore.ops.table import composite, linear
         "self_sym_argsize_minus_2": lambda self_shape: self_shape[-2],
         "self_sym_sizes": None,
     },
+    batch=images(1),
 )
 def im2col(self, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints):
     """The windows of images as columns."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from gradcore.backends.kernel_rules import leading
 from gradcore.errors import warn_once
 from gradcore.ops.annotations import Arrays, Labels, Pairs
 from gradcore.ops.checks import cpp_type
@@ -19,7 +20,7 @@ from gradcore.ops.table import bilinear, composite, linear
 
 
 @linear(lambda F, grad: F.hermitian(grad), view=True, function=False, method=False, node="TransposeBackward0",
-        samples=lambda: [case(floats(2, 3)), case(floats(2, 3, 3))])  # fmt: skip
+        samples=lambda: [case(floats(2, 3)), case(floats(2, 3, 3))], batch=leading(2))  # fmt: skip
 def hermitian(self):
     """The conjugate transpose of the last two dims: a view where nothing is to be conjugated."""
 

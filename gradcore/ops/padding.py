@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.backends.kernel_rules import leading
 from gradcore.ops.annotations import Ints, Number
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general, linear
@@ -21,6 +22,7 @@ from gradcore.ops.table import composite, general, linear
         case(floats(0, 2), (1, 1)),
     ],
     saved={"value": None},
+    batch=leading(0),
 )
 def constant_pad_nd(self, pad: Sequence[int], value: Number = 0):
     """Surround the last dims with `value`, as `nn.functional.pad` does.
@@ -66,6 +68,7 @@ for _name, _connected in (("pad_with_own", ("self",)), ("pad_circularly", ())):
         function=False,
         method=False,
         saved={"padding": "pad", "mode": None},
+        batch=leading(0),
     )(_pad_with_own)
 
 

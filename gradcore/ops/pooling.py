@@ -10,6 +10,7 @@ from math import inf, prod
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.backends.kernel_rules import images
 from gradcore.ops.annotations import Ints, OutputSizes, Sizes, Steps
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, floats, ints
@@ -33,6 +34,7 @@ def _node(form: str) -> Callable[..., str]:
     function=False,
     method=False,
     saved={"kernel_size": "kernel", "divisor_override": "divisor"},
+    batch=images(1),
 )
 def avg_pool(
     self,
@@ -54,6 +56,7 @@ def avg_pool(
     function=False,
     method=False,
     saved={"kernel_size": "kernel", "divisor_override": "divisor"},
+    batch=images(1),
 )
 def avg_pool_spread(
     self,
@@ -75,6 +78,7 @@ def avg_pool_spread(
     function=False,
     method=False,
     saved={"size": None},
+    batch=images(1),
 )
 def adaptive_avg_pool(self, size: Ints):
     """The mean of each of `size` equal parts."""
@@ -86,6 +90,7 @@ def adaptive_avg_pool(self, size: Ints):
     function=False,
     method=False,
     saved={"size": None},
+    batch=images(1),
 )
 def adaptive_avg_pool_spread(self, size: Ints):
     """Adjoint of `adaptive_avg_pool`."""
@@ -97,6 +102,7 @@ def adaptive_avg_pool_spread(self, size: Ints):
     function=False,
     method=False,
     saved={"result1": "indices"},
+    batch=images(2),
 )
 def max_pool_spread(self, indices, size: Ints, windows: Ints = ()):
     """Add every element at its flat spatial index in zeros of that size.
@@ -115,6 +121,7 @@ for _name, _connected in (("max_pool_gather", ()), ("max_pool_chosen", ("self",)
         self=lambda F, grad, self_shape, indices, n: F.max_pool_spread(grad, indices, self_shape[-n:]),
         name=_name,
         kernel="max_pool_gather",
+        batch=images(2),
         node="GatherBackward0",
         connected=_connected,
         function=False,
@@ -136,6 +143,7 @@ for _name, _connected in (("max_pool_gather", ()), ("max_pool_chosen", ("self",)
     function=False,
     method=False,
     saved={"kernel_size": "kernel", "result1": "indices"},
+    batch=images(1),
 )
 def max_pool(self, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool):
     """The maximum of every window, and its flat spatial index."""
@@ -155,6 +163,7 @@ def _(F, t, indices, kernel):
     function=False,
     method=False,
     saved={"result1": "indices", "size": None},
+    batch=images(1),
 )
 def adaptive_max_pool(self, size: Ints):
     """The maximum of each of `size` equal parts, and its flat spatial index."""
@@ -171,6 +180,7 @@ def _(F, t, indices, size):
     function=False,
     method=False,
     saved={"size": None},
+    batch=images(2),
 )
 def max_unpool(self, indices, size: Ints):
     """Put every element at its flat spatial index in zeros of that size; one wins where several meet."""

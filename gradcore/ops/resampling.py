@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.backends.kernel_rules import images
 from gradcore.errors import warn
 from gradcore.ops.annotations import Ints
 from gradcore.ops.checks import check_implemented
@@ -43,6 +44,7 @@ def _saved(node):
     function=False,
     method=False,
     saved=_saved,
+    batch=images(1),
 )
 def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool):
     """Resize the dims after the first two to `size`; `scales` (or None) are factors that positions depend on."""
@@ -56,6 +58,7 @@ def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, a
     function=False,
     method=False,
     saved=_saved,
+    batch=images(1),
 )
 def resample_backward(self, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool):
     """Adjoint of `resample`; `size` is that of the result."""

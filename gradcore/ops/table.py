@@ -38,6 +38,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from gradcore.backends.base import Backend
+from gradcore.backends.kernel_rules import BatchRule
 from gradcore.ops.parameters import Parameter, names_of, parameters_of
 from gradcore.ops.promotion import converts_no_floats
 
@@ -164,6 +165,8 @@ class Op:
     connected: tuple[str, ...] = ()
     #: The node's name where a view operation had to copy.
     copy_node: str | None = None
+    #: Of an operation without a body: how `vmap` runs its kernel on a batch (`gradcore.backends.kernel_rules`).
+    batch: BatchRule | None = None
     #: Whether the shape of the result depends on the data.
     data_dependent: bool = False
     domain: tuple[float, float] = (-2.0, 2.0)
@@ -186,6 +189,9 @@ class Op:
     keeps_dtype: frozenset[int] = frozenset()
     #: Whether an element takes long enough for arrays to be shared among threads.
     slow: bool = False
+    #: Of an operation without a body: shape and dtype of its results, for the device ``meta``, where the kernel cannot
+    #: run on arrays without data (see `gradcore.backends.kernel_rules.shaped`).
+    shaped: Callable[..., Any] | None = None
     #: Whether the function takes the tensors of its first parameter as separate arguments, too.
     varargs: bool = False
     #: Whether there are as many outputs as the call asks for.
@@ -454,6 +460,10 @@ def _declare(
         Backend.bodies[op.kernel] = op.body
     if op.data_dependent:
         Backend.reading.add(op.kernel)
+    if op.batch is not None:
+        Backend.declared_batch_rules[op.kernel] = op.batch
+    if op.shaped is not None:
+        Backend.declared_shape_rules[op.kernel] = op.shaped
     if op.slow:
         Backend.slow.add(op.kernel)
     if kind == "elementwise":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,9 +12,9 @@ from gradcore.backends.base import Backend
 from gradcore.backends.meta import algebra, joins, views
 from gradcore.backends.meta.array import NO_DATA, MetaArray
 from gradcore.backends.meta.creation import CREATION
-from gradcore.backends.meta.factorisations import MetaLinearAlgebra
 from gradcore.backends.meta.kernels import MetaKernels
 from gradcore.backends.meta.rules import elementwise
+from gradcore.backends.kernel_rules import Result, shape_rules
 
 __all__ = ["MetaBackend"]
 
@@ -45,7 +46,20 @@ class Namespace:
         return value
 
 
-class MetaBackend(MetaKernels, MetaLinearAlgebra, Backend):
+def _by_shape(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel that gives what a declared shape rule says."""
+
+    def made(found: Any) -> Any:
+        return MetaArray(*found) if found.__class__ is Result else getattr(found, "copy", lambda: found)()
+
+    def kernel(*args: Any) -> Any:
+        found = rule(*args)
+        return tuple(map(made, found)) if type(found) is tuple else made(found)
+
+    return kernel
+
+
+class MetaBackend(MetaKernels, Backend):
     """Arrays without data: every kernel runs, nothing is computed, and no memory is needed."""
 
     type: ClassVar[str] = "meta"
@@ -53,6 +67,7 @@ class MetaBackend(MetaKernels, MetaLinearAlgebra, Backend):
 
     def __init__(self) -> None:
         super().__init__(Namespace(np), MetaArray)
+        vars(self).update((name, _by_shape(rule)) for name, rule in shape_rules(Backend).items())
 
     @property
     def special(self) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore.backends.kernel_rules import along
+
 __all__ = ["Cumulative"]
 
 
@@ -22,6 +24,7 @@ class Cumulative:
     xp: Any
     equal_or_nan: Any  # of the reductions
 
+    @along(1)
     def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
         """Sums up to each element, or from each element on."""
         wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
@@ -29,17 +32,20 @@ class Cumulative:
             return self.xp.cumsum(x, axis=dim, dtype=wanted)
         return self.xp.flip(self.xp.cumsum(self.xp.flip(x, dim), axis=dim, dtype=wanted), dim)
 
+    @along(1)
     def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
         """Products up to each element."""
         wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
         return self.xp.cumprod(x, axis=dim, dtype=wanted)
 
+    @along(1)
     def shift_along(self, x: Any, dim: int, by: int, fill: float = 0) -> Any:
         """The elements moved on by one (or back by one, if `by` is -1)."""
         out = self.xp.full(x.shape, fill, x.dtype)
         out[_from(dim, 1) if by > 0 else _from(dim, None, -1)] = x[_from(dim, None, -1) if by > 0 else _from(dim, 1)]
         return out
 
+    @along(2)
     def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
         """``out[i] = factor[i] * out[i - 1] + term[i]``, or from the end backwards."""
         xp = self.xp
@@ -55,14 +61,17 @@ class Cumulative:
             step *= 2
         return out
 
+    @along(1)
     def cummax_along(self, x: Any, dim: int) -> tuple[Any, Any]:
         """The maxima up to each element, and the index of the last one that equals it; NaN once there was one."""
         return self.with_last_index(x, self.running_max(x, dim), dim)
 
+    @along(1)
     def cummin_along(self, x: Any, dim: int) -> tuple[Any, Any]:
         """The minima up to each element, and the index of the last one that equals it; NaN once there was one."""
         return self.with_last_index(x, self.running(self.xp.minimum, x, dim), dim)
 
+    @along(2)
     def with_last_index(self, x: Any, running: Any, dim: int) -> tuple[Any, Any]:
         """Running extrema, and the indices of the last elements that equal them."""
         xp = self.xp
@@ -70,6 +79,7 @@ class Cumulative:
         here = self.equal_or_nan(x, running)
         return running, self.running_max(xp.where(here, position, 0), dim)
 
+    @along(1)
     def running_max(self, x: Any, dim: int = -1) -> Any:
         return self.running(self.xp.maximum, x, dim % x.ndim)
 
@@ -83,6 +93,7 @@ class Cumulative:
             step *= 2
         return out
 
+    @along(1)
     def logcumsumexp_along(self, x: Any, dim: int) -> Any:
         """Logarithms of the sums of exponentials up to each element."""
         if x.dtype.kind != "c":

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.backends.kernel_rules import all_samples, along
 from gradcore.errors import OutOfBoundsError
 
 __all__ = ["Indexing", "distinct", "linear"]
@@ -130,6 +131,7 @@ class Indexing:
             self.check_bounds(index, shape[dim], dim, -shape[dim])
             dim += 1
 
+    @all_samples
     def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
         """Raise unless all of ``low <= index < size`` holds."""
         if not index.size:
@@ -218,6 +220,7 @@ class Indexing:
 
     # -- one index per element --------------------------------------------------------------------------------------
 
+    @along(1)
     def gathered(self, x: Any, dim: int, index: Any) -> Any:
         """``out[i, j] = x[index[i, j], j]`` for dim 0."""
         if not x.ndim or not index.size:
@@ -229,6 +232,7 @@ class Indexing:
             return x.reshape(-1).take(self._places(x.shape, dim, index))
         return _cut(x, index.shape, dim)[self._along(index, dim)]
 
+    @along(1)
     def scattered(self, x: Any, dim: int, index: Any, src: Any) -> Any:
         """A copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
         out = self.xp.array(x, order="C")
@@ -282,6 +286,7 @@ class Indexing:
 
     # -- reductions at given places ---------------------------------------------------------------------------------
 
+    @along(1)
     def reduced_along(self, x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> Any:
         """A copy of `x` in which `src` is reduced, at the places that `index` names along a dim, with what is there."""
         if not index.size:

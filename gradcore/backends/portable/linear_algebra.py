@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from gradcore.backends.kernel_rules import Result, all_samples, along, leading, shaped
 from gradcore.errors import LinAlgError
 
 __all__ = ["LinearAlgebra"]
@@ -30,6 +33,18 @@ _PADE = [math.comb(13, k) * math.factorial(26 - k) // math.factorial(13) for k i
 _PADE_LIMIT = 5.37
 
 
+def _info(a: Any) -> Result:
+    return Result(a.shape[:-2], "int32")
+
+
+def _complex(a: Any) -> Any:
+    return np.result_type(a.dtype, "complex64")
+
+
+def _solution(a: Any, b: Any) -> Result:
+    return Result((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
+
+
 class LinearAlgebra:
     """Factorisations and solvers of batches of matrices. An `info` is 0 where they succeeded, as in LAPACK."""
 
@@ -42,6 +57,8 @@ class LinearAlgebra:
 
     # -- systems of equations -----------------------------------------------------------------------------------
 
+    @leading(2)
+    @shaped(lambda a: (a, Result((*a.shape[:-2], min(a.shape[-2:])), "int32"), _info(a)))
     def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
         """LU factors in one matrix, pivots (from 1) and info: elimination of all matrices of a batch at once."""
         *batch, m, n = a.shape
@@ -61,6 +78,8 @@ class LinearAlgebra:
         info = self.xp.where(zero.any(axis=-1), zero.argmax(axis=-1) + 1, 0) if min(m, n) else zero.any(axis=-1)
         return lu.reshape(a.shape), pivots.reshape(*batch, min(m, n)), info.astype("int32").reshape(batch)
 
+    @leading(2, 1, 2)
+    @shaped(lambda lu, pivots, b, adjoint=False: _solution(lu, b))
     def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
         """The solution of ``a @ x = b``, or with the conjugate transpose of `a`, from the factors of `a`."""
         p = self.permutation(lu, pivots, lu.shape[-1])
@@ -80,12 +99,15 @@ class LinearAlgebra:
         failed = (failed > 0).astype("int32")
         return x, self.xp.zeros((0, 0), a.dtype), self.xp.zeros(0, "int32"), failed
 
+    @leading(2, 2, 1, 2)
     def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
         """As `solve_lu`, with what `solve_and_factor` gave for `a`."""
         if lu.shape[-1] != a.shape[-1]:
             return self.xp.linalg.solve(self.hermitian(a) if adjoint else a, b)
         return self.solve_lu(lu, pivots, b, adjoint)
 
+    @leading(2, 2)
+    @shaped(lambda a, b, upper, unitriangular=False: _solution(a, b))
     def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
         """The solution of ``a @ x = b``, of which only one triangle of `a` is read."""
         a = self.xp.triu(a) if upper else self.xp.tril(a)
@@ -93,8 +115,22 @@ class LinearAlgebra:
             a = self.xp.where(self.xp.eye(a.shape[-1], dtype=bool), 1, a).astype(a.dtype)
         return self.xp.linalg.solve(a, b)
 
+    @leading(2)
+    @shaped(lambda a, hermitian=False: (a, Result(a.shape[:-1], "int32"), _info(a)))
+    def factor_ldl(self, a: Any, hermitian: bool = False) -> tuple[Any, Any, Any]:
+        """LDL factors of symmetric matrices (or Hermitian ones) in one matrix, pivots as LAPACK has them, and info."""
+        raise NotImplementedError
+
+    @leading(2, 1, 2)
+    @shaped(lambda ld, pivots, b, hermitian=False: _solution(ld, b))
+    def solve_ldl(self, ld: Any, pivots: Any, b: Any, hermitian: bool = False) -> Any:
+        """The solution of ``a @ x = b`` from the LDL factors of `a`."""
+        raise NotImplementedError
+
     # -- failures -----------------------------------------------------------------------------------------------
 
+    @all_samples
+    @shaped(lambda info, caller: None)
     def check_info(self, info: Any, caller: str) -> None:
         """Raise for the first matrix of a batch whose factorisation failed."""
         if not info.any():
@@ -104,6 +140,8 @@ class LinearAlgebra:
         where = f"(Batch element {first}): " if info.ndim else ""
         raise LinAlgError(f"{caller}: {where}{what.format(int(info.ravel()[first]))}")
 
+    @all_samples
+    @shaped(lambda kept: True)
     def has_full_rank(self, kept: Any) -> bool:
         """Whether no singular value was left out."""
         return bool(kept.all())
@@ -123,12 +161,15 @@ class LinearAlgebra:
 
     # -- factorisations -----------------------------------------------------------------------------------------
 
+    @leading(2)
+    @shaped(lambda a: (a, _info(a)))
     def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
         """The lower factor and info."""
         factor = self.xp.linalg.cholesky(a)
         failed = self.xp.isnan(factor).any(axis=(-2, -1))
         return factor, failed.astype("int32")
 
+    @leading(2)
     def factor_eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
         try:
             values, vectors = self.xp.linalg.eigh(a, uplo)
@@ -136,12 +177,15 @@ class LinearAlgebra:
             raise self._no_convergence("linalg.eigh", a) from None
         return values, vectors
 
+    @leading(2)
     def eigenvalues_hermitian(self, a: Any, uplo: str = "L") -> Any:
         try:
             return self.xp.linalg.eigvalsh(a, uplo)
         except ValueError:
             raise self._no_convergence("linalg.eigh", a) from None
 
+    @leading(2)
+    @shaped(lambda a: (Result(a.shape[:-1], _complex(a)), Result(a.shape, _complex(a))))
     def factor_eig(self, a: Any) -> tuple[Any, Any]:
         """Complex eigenvalues and eigenvectors."""
         if not self.xp.isfinite(a).all():
@@ -153,12 +197,15 @@ class LinearAlgebra:
         dtype = self.xp.result_type(a.dtype, "complex64")
         return values.astype(dtype), vectors.astype(dtype)
 
+    @leading(2)
+    @shaped(lambda a: Result(a.shape[:-1], _complex(a)))
     def eigenvalues(self, a: Any) -> Any:
         """Complex eigenvalues."""
         if not self.xp.isfinite(a).all():
             raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
         return self.xp.linalg.eigvals(a).astype(self.xp.result_type(a.dtype, "complex64"))
 
+    @leading(2)
     def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
         try:
             u, s, vh = self.xp.linalg.svd(a, full_matrices)
@@ -166,12 +213,14 @@ class LinearAlgebra:
             raise self._no_convergence("linalg.svd", a) from None
         return u, s, vh
 
+    @leading(2)
     def singular_values(self, a: Any) -> Any:
         try:
             return self.xp.linalg.svd(a, False, False)
         except ValueError:
             raise self._no_convergence("linalg.svd", a) from None
 
+    @leading(2)
     def factor_qr(self, a: Any, mode: str = "reduced") -> tuple[Any, Any]:
         """Q and R; an empty Q for the mode ``"r"``."""
         if mode == "r":
@@ -181,15 +230,19 @@ class LinearAlgebra:
 
     # -- inverses and determinants ------------------------------------------------------------------------------
 
+    @leading(2)
+    @shaped(lambda a: (a, _info(a)))
     def invert(self, a: Any) -> tuple[Any, Any]:
         """The inverse and info; what the inverse of a singular matrix holds is left open."""
         result = self.xp.linalg.inv(a)
         failed = ~self.xp.isfinite(result).all(axis=(-2, -1))
         return result, failed.astype("int32")
 
+    @leading(2)
     def determinant(self, a: Any) -> Any:
         return self.xp.linalg.det(a)
 
+    @leading(2)
     def log_determinant(self, a: Any) -> tuple[Any, Any]:
         """The sign and the logarithm of the size of the determinants."""
         sign, size = self.xp.linalg.slogdet(a)
@@ -218,6 +271,7 @@ class LinearAlgebra:
         norms = [abs(x).sum(axis=-1).max(axis=-1) for x in (a, inverse)]
         return bool((norms[0] * norms[1] < self.xp.finfo(a.dtype).eps ** -0.5).all())
 
+    @leading(1)
     def products_of_others(self, s: Any) -> Any:
         """For each element of the last dim, the product of the others."""
         before = self.xp.ones_like(s)
@@ -226,6 +280,7 @@ class LinearAlgebra:
         after[..., :-1] = self.xp.cumprod(s[..., :0:-1], axis=-1)[..., ::-1]
         return before * after
 
+    @shaped(lambda like, pivots, rows: Result((*pivots.shape[:-1], rows, rows), like.dtype))
     def permutation(self, like: Any, pivots: Any, rows: int) -> Any:
         """The permutation matrix of LAPACK's pivots, row exchanges one after another."""
         batch = pivots.shape[:-1]
@@ -241,6 +296,8 @@ class LinearAlgebra:
 
     # -- exponentials ---------------------------------------------------------------------------------------------
 
+    @leading(2)
+    @shaped(lambda a: a)
     def matrix_exponential(self, a: Any) -> Any:
         """Scaling and squaring with the Padé approximant of degree 13, in double precision."""
         if not a.size:
@@ -265,6 +322,7 @@ class LinearAlgebra:
 
     # -- norms ----------------------------------------------------------------------------------------------------
 
+    @along(2)
     def vector_norm(self, x: Any, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
         """The norm of that order over axes (all of them if None)."""
         if ord == 2 and x.dtype.kind == "f":
@@ -281,6 +339,8 @@ class LinearAlgebra:
             return (size.max if ord > 0 else size.min)(axis=axes, keepdims=keepdim)
         return self.xp.power(self.sum_over(self.xp.power(size, ord), axes, keepdim, None), 1 / ord)
 
+    @leading(2)
+    @shaped(lambda x: (x, Result((*x.shape[:-2], min(x.shape[-2:])), x.dtype)))
     def raw_qr(self, x: Any) -> tuple[Any, Any]:
         """The Householder vectors and factors of a QR factorisation, as LAPACK stores them."""
         h, tau = self.xp.linalg.qr(x, mode="raw")

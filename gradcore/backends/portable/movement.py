@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.backends.kernel_rules import leading
 
 __all__ = ["Movement"]
 
@@ -161,6 +162,7 @@ class Movement:
     def contiguous(self, x: Any) -> Any:
         return self.xp.ascontiguousarray(x)
 
+    @leading(2)
     def adjoint(self, x: Any) -> Any:
         """The conjugate transpose of the last two dims."""
         return x.swapaxes(-2, -1).conj()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
+from gradcore.backends.kernel_rules import along
+
 __all__ = ["Labels", "Products", "check_batches", "expansion_error", "mismatch", "plan_of"]
 
 Labels = tuple[int, ...]
@@ -131,6 +133,7 @@ class Products:
             product += summand if beta == 1 else summand * beta
         return product
 
+    @along(2)
     def cross_product(self, a: Any, b: Any, axis: int) -> Any:
         """The cross products of the vectors along an axis of size 3."""
         lead = (slice(None),) * axis

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.backends.kernel_rules import along
+
 __all__ = ["Reductions"]
 
 Dims = tuple[int, ...] | None
@@ -23,6 +25,7 @@ class Reductions:
 
     # -- sums -----------------------------------------------------------------------------------------------------
 
+    @along(1)
     def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """Sum over dims; integers and bools in int64, unless a dtype (one of gradcore's) is given."""
         return self.xp.add.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
@@ -41,6 +44,7 @@ class Reductions:
         """``sum_to_size(x * y, shape)``, where the product has the shape of `x`."""
         return self.sum_to_size(x * y, shape)
 
+    @along(1)
     def nansum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """Sum over dims in which NaN counts as zero."""
         if x.dtype.kind == "f":
@@ -51,13 +55,16 @@ class Reductions:
             x = self.xp.where(x == x, x, self.xp.zeros((), x.dtype))
         return self.sum_over(x, dims, keepdim, dtype)
 
+    @along(1)
     def mean_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         return self.sum_over(x, dims, keepdim, dtype) / _count(x.shape, dims)
 
+    @along(2)
     def dot_over(self, x: Any, y: Any, dim: int) -> Any:
         """Sum of ``x * y`` over one dim, which stays with size 1."""
         return self.sum_over(x * y, (dim,), True)
 
+    @along(1)
     def var_mean_over(self, x: Any, dims: Dims, correction: float) -> tuple[Any, Any]:
         """Variance and mean over dims, which stay with size 1: the mean first, then the squared distances from it.
 
@@ -78,10 +85,12 @@ class Reductions:
 
     # -- products -------------------------------------------------------------------------------------------------
 
+    @along(1)
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """Product over dims; integers and bools in int64, unless a dtype (one of gradcore's) is given."""
         return self.xp.multiply.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
 
+    @along(1)
     def prod_others_along(self, x: Any, dim: int) -> Any:
         """For each element the product of all others along a dim."""
         xp = self.xp
@@ -95,38 +104,47 @@ class Reductions:
 
     # -- extrema --------------------------------------------------------------------------------------------------
 
+    @along(1)
     def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         return x.max(axis=dims, keepdims=keepdim)
 
+    @along(1)
     def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         return x.min(axis=dims, keepdims=keepdim)
 
+    @along(1)
     def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
         """Index of the first maximum (of the first NaN if there is one)."""
         return self.kept(x.argmax(axis=dim), dim, keepdim)
 
+    @along(1)
     def argmin_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
         """Index of the first minimum (of the first NaN if there is one)."""
         return self.kept(x.argmin(axis=dim), dim, keepdim)
 
+    @along(1)
     def max_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
         """Maximum along a dim and its index."""
         return self.at_index(x, x.argmax(axis=dim), dim, keepdim)
 
+    @along(1)
     def min_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
         """Minimum along a dim and its index."""
         return self.at_index(x, x.argmin(axis=dim), dim, keepdim)
 
+    @along(2)
     def at_index(self, x: Any, index: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         """The elements that an index without that dim chooses, and the index."""
         kept = self.kept(index, dim)
         values = self.take_along(x, kept, dim)
         return (values, kept) if keepdim else (values.reshape(index.shape), index)
 
+    @along(2)
     def take_along(self, x: Any, index: Any, dim: int) -> Any:
         """The elements at an index along a dim; the index has the other dims of `x`."""
         return self.xp.take_along_axis(x, index, dim)
 
+    @along(1)
     def kept(self, x: Any, dim: int, keepdim: bool = True) -> Any:
         """A result without a dim, or with that dim of size 1."""
         return x.reshape((*x.shape[:dim], 1, *x.shape[dim:])) if keepdim else x
@@ -139,12 +157,15 @@ class Reductions:
 
     # -- tests ----------------------------------------------------------------------------------------------------
 
+    @along(1)
     def any_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         return x.any(axis=dims, keepdims=keepdim)
 
+    @along(1)
     def all_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         return x.all(axis=dims, keepdims=keepdim)
 
+    @along(1)
     def count_over(self, x: Any, dims: Dims = None) -> Any:
         """The number of elements that are not zero."""
         found = self.xp.count_nonzero(x, axis=dims)
@@ -159,6 +180,7 @@ class Reductions:
 
     # -- exponentials ---------------------------------------------------------------------------------------------
 
+    @along(1)
     def logsumexp_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
         """``log(sum(exp(x)))`` over dims, without overflow; -inf of no elements."""
         xp = self.xp
@@ -174,6 +196,7 @@ class Reductions:
         shifted = self.xp.asarray(x - top)
         return self.xp.exp(shifted, out=shifted)
 
+    @along(1)
     def softmax_along(self, x: Any, dim: int) -> Any:
         """``exp(x) / sum(exp(x))`` along a dim."""
         if not x.size:
@@ -186,6 +209,7 @@ class Reductions:
         """``exp(x)`` up to a factor common to the elements that share an element of `top`, their maximum."""
         return self.exp_less(x, top)
 
+    @along(1)
     def log_softmax_along(self, x: Any, dim: int) -> Any:
         """``x - log(sum(exp(x)))`` along a dim."""
         if not x.size:
@@ -194,12 +218,14 @@ class Reductions:
         out -= self.xp.log(self.sum_over(self.xp.exp(out), (dim,), True))
         return out
 
+    @along(2)
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
         """The product of softmax's (symmetric) Jacobian matrix at the result `y` with `t`."""
         out = t - self.dot_over(t, y, dim)
         out *= y
         return out
 
+    @along(2)
     def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
         """The product of log_softmax's transposed Jacobian matrix at the result `y` with `t`."""
         out = self.xp.exp(y)

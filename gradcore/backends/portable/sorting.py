@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore.backends.kernel_rules import along
+
 __all__ = ["Sorting"]
 
 
@@ -18,6 +20,7 @@ class Sorting:
 
     # -- sorting --------------------------------------------------------------------------------------------------
 
+    @along(1)
     def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
         """Indices that sort, stable in both directions; NaN is greater than everything else."""
         xp = self.xp
@@ -28,11 +31,13 @@ class Sorting:
         # From the end backwards, equal elements come in the opposite order, which reading backwards restores.
         return x.shape[dim] - 1 - xp.flip(xp.argsort(xp.flip(x, dim), axis=dim, kind="stable"), dim)
 
+    @along(1)
     def sort_along(self, x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
         """The elements in order, and their indices."""
         order = self.argsort_along(x, dim, descending)
         return self.take_along(x, order, dim), order
 
+    @along(1)
     def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
         """The k largest or smallest elements in order, and their indices."""
         order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)].copy()  # not to keep all of it
@@ -40,15 +45,18 @@ class Sorting:
 
     # -- one element of the order ---------------------------------------------------------------------------------
 
+    @along(1)
     def kthvalue_along(self, x: Any, dim: int, k: int, keepdim: bool = False) -> tuple[Any, Any]:
         """The k-th smallest element (from 1), and the index of the first one that equals it."""
         values = self.partitioned(x, k - 1, dim)[(slice(None),) * dim + (slice(k - 1, k),)].copy()
         return self.where_equal(x, values, dim, keepdim)
 
+    @along(2)
     def partitioned(self, x: Any, k: int, dim: int) -> Any:
         """The elements in an order in which that of number `k` (from 0) has its place."""
         return self.xp.sort(x, axis=dim)
 
+    @along(1)
     def median_along(self, x: Any, dim: int, keepdim: bool = False, ignore_nan: bool = False) -> tuple[Any, Any]:
         """The (lower) median, and the index of the first element that equals it."""
         xp = self.xp
@@ -69,6 +77,7 @@ class Sorting:
         index = self.equal_or_nan(x, values).argmax(axis=dim)
         return (values, self.xp.expand_dims(index, dim)) if keepdim else (values.squeeze(dim), index)
 
+    @along(1)
     def mode_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
         """The most frequent element (the smallest of several), and the index of its last occurrence."""
         xp = self.xp

@@ -1,6 +1,6 @@
-"""Kernels that take a batch as it is: whole kernels of the backend inside, rather than their array operations.
+"""Batching rules: kernels of the backend inside on a whole batch, rather than their array operations on batched arrays.
 
-The tables say where a kernel has its dims, so that one more in front changes nothing but their numbers.
+Most kernels declare one of a few kinds (`gradcore.backends.kernel_rules`); the rest have rules of their own here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.base import Backend
+from gradcore.backends.kernel_rules import batch_rules
 from gradcore.backends.vmap import calls
 from gradcore.backends.vmap.array import BatchedArray, arange_like, physical, rewrap, shift_axes, split_batch
 from gradcore.backends.vmap.functions import matmul
@@ -22,40 +24,6 @@ __all__ = ["KERNEL_RULES", "BatchedKernels"]
 KERNEL_RULES: dict[str, Callable[..., Any]] = {}
 
 Ints = Sequence[int]
-
-#: Kernels along dims that are counted from the front (None: over all), by the position of the dims among the arguments.
-#: Arrays have all dims.
-ALONG = {
-    1: "sum_over nansum_over mean_over var_mean_over prod_over prod_others_along max_over min_over argmax_along "
-    "argmin_along max_along min_along kept any_over all_over count_over logsumexp_over softmax_along log_softmax_along "
-    "cumsum_along cumprod_along shift_along cummax_along cummin_along running_max logcumsumexp_along argsort_along "
-    "sort_along topk_along kthvalue_along median_along mode_along fft_c2c fft_r2c fft_c2r gathered scattered "
-    "reduced_along",
-    2: "dot_over at_index take_along softmax_product log_softmax_transposed scan_along with_last_index partitioned "
-    "cross_product vector_norm",
-}
-
-#: Kernels of the last dims, by how many of these each array has; further dims in front are free.
-LEADING = {
-    "factor_ldl": (2,), "solve_ldl": (2, 1, 2), "factor_lu": (2,), "solve_lu": (2, 1, 2),
-    "solve_with_factors": (2, 2, 1, 2),
-    "solve_triangle": (2, 2), "factor_cholesky": (2,), "factor_eigh": (2,), "eigenvalues_hermitian": (2,),
-    "factor_eig": (2,), "eigenvalues": (2,), "factor_svd": (2,), "singular_values": (2,), "factor_qr": (2,),
-    "invert": (2,), "determinant": (2,), "log_determinant": (2,), "adjugate": (2,), "products_of_others": (1,),
-    "matrix_exponential": (2,), "raw_qr": (2,), "hermitian": (2,), "adjoint": (2,), "constant_pad_nd": (0,),
-    "pad_with_own": (0,), "view_as_real": (0,), "view_as_complex": (0,),
-}  # fmt: skip
-
-#: Kernels of images, by the position of the argument that has one number for each spatial dim: batch and channels are
-#: in front of these.
-IMAGES = {
-    1: "max_pool adaptive_max_pool avg_pool avg_pool_spread adaptive_avg_pool adaptive_avg_pool_spread resample "
-    "resample_backward im2col",
-    2: "max_pool_spread max_pool_gather max_unpool",
-}
-
-#: Kernels that look at numbers, of all samples at once, and give none or one answer.
-CHECKS = "check_bounds check_info has_full_rank is_regular assert_small"
 
 
 def _along(place: int) -> Callable[..., Any]:
@@ -114,13 +82,10 @@ def _check(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
     return rewrap(found, level) if hasattr(found, "ndim") and found.ndim else found
 
 
-for _place, _names in ALONG.items():
-    KERNEL_RULES.update(dict.fromkeys(_names.split(), _along(_place)))
-for _name, _cores in LEADING.items():
-    KERNEL_RULES[_name] = _leading(_cores)
-for _place, _names in IMAGES.items():
-    KERNEL_RULES.update(dict.fromkeys(_names.split(), _images(_place)))
-KERNEL_RULES.update(dict.fromkeys(CHECKS.split(), _check))
+_DECLARED: dict[str, Callable[..., Any]] = {
+    "along": _along, "leading": lambda *dims: _leading(dims), "images": _images, "all_samples": lambda: _check,
+}  # fmt: skip
+KERNEL_RULES.update((name, _DECLARED[rule.kind](*rule.numbers)) for name, rule in batch_rules(Backend).items())
 
 
 def rule(function: Callable[..., Any]) -> Callable[..., Any]:
