@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from gradcore.backends.kernel_rules import BatchRule
 from gradcore.backends.portable.convolution import Convolution
 from gradcore.backends.portable.cross_entropy import Targets
 from gradcore.backends.portable.cumulative import Cumulative
@@ -35,7 +36,6 @@ from gradcore.backends.portable.resampling import Resizing
 from gradcore.backends.portable.sorting import Sorting
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
-from gradcore.backends.kernel_rules import BatchRule
 
 __all__ = ["Backend", "Kernels"]
 

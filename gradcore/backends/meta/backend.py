@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradcore.backends.base import Backend
+from gradcore.backends.kernel_rules import Result, shape_rules
 from gradcore.backends.meta import algebra, joins, views
 from gradcore.backends.meta.array import NO_DATA, MetaArray
 from gradcore.backends.meta.creation import CREATION
 from gradcore.backends.meta.kernels import MetaKernels
 from gradcore.backends.meta.rules import elementwise
-from gradcore.backends.kernel_rules import Result, shape_rules
 
 __all__ = ["MetaBackend"]
 
